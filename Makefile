@@ -23,8 +23,9 @@ test: fmt lint unit doc deny ## everything that CI runs
 fmt: ## the code is formatted
 	cargo fmt --all --check
 
-lint: ## no warnings, in any target
+lint: ## no warnings in any target; names and module circles within their limits
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	tools/names --check
 
 unit: tools puppet ## every test, on a real nats-server
 	cargo build --locked --bin rpc --bin rpcd

@@ -2,23 +2,49 @@
 //!
 //! A new plugin is registered here, and nowhere else in the daemon.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
-use muster_api::{Agent, DataSourceError, ValidatedDataSource};
+use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource};
 use muster_engine::lock::puppet_state_dirs;
 use muster_host::external::{AgentDirectory, SandboxHelper};
-use muster_host::{AgentRegistry, CallLimits};
+use muster_host::{AgentRegistry, CallLimits, RegistryError};
 use muster_puppet::PuppetPlugin;
 use muster_restart::cycle::MachinePaths;
 use muster_restart::{DetachedLauncher, RestartManager, RestartStore};
 use muster_wire::identity::SubjectName;
 use serde::de::DeserializeOwned;
 
-use crate::assemble::AssembleError;
 use crate::config::{self, Config};
+
+/// Why the plugins cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum PluginSetupError {
+    /// An agent is invalid.
+    #[error("cannot load an agent")]
+    Agent(#[from] AgentError),
+    /// A data source is invalid.
+    #[error("cannot load a data source")]
+    Data(#[from] DataSourceError),
+    /// A plugin's configuration table is invalid.
+    #[error("the configuration section [plugins.{plugin}] is not valid")]
+    Plugin {
+        /// The plugin's name.
+        plugin: &'static str,
+        /// The cause.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The daemon's own program, which runs external agents, cannot be found.
+    #[error("cannot find the path of the rpcd program")]
+    CurrentExe(#[source] io::Error),
+    /// Two agents have the same name.
+    #[error("cannot register the agents")]
+    Registry(#[from] RegistryError),
+}
 
 /// Access of agents to the data that the broker stores; connect it when there is a broker.
 #[derive(Debug, Clone)]
@@ -40,9 +66,9 @@ impl BrokerHandles {
 }
 
 /// Loads everything that is read-only, to check that the configured plugins can be loaded.
-pub(crate) fn check_plugins(config: &Config) -> Result<(), AssembleError> {
-    let desks = BrokerHandles::new(config);
-    build_registry(config, &desks, &build_puppet(config, &desks.permits)?)?;
+pub(crate) fn check_plugins(config: &Config) -> Result<(), PluginSetupError> {
+    let handles = BrokerHandles::new(config);
+    build_registry(config, &handles, &build_puppet(config, &handles.permits)?)?;
     external_options(config)?;
     configured_data_sources(config)?;
     Ok(())
@@ -51,11 +77,11 @@ pub(crate) fn check_plugins(config: &Config) -> Result<(), AssembleError> {
 /// The built-in agents, each with its limits; they reach the broker through these handles.
 pub(crate) fn build_registry(
     config: &Config,
-    desks: &BrokerHandles,
+    handles: &BrokerHandles,
     puppet: &PuppetPlugin,
-) -> Result<AgentRegistry, AssembleError> {
+) -> Result<AgentRegistry, PluginSetupError> {
     let mut registry = AgentRegistry::new();
-    for agent in builtin_agents(config, desks, puppet)? {
+    for agent in builtin_agents(config, handles, puppet)? {
         let limits = agent_limits(&config.limits, agent.name());
         registry.add(agent, limits)?;
     }
@@ -79,10 +105,10 @@ pub fn agent_limits(configured: &config::LimitsConfig, agent: &str) -> CallLimit
 /// The configured options of external agents.
 pub fn external_options(
     config: &Config,
-) -> Result<muster_host::external::ExternalOptions, AssembleError> {
+) -> Result<muster_host::external::ExternalOptions, PluginSetupError> {
     let table = config.plugins.get("external").cloned().unwrap_or_default();
     serde_json::from_value(serde_json::Value::Object(table)).map_err(|source| {
-        AssembleError::Plugin {
+        PluginSetupError::Plugin {
             plugin: "external",
             source,
         }
@@ -94,12 +120,12 @@ pub fn open_agent_directory(
     config: &Config,
     config_file: &Path,
     built_in: &AgentRegistry,
-) -> Result<AgentDirectory, AssembleError> {
+) -> Result<AgentDirectory, PluginSetupError> {
     Ok(AgentDirectory::new(
         config.paths.ddls.clone(),
         external_options(config)?,
         built_in.names().iter().cloned().collect(),
-        SandboxHelper::current_exe().map_err(AssembleError::Own)?,
+        SandboxHelper::current_exe().map_err(PluginSetupError::CurrentExe)?,
         config_file.to_owned(),
     ))
 }
@@ -120,14 +146,14 @@ pub fn data_sources(
         muster_service::data_sources()?,
     ]
     .concat();
-    sources.sort_by(|one, other| one.name().cmp(other.name()));
+    sources.sort_by(|a, b| a.name().cmp(b.name()));
     Ok(sources)
 }
 
 /// The data sources with their configured options.
 pub(crate) fn configured_data_sources(
     config: &Config,
-) -> Result<Vec<ValidatedDataSource>, AssembleError> {
+) -> Result<Vec<ValidatedDataSource>, PluginSetupError> {
     Ok(data_sources(
         catalog_options(config)?,
         puppet_options(config)?,
@@ -137,23 +163,23 @@ pub(crate) fn configured_data_sources(
 
 fn builtin_agents(
     config: &Config,
-    desks: &BrokerHandles,
+    handles: &BrokerHandles,
     puppet: &PuppetPlugin,
-) -> Result<Vec<Agent>, AssembleError> {
+) -> Result<Vec<Agent>, PluginSetupError> {
     let mut agents = vec![
         muster_rpcutil::build_agent()?,
         muster_puppetral::build_agent(puppetral_options(config)?)?,
         muster_filemgr::build_agent(plugin_options(config, "filemgr")?, daemon_paths(config))?,
         muster_nettest::build_agent()?,
         muster_package::build_agent()?,
-        muster_permits::build_agent(desks.permits.clone())?,
+        muster_permits::build_agent(handles.permits.clone())?,
         muster_process::build_agent()?,
         muster_restart::build_agent(open_restarts(config)?)?,
         muster_service::build_agent()?,
     ];
     agents.extend(muster_catalog::build_agents(catalog_options(config)?)?);
     if provisioner_options(config)?.enabled {
-        agents.push(muster_provisioner::build_agent(&desks.provisioner)?);
+        agents.push(muster_provisioner::build_agent(&handles.provisioner)?);
     }
     if puppet_options(config)?.enabled {
         agents.push(puppet.build_agent()?);
@@ -176,7 +202,7 @@ fn builtin_agents(
         agents.push(muster_provision::build_agent(
             provision,
             state,
-            desks.permits.clone(),
+            handles.permits.clone(),
         )?);
     }
     Ok(agents)
@@ -185,7 +211,7 @@ fn builtin_agents(
 /// Configuration, state, audit log and credentials of this daemon, at their configured paths.
 fn daemon_paths(config: &Config) -> Vec<PathBuf> {
     let (paths, broker) = (&config.paths, &config.broker);
-    let mut found = vec![
+    let mut all_paths = vec![
         paths.state.clone(),
         paths.policies.clone(),
         paths.ddls.clone(),
@@ -194,13 +220,13 @@ fn daemon_paths(config: &Config) -> Vec<PathBuf> {
         broker.credentials.clone(),
         config.trust.account.clone(),
     ];
-    found.extend(config.files().iter().cloned());
-    found.extend(config.provisioning.credentials.clone());
-    found.extend(config.broker.ca.clone());
-    found
+    all_paths.extend(config.files().iter().cloned());
+    all_paths.extend(config.provisioning.credentials.clone());
+    all_paths.extend(config.broker.ca.clone());
+    all_paths
 }
 
-fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, AssembleError> {
+fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, PluginSetupError> {
     let mut options: muster_puppetral::Options = plugin_options(config, "puppetral")?;
     options
         .state_dir
@@ -211,26 +237,26 @@ fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, Assem
 /// The configured options of provisioning.
 pub(crate) fn provisioner_options(
     config: &Config,
-) -> Result<muster_provisioner::Options, AssembleError> {
+) -> Result<muster_provisioner::Options, PluginSetupError> {
     plugin_options(config, "provisioner")
 }
 
 /// The restart manager of this node. Nothing is read or written before the first restart.
-pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, AssembleError> {
+pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, PluginSetupError> {
     let catalog = catalog_options(config)?;
     let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
-    let places = MachinePaths {
+    let paths = MachinePaths {
         root: system.root().to_owned(),
         engine: catalog.state_dir,
         puppet: catalog
             .puppet_state
             .unwrap_or_else(|| puppet_state_dirs(system.root())),
     };
-    let own = std::env::current_exe().map_err(AssembleError::Own)?;
+    let program = std::env::current_exe().map_err(PluginSetupError::CurrentExe)?;
     Ok(RestartManager::new(
         restart_store(config),
-        places,
-        Arc::new(DetachedLauncher(own)),
+        paths,
+        Arc::new(DetachedLauncher(program)),
         system,
     ))
 }
@@ -244,9 +270,9 @@ pub(crate) fn restart_store(config: &Config) -> RestartStore {
 pub(crate) fn build_puppet(
     config: &Config,
     permits: &muster_permits::PermitClient,
-) -> Result<PuppetPlugin, AssembleError> {
+) -> Result<PuppetPlugin, PluginSetupError> {
     PuppetPlugin::new(puppet_options(config)?, permits.clone()).map_err(|error| {
-        AssembleError::Plugin {
+        PluginSetupError::Plugin {
             plugin: "puppet",
             source: serde::de::Error::custom(format!("pool: {error}")),
         }
@@ -254,7 +280,7 @@ pub(crate) fn build_puppet(
 }
 
 /// Run records are stored below the daemon's state and share the engine's ledger and lock.
-fn puppet_options(config: &Config) -> Result<muster_puppet::Options, AssembleError> {
+fn puppet_options(config: &Config) -> Result<muster_puppet::Options, PluginSetupError> {
     let mut options: muster_puppet::Options = plugin_options(config, "puppet")?;
     if options.state_dir.as_os_str().is_empty() {
         options.state_dir = config.paths.state.join("puppet");
@@ -266,7 +292,7 @@ fn puppet_options(config: &Config) -> Result<muster_puppet::Options, AssembleErr
 }
 
 /// The engine's state is below the daemon's, unless configured elsewhere.
-fn catalog_options(config: &Config) -> Result<muster_catalog::Options, AssembleError> {
+fn catalog_options(config: &Config) -> Result<muster_catalog::Options, PluginSetupError> {
     let mut options: muster_catalog::Options = plugin_options(config, "catalog")?;
     if options.state_dir.as_os_str().is_empty() {
         options.state_dir = config.paths.state.join("engine");
@@ -278,8 +304,8 @@ fn catalog_options(config: &Config) -> Result<muster_catalog::Options, AssembleE
 fn plugin_options<T: DeserializeOwned>(
     config: &Config,
     plugin: &'static str,
-) -> Result<T, AssembleError> {
+) -> Result<T, PluginSetupError> {
     let table = config.plugins.get(plugin).cloned().unwrap_or_default();
     serde_json::from_value(serde_json::Value::Object(table))
-        .map_err(|source| AssembleError::Plugin { plugin, source })
+        .map_err(|source| PluginSetupError::Plugin { plugin, source })
 }

@@ -35,55 +35,55 @@ pub const DEFAULT_STATE_DIR: &str = "/var/lib/muster/engine";
 )]
 #[command(after_help = "\
 Examples:
-  rpcd apply site.toml --noop                   what would change, and nothing changed
-  rpcd apply catalog.json --detailed-exitcodes  Puppet's catalog, and Puppet's exit codes
+  rpcd apply site.toml --noop                   show what would change; change nothing
+  rpcd apply catalog.json --detailed-exitcodes  apply a Puppet catalog; return Puppet's exit codes
   puppet catalog compile NODE --render-as json | tail -n +2 | rpcd apply -
 
-Exit codes: 0 all is as described, 1 the run failed or a resource did. With --detailed-exitcodes: 0 nothing to do,
-1 the run itself failed, 2 something changed or a refresh is still owed, 4 a resource failed, 6 both.")]
+Exit codes: 0 success, 1 the run or a resource failed. With --detailed-exitcodes: 0 no change was necessary,
+1 the run itself failed, 2 resources changed or refreshes are pending, 4 resources failed, 6 both 2 and 4.")]
 pub struct ApplyArgs {
-    /// A catalog: Puppet's JSON, a JSON list of resources, or TOML with [[resource]] tables; `-` reads standard input
+    /// The catalog: Puppet's JSON, a JSON list of resources, or TOML with [[resource]] tables; `-` reads standard input
     file: PathBuf,
-    /// Say what would change, and change nothing
+    /// Show what would change; change nothing
     #[arg(long)]
     noop: bool,
-    /// Apply it to the machine whose / is this directory
+    /// Apply the catalog to the system whose root directory is DIR
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Where the refresh ledger, schedules and reports are kept
+    /// Directory of the refresh ledger, the schedules and the reports
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE_DIR)]
     state_dir: PathBuf,
-    /// Only resources with one of these tags
+    /// Apply only resources with at least one of these tags
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tags: Vec<String>,
-    /// No resources with one of these tags
+    /// Skip resources with at least one of these tags
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     skip_tags: Vec<String>,
-    /// Look at resources outside of their schedules too
+    /// Apply resources outside of their schedules too
     #[arg(long)]
     ignore_schedules: bool,
-    /// Write the report there too, as JSON in Puppet's structure
+    /// Also write the report to FILE, as JSON in Puppet's format
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Exit codes that tell changes and failures apart
+    /// Use different exit codes for changes and failures
     #[arg(long)]
     detailed_exitcodes: bool,
-    /// Only look for notifications that Puppet would lose, and stop; exit code 1 if there are any
+    /// Only check for notifications that Puppet would lose; the exit code is 1 if there are any
     #[arg(long)]
     lint: bool,
-    /// A line of JSON for each event
+    /// Print each event as a line of JSON
     #[arg(long)]
     jsonl: bool,
-    /// Also say what Puppet says only with --verbose
+    /// Also print the messages that Puppet prints only with --verbose
     #[arg(long)]
     verbose: bool,
-    /// Wait so long for a run that goes on, ours or Puppet's, before giving up
+    /// How long to wait for another run, of this engine or of Puppet, to end
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
-    /// Where resource types of programs in other languages are described
+    /// Directory with the descriptions of external resource types
     #[arg(long, value_name = "DIR", default_value = external::TYPES_DIRECTORY)]
     types_dir: PathBuf,
-    /// Puppet's state directory, for its locks; those of Puppet's packages when absent
+    /// Puppet's state directory, which contains its locks; default: the directories of Puppet's packages
     #[arg(long, value_name = "DIR")]
     puppet_state: Vec<PathBuf>,
 }
@@ -95,19 +95,19 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let catalog = parse_catalog(arguments, &bytes)?;
     let puppet = PuppetTypes::new(Arc::clone(&system), puppet::PuppetBridgeOptions::default());
     let external = ExternalTypes::new(Arc::clone(&system), &arguments.types_dir);
-    let others: Vec<Arc<dyn ResourceTypeSource>> = vec![Arc::new(external), Arc::new(puppet)];
-    let engine = ResourceEngine::new(Arc::clone(&system)).with_type_source(Arc::new(others));
+    let type_sources: Vec<Arc<dyn ResourceTypeSource>> = vec![Arc::new(external), Arc::new(puppet)];
+    let engine = ResourceEngine::new(Arc::clone(&system)).with_type_source(Arc::new(type_sources));
     if arguments.lint {
         return report_lint(&engine, &catalog);
     }
     let state = StateDir::open(&arguments.state_dir)?;
-    let puppets = if arguments.puppet_state.is_empty() {
+    let puppet_dirs = if arguments.puppet_state.is_empty() {
         puppet_state_dirs(system.root())
     } else {
         arguments.puppet_state.clone()
     };
-    let _until_the_end =
-        CatalogRunLock::acquire(&state, &puppets, Duration::from_secs(arguments.wait))?;
+    let _run_lock =
+        CatalogRunLock::acquire(&state, &puppet_dirs, Duration::from_secs(arguments.wait))?;
     let options = RunOptions {
         noop: arguments.noop,
         tags: arguments.tags.clone(),
@@ -118,9 +118,9 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
         run_id: uuid::Uuid::now_v7().to_string(),
         cancel: CancelFlag::default(),
     };
-    let mut voice = EventPrinter::new(arguments.jsonl);
+    let mut printer = EventPrinter::new(arguments.jsonl);
     let report = run::apply_catalog(&engine, &catalog, &state, &options, &mut |event| {
-        voice.print_event(event);
+        printer.print_event(event);
     })?;
     if !arguments.noop {
         // `rpc ledger replay` starts from this file.
@@ -131,25 +131,26 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
         std::fs::write(path, json)
             .with_context(|| format!("cannot write the report {}", path.display()))?;
     }
-    voice.print_pending_refreshes(&report);
+    printer.print_pending_refreshes(&report);
     Ok(exit_code(&report, arguments.detailed_exitcodes))
 }
 
 fn read_catalog(arguments: &ApplyArgs) -> anyhow::Result<Vec<u8>> {
     let path = arguments.file.display();
     let mut bytes = Vec::new();
-    let from: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
+    let reader: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
         Box::new(io::stdin())
     } else {
         let file = std::fs::File::open(&arguments.file);
         Box::new(file.with_context(|| format!("cannot read the catalog {path}"))?)
     };
-    from.take(catalog::MAX_CATALOG_BYTES + 1)
+    reader
+        .take(catalog::MAX_CATALOG_BYTES + 1)
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read the catalog {path}"))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > catalog::MAX_CATALOG_BYTES {
         bail!(
-            "the catalog {path} is larger than {} bytes",
+            "the catalog {path} exceeds {} bytes",
             catalog::MAX_CATALOG_BYTES
         );
     }
@@ -159,7 +160,7 @@ fn read_catalog(arguments: &ApplyArgs) -> anyhow::Result<Vec<u8>> {
 fn parse_catalog(arguments: &ApplyArgs, bytes: &[u8]) -> anyhow::Result<Catalog> {
     let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
     Catalog::parse(bytes, &host.unwrap_or_default())
-        .with_context(|| format!("the catalog {} cannot be applied", arguments.file.display()))
+        .with_context(|| format!("cannot apply the catalog {}", arguments.file.display()))
 }
 
 fn report_lint(engine: &ResourceEngine, catalog: &Catalog) -> anyhow::Result<ExitCode> {
@@ -213,7 +214,7 @@ impl EventPrinter {
     }
 
     fn format_line(&self, log: &RunLogEntry) -> String {
-        let (word, colour) = match log.level {
+        let (label, colour) = match log.level {
             RunLogLevel::Debug => ("Debug", ""),
             RunLogLevel::Info => ("Info", "32"),
             RunLogLevel::Notice => ("Notice", ""),
@@ -224,10 +225,10 @@ impl EventPrinter {
             RunLogLevel::Crit => ("Critical", "31"),
         };
         let text = if log.source == "Puppet" {
-            format!("{word}: {}", escape_text(&log.message))
+            format!("{label}: {}", escape_text(&log.message))
         } else {
             format!(
-                "{word}: {}: {}",
+                "{label}: {}: {}",
                 escape_text(&log.source),
                 escape_text(&log.message)
             )
@@ -244,13 +245,13 @@ impl EventPrinter {
         if self.jsonl {
             return;
         }
-        for debt in &report.pending_refreshes {
-            let reason = debt.reason.as_deref().unwrap_or("not yet known why");
+        for refresh in &report.pending_refreshes {
+            let reason = refresh.reason.as_deref().unwrap_or("reason not known yet");
             let _ = writeln!(
                 self.out,
-                "Warning: {} is still owed a refresh by {}: {}",
-                escape_text(&debt.target),
-                escape_text(&debt.source),
+                "Warning: the refresh of {} by {} is still pending: {}",
+                escape_text(&refresh.target),
+                escape_text(&refresh.source),
                 escape_text(reason)
             );
         }

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use muster_api::FindingLevel;
 use muster_api::system::System;
 use muster_api::system::error::error_chain;
 use muster_api::system::real::RealSystem;
-use muster_api::{AgentError, DataSourceError, FindingLevel};
 use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions};
-use muster_host::RegistryError;
 use muster_puppet::PuppetRunMonitor;
 use muster_secret::{SecretFileError, SecretOwner};
 use muster_wire::Millis;
@@ -26,7 +25,7 @@ use muster_wire::token::{
     AccountTrust, KeyPair, PublicKey, TokenError, UserCredentials, UserCredentialsError,
 };
 
-use crate::agents::{self, BrokerHandles};
+use crate::agents::{self, BrokerHandles, PluginSetupError};
 use crate::audit::{self, AuditLog, AuditLogError};
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
@@ -52,10 +51,10 @@ const AUDIT_HEAD_FILE: &str = "audit.head";
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
     /// A file that the configuration names cannot be read.
-    #[error("cannot read {what} from {}", path.display())]
+    #[error("cannot read {content} from {}", path.display())]
     Read {
         /// The content of the file.
-        what: &'static str,
+        content: &'static str,
         /// The file.
         path: PathBuf,
         /// The system error.
@@ -63,7 +62,7 @@ pub enum AssembleError {
         source: io::Error,
     },
     /// The state directory cannot be created.
-    #[error("cannot make the directory {}", path.display())]
+    #[error("cannot create the directory {}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -81,7 +80,7 @@ pub enum AssembleError {
         source: io::Error,
     },
     /// Another daemon holds the lock of the state directory.
-    #[error("another rpcd is running with the state in {}", path.display())]
+    #[error("another rpcd is running with the state directory {}", path.display())]
     Occupied {
         /// The directory.
         path: PathBuf,
@@ -99,7 +98,7 @@ pub enum AssembleError {
         source: UserCredentialsError,
     },
     /// The name in the credentials is not an identity.
-    #[error("the credentials in {} carry a name that is no identity", path.display())]
+    #[error("the name in the credentials in {} is not a valid identity", path.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -108,7 +107,7 @@ pub enum AssembleError {
         source: NameError,
     },
     /// The configured identity differs from the one in the credentials.
-    #[error("this node is configured as {configured}, and its credentials in {} are those of {found}", path.display())]
+    #[error("the configured identity is `{configured}`, but the credentials in {} are for `{found}`", path.display())]
     Identity {
         /// The configured identity.
         configured: Identity,
@@ -118,7 +117,7 @@ pub enum AssembleError {
         path: PathBuf,
     },
     /// The operator's key or the account token is invalid.
-    #[error("the trust in {} cannot be used", path.display())]
+    #[error("the account token in {} cannot be used", path.display())]
     Trust {
         /// The account token's file.
         path: PathBuf,
@@ -127,34 +126,16 @@ pub enum AssembleError {
         source: TokenError,
     },
     /// A broker address is invalid.
-    #[error("the broker's address cannot be used")]
+    #[error("the broker address is not valid")]
     Broker(#[from] BusError),
-    /// An agent is invalid.
-    #[error("an agent cannot be loaded")]
-    Agent(#[from] AgentError),
-    /// A data source is invalid.
-    #[error("a data source cannot be offered")]
-    Data(#[from] DataSourceError),
-    /// A plugin's configuration table is invalid.
-    #[error("the section [plugins.{plugin}] is wrong")]
-    Plugin {
-        /// The plugin's name.
-        plugin: &'static str,
-        /// The cause.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The daemon's own program, which runs external agents, cannot be found.
-    #[error("cannot find the daemon's own program")]
-    Own(#[source] io::Error),
-    /// Two agents have the same name.
-    #[error("the agents do not go together")]
-    Registry(#[from] RegistryError),
+    /// A built-in plugin cannot be set up.
+    #[error(transparent)]
+    Plugin(#[from] PluginSetupError),
     /// A service cannot be started.
-    #[error("a service cannot be started")]
+    #[error("cannot start a service")]
     Service(#[from] muster_provisioner::ProvisionerServiceError),
     /// The enrolment service cannot be set up.
-    #[error("newcomers cannot be enrolled")]
+    #[error("cannot start the enrolment service")]
     Enrol(#[source] muster_wire::enrol::NodeEnrollerError),
     /// The journal of seen requests cannot be used.
     #[error(transparent)]
@@ -164,7 +145,7 @@ pub enum AssembleError {
     Audit(#[from] AuditLogError),
     /// The enrolment state cannot be used.
     #[error(transparent)]
-    Newcomer(#[from] NodeEnrolmentError),
+    NodeEnrolment(#[from] NodeEnrolmentError),
 }
 
 /// A daemon's state and its connection options.
@@ -175,7 +156,7 @@ pub struct AssembledDaemon {
     /// The connection options.
     pub options: BusOptions,
     /// The agents' broker handles; they must be connected too.
-    pub desks: BrokerHandles,
+    pub broker_handles: BrokerHandles,
     /// Resumes the Puppet runs of an earlier daemon, and counts runs that others start.
     pub puppet: PuppetRunMonitor,
     /// The machine that the daemon itself runs on; a source of facts too.
@@ -231,8 +212,8 @@ pub fn assemble_daemon(
     let trust = load_trust(config)?;
     use_renewed_token(config, &signer, &trust, clock.now());
     let (policy, problems) = load_policies(config);
-    let desks = BrokerHandles::new(config);
-    let puppet = agents::build_puppet(config, &desks.permits)?;
+    let broker_handles = BrokerHandles::new(config);
+    let puppet = agents::build_puppet(config, &broker_handles.permits)?;
     // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
     let ran_before = state.join(AUDIT_HEAD_FILE).exists();
     let core = DaemonCore::new(CoreParts {
@@ -245,7 +226,7 @@ pub fn assemble_daemon(
             tell_rules: config.policy.tell_rules,
             approve_dangerous: config.policy.approve_dangerous,
         },
-        registry: Arc::new(agents::build_registry(config, &desks, &puppet)?),
+        registry: Arc::new(agents::build_registry(config, &broker_handles, &puppet)?),
         data_sources: agents::configured_data_sources(config)?.into(),
         seen: SeenRequests::open(&state.join("seen"), clock.now(), ran_before)?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
@@ -271,7 +252,7 @@ pub fn assemble_daemon(
     Ok(AssembledDaemon {
         core: Arc::new(core),
         options,
-        desks,
+        broker_handles,
         puppet,
         host,
     })
@@ -284,16 +265,20 @@ pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
         node: &*core.system,
         host,
     }) {
-        tracing::warn!(%problem, "facts are incomplete");
+        tracing::warn!(%problem, "cannot collect all facts");
         problems.push(error_chain(&problem));
     }
     core.health()
         .set_findings("facts", FindingLevel::Warning, &problems);
-    let read = core.classes.reload();
-    if let Err(error) = &read {
-        tracing::warn!(%error, "classes were not read");
+    let result = core.classes.reload();
+    if let Err(error) = &result {
+        tracing::warn!(%error, "cannot read the classes");
     }
-    let problems: Vec<String> = read.err().iter().map(|error| error_chain(error)).collect();
+    let problems: Vec<String> = result
+        .err()
+        .iter()
+        .map(|error| error_chain(error))
+        .collect();
     core.health()
         .set_findings("classes", FindingLevel::Warning, &problems);
 }
@@ -309,7 +294,7 @@ pub fn reload_policies(core: &DaemonCore, config: &Config) {
 fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
     let (policy, problems) = policy::load_policies(&config.paths.policies, config.policy.default);
     for problem in &problems {
-        tracing::error!(%problem, "a policy is refused as a whole");
+        tracing::error!(%problem, "the whole policy is rejected");
     }
     (
         policy,
@@ -350,9 +335,11 @@ pub(crate) fn confirmation_path(config: &Config) -> PathBuf {
 
 /// When a file was last modified, if it exists.
 fn modified_at(path: &Path) -> Option<Millis> {
-    let modified = fs::metadata(path).and_then(|found| found.modified()).ok()?;
-    let since = modified.duration_since(UNIX_EPOCH).ok()?;
-    u64::try_from(since.as_millis()).ok()
+    let modified = fs::metadata(path)
+        .and_then(|metadata| metadata.modified())
+        .ok()?;
+    let since_epoch = modified.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since_epoch.as_millis()).ok()
 }
 
 /// The path of the node's renewed token. Its key stays in the credentials file.
@@ -367,7 +354,7 @@ fn use_renewed_token(config: &Config, signer: &Signer, trust: &AccountTrust, now
         return;
     };
     if let Err(error) = renewal::renew_token(signer, trust, token.trim(), now) {
-        tracing::debug!(error = error_chain(&error), path = %path.display(), "the kept token is not used");
+        tracing::debug!(error = error_chain(&error), path = %path.display(), "the stored token is not used");
     }
 }
 
@@ -401,24 +388,25 @@ pub(crate) fn read_signer(path: &Path) -> Result<Signer, AssembleError> {
 /// The configured account token or the stored later one, whichever is newer.
 fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
     let configured = read_trust(config, &config.trust.account)?;
-    let Ok(kept) = read_token_file("the account's token", &account_token_path(config)) else {
+    let Ok(stored) = read_token_file("the account's token", &account_token_path(config)) else {
         return Ok(configured);
     };
-    Ok(configured.update(kept.trim()).unwrap_or(configured))
+    Ok(configured.update(stored.trim()).unwrap_or(configured))
 }
 
 /// An account, verified against the pinned operator key, from the token in this file.
 pub(crate) fn read_trust(config: &Config, account: &Path) -> Result<AccountTrust, AssembleError> {
-    let wrong = |source| AssembleError::Trust {
+    let trust_error = |source| AssembleError::Trust {
         path: account.to_owned(),
         source,
     };
-    let operator = PublicKey::parse(&config.trust.operator).map_err(|error| wrong(error.into()))?;
+    let operator =
+        PublicKey::parse(&config.trust.operator).map_err(|error| trust_error(error.into()))?;
     AccountTrust::new(
         operator,
         read_token_file("the account's token", account)?.trim(),
     )
-    .map_err(wrong)
+    .map_err(trust_error)
 }
 
 /// The connection options for the configured broker.
@@ -458,7 +446,7 @@ pub(crate) fn read_key(path: &Path) -> Result<KeyPair, AssembleError> {
 }
 
 /// Reads a non-secret file of at most the size of a token.
-fn read_token_file(what: &'static str, path: &Path) -> Result<String, AssembleError> {
+fn read_token_file(content: &'static str, path: &Path) -> Result<String, AssembleError> {
     let read = || {
         let mut text = String::new();
         let limit = limits::MAX_TOKEN_BYTES as u64;
@@ -471,7 +459,7 @@ fn read_token_file(what: &'static str, path: &Path) -> Result<String, AssembleEr
         Ok(text)
     };
     read().map_err(|source| AssembleError::Read {
-        what,
+        content,
         path: path.to_owned(),
         source,
     })

@@ -26,13 +26,13 @@ pub enum ClassesError {
         source: io::Error,
     },
     /// The file exceeds the limits, so it is probably not a list of classes.
-    #[error("{} has more than {MAX_LINES} lines or {MAX_FILE_BYTES} bytes; is it a list of classes?", path.display())]
+    #[error("{} exceeds {MAX_LINES} lines or {MAX_FILE_BYTES} bytes; check whether it is a list of classes", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
     },
     /// The file existed before and is now empty or missing; a run is probably writing it.
-    #[error("{} is empty or gone; the last good classes are kept", path.display())]
+    #[error("{} is empty or missing; the last valid classes are kept", path.display())]
     Vanished {
         /// The file.
         path: PathBuf,

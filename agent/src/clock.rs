@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use muster_wire::Millis;
 
@@ -13,17 +12,12 @@ pub struct WallClock(Arc<dyn Fn() -> Millis + Send + Sync>);
 impl WallClock {
     /// The machine's clock.
     pub fn system() -> Self {
-        Self::new(|| {
-            let since = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
-            Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
-        })
+        Self::new(muster_bus::unix_millis_now)
     }
 
     /// Any clock, for example a wrong one in tests.
-    pub fn new(tell: impl Fn() -> Millis + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+    pub fn new(now: impl Fn() -> Millis + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
     }
 
     /// The current time, in milliseconds since the epoch.

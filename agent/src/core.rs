@@ -137,8 +137,8 @@ pub struct DaemonCore {
     /// The agents on offer.
     pub(crate) registry: SharedValue<AgentRegistry>,
     /// All agents, including those withheld during provisioning.
-    everything: SharedValue<AgentRegistry>,
-    held_back: AtomicBool,
+    all_agents: SharedValue<AgentRegistry>,
+    provisioning_only: AtomicBool,
     agent_problems: SharedValue<Vec<AgentProblem>>,
     pub(crate) data_sources: Arc<[ValidatedDataSource]>,
     pub(crate) lookups: LookupLimiter,
@@ -146,9 +146,9 @@ pub struct DaemonCore {
     pub(crate) seen: SeenRequests,
     pub(crate) audit: Arc<AuditLog>,
     /// Limits log lines about unauthenticated messages: anyone who can publish can cause them.
-    pub(crate) strangers: LogThrottle,
+    pub(crate) unverified_log: LogThrottle,
     pub(crate) counters: MessageCounters,
-    pub(crate) tallies: RequestMetrics,
+    pub(crate) request_metrics: RequestMetrics,
     pub(crate) running: RunningRequests,
     pub(crate) health: HealthState,
     pub(crate) skew: Millis,
@@ -174,8 +174,8 @@ impl DaemonCore {
             facts: parts.facts,
             classes: parts.classes,
             policy: SharedValue::from_arc(parts.policy),
-            everything: SharedValue::from_arc(Arc::clone(&parts.registry)),
-            held_back: AtomicBool::new(false),
+            all_agents: SharedValue::from_arc(Arc::clone(&parts.registry)),
+            provisioning_only: AtomicBool::new(false),
             registry: SharedValue::from_arc(parts.registry),
             agent_problems: SharedValue::new(Vec::new()),
             data_sources: parts.data_sources,
@@ -183,9 +183,9 @@ impl DaemonCore {
             system: parts.system,
             seen: parts.seen,
             audit: parts.audit,
-            strangers: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
+            unverified_log: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
             counters: MessageCounters::default(),
-            tallies: RequestMetrics::default(),
+            request_metrics: RequestMetrics::default(),
             running: RunningRequests::default(),
             health: HealthState::default(),
             skew: parts.skew,
@@ -258,18 +258,18 @@ impl DaemonCore {
 
     /// All agents, including those withheld during provisioning.
     pub fn all_agents(&self) -> Arc<AgentRegistry> {
-        self.everything.get()
+        self.all_agents.get()
     }
 
     /// Replaces the agents; calls that were accepted before keep the old registry.
     pub fn set_registry(&self, registry: AgentRegistry) {
-        self.everything.set(registry);
+        self.all_agents.set(registry);
         self.publish_agents();
     }
 
     /// Withholds all agents except those for provisioning, or offers all agents. Returns whether this is a change.
-    pub fn restrict_to_provisioning(&self, yes: bool) -> bool {
-        let change = self.held_back.swap(yes, Ordering::AcqRel) != yes;
+    pub fn restrict_to_provisioning(&self, restricted: bool) -> bool {
+        let change = self.provisioning_only.swap(restricted, Ordering::AcqRel) != restricted;
         if change {
             self.publish_agents();
         }
@@ -277,15 +277,15 @@ impl DaemonCore {
     }
 
     fn publish_agents(&self) {
-        let mut offer = AgentRegistry::clone(&self.everything.get());
-        if self.held_back.load(Ordering::Acquire) {
-            for name in self.everything.get().names() {
+        let mut offered = AgentRegistry::clone(&self.all_agents.get());
+        if self.provisioning_only.load(Ordering::Acquire) {
+            for name in self.all_agents.get().names() {
                 if !enrolment::PROVISIONING_AGENTS.contains(&name.as_str()) {
-                    offer.remove(name);
+                    offered.remove(name);
                 }
             }
         }
-        self.registry.set(offer);
+        self.registry.set(offered);
     }
 
     /// Replaces the reported problems of agents that cannot be offered.
@@ -318,11 +318,11 @@ impl DaemonCore {
         self.counters.to_snapshot(self.started)
     }
 
-    /// Calls `look` with the node as filters and policies see it.
-    pub(crate) fn with_node_view<T>(&self, look: impl FnOnce(&NodeView<'_>) -> T) -> T {
+    /// Calls `read` with the node as filters and policies see it.
+    pub(crate) fn with_node_view<T>(&self, read: impl FnOnce(&NodeView<'_>) -> T) -> T {
         let (facts, classes) = (self.facts.current(), self.classes.current());
         let registry = self.registry.get();
-        look(&NodeView {
+        read(&NodeView {
             identity: self.identity().as_str(),
             facts: &facts,
             classes: &classes,
@@ -395,8 +395,12 @@ impl NodeHandle for DaemonCore {
         self.running.list_requests()
     }
 
-    fn cancel_request(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
-        self.running.cancel_request(id, of)
+    fn cancel_request(
+        &self,
+        id: Uuid,
+        caller: Option<&Identity>,
+    ) -> Option<(RunningRequest, bool)> {
+        self.running.cancel_request(id, caller)
     }
 
     fn counter_snapshot(&self) -> CounterSnapshot {

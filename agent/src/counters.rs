@@ -23,10 +23,7 @@ impl Counter {
 
 /// The counters of one daemon; see [`CounterSnapshot`] for their meaning.
 #[derive(Debug, Default)]
-#[expect(
-    missing_docs,
-    reason = "each is documented where it is shown, in Stats"
-)]
+#[expect(missing_docs, reason = "documented in CounterSnapshot")]
 pub struct MessageCounters {
     pub total: Counter,
     pub validated: Counter,

@@ -58,8 +58,9 @@ impl Daemon {
         self.changes.take()
     }
 
-    /// Runs until `stop` is cancelled; then accepts no more requests, gives running actions at most `patience` to reply, and closes the connection.
-    pub async fn run(self, stop: CancellationToken, patience: Duration) {
+    /// Runs until `stop` is cancelled; then accepts no more requests, gives running actions at most `drain_timeout` to reply, and closes the
+    /// connection.
+    pub async fn run(self, stop: CancellationToken, drain_timeout: Duration) {
         let Self {
             core,
             bus,
@@ -84,7 +85,10 @@ impl Daemon {
         // Receivers end when `stop` is cancelled and their subscriptions are drained.
         while receivers.join_next().await.is_some() {}
         work.close();
-        if tokio::time::timeout(patience, work.wait()).await.is_err() {
+        if tokio::time::timeout(drain_timeout, work.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!(
                 running = work.len(),
                 "cancelling actions that are still running"
@@ -94,7 +98,7 @@ impl Daemon {
             let _ = tokio::time::timeout(Duration::from_secs(6), work.wait()).await;
         }
         if let Err(error) = bus.close().await {
-            tracing::warn!(%error, "left the broker in a hurry");
+            tracing::warn!(%error, "cannot close the broker connection cleanly");
         }
     }
 }
@@ -145,21 +149,21 @@ impl RequestWorker {
             reply_to: message.reply_to().map(str::to_owned),
             payload: message.payload().clone(),
         };
-        let taken = match pipeline::accept_message(&self.core, &incoming) {
+        let admission = match pipeline::accept_message(&self.core, &incoming) {
             Err(None) => return,
             Ok(RequestAdmission::Accepted(accepted)) => {
                 match pipeline::execute_immediately(&self.core, accepted, &self.bus) {
-                    Ok(answer) => return self.send_immediately(answer),
+                    Ok(reply) => return self.send_immediately(reply),
                     Err(accepted) => Ok(RequestAdmission::Accepted(accepted)),
                 }
             }
-            taken => taken,
+            admission => admission,
         };
         let (core, bus) = (Arc::clone(&self.core), self.bus.clone());
         let cancel = self.cancel_actions.clone();
         self.work.spawn(async move {
-            if let Some(answer) = answer_request(&core, taken, &cancel, &bus).await {
-                send_reply(&bus, answer).await;
+            if let Some(reply) = answer_request(&core, admission, &cancel, &bus).await {
+                send_reply(&bus, reply).await;
             }
         });
     }
@@ -167,10 +171,10 @@ impl RequestWorker {
 
 impl RequestWorker {
     /// Passes a reply to the connection; if that would block, a separate task sends it, so that later requests do not wait.
-    fn send_immediately(&self, answer: Option<OutgoingReply>) {
-        let Some(answer) = answer else { return };
+    fn send_immediately(&self, reply: Option<OutgoingReply>) {
+        let Some(reply) = reply else { return };
         let bus = self.bus.clone();
-        let mut sending = Box::pin(async move { send_reply(&bus, answer).await });
+        let mut sending = Box::pin(async move { send_reply(&bus, reply).await });
         if (&mut sending).now_or_never().is_none() {
             self.work.spawn(sending);
         }
@@ -180,11 +184,11 @@ impl RequestWorker {
 /// The reply to an accepted request.
 async fn answer_request(
     core: &Arc<DaemonCore>,
-    taken: Result<RequestAdmission, Option<OutgoingReply>>,
+    admission: Result<RequestAdmission, Option<OutgoingReply>>,
     cancel: &CancellationToken,
     bus: &Bus,
 ) -> Option<OutgoingReply> {
-    let accepted = match taken {
+    let accepted = match admission {
         Err(refusal) => return refusal,
         Ok(RequestAdmission::Accepted(accepted)) => *accepted,
         Ok(RequestAdmission::Undecided(undecided)) => {
@@ -197,8 +201,8 @@ async fn answer_request(
     pipeline::execute_request(core, accepted, cancel, bus).await
 }
 
-async fn send_reply(bus: &Bus, answer: OutgoingReply) {
-    if let Err(error) = bus.publish(&answer.subject, answer.payload).await {
-        tracing::error!(%error, "an answer was not sent");
+async fn send_reply(bus: &Bus, reply: OutgoingReply) {
+    if let Err(error) = bus.publish(&reply.subject, reply.payload).await {
+        tracing::error!(%error, "cannot send a reply");
     }
 }

@@ -22,24 +22,24 @@ pub struct ExternalAgentManager {
     limits: LimitsConfig,
     /// The built-in agents, which return when an external replacement is removed.
     built_in: Arc<AgentRegistry>,
-    shelf: Mutex<AgentDirectory>,
+    directory: Mutex<AgentDirectory>,
 }
 
 impl ExternalAgentManager {
     /// Manages these directories for a daemon that currently offers its built-in agents.
-    pub fn new(core: Arc<DaemonCore>, limits: LimitsConfig, shelf: AgentDirectory) -> Self {
+    pub fn new(core: Arc<DaemonCore>, limits: LimitsConfig, directory: AgentDirectory) -> Self {
         Self {
             built_in: core.all_agents(),
             core,
             limits,
-            shelf: Mutex::new(shelf),
+            directory: Mutex::new(directory),
         }
     }
 
     /// Scans for changes and applies them.
-    pub async fn scan_and_apply(&self, settle: ScanMode) {
-        let mut guarded = self.shelf.lock().await;
-        let changes = guarded.scan(settle).await;
+    pub async fn scan_and_apply(&self, mode: ScanMode) {
+        let mut directory = self.directory.lock().await;
+        let changes = directory.scan(mode).await;
         if !changes.is_empty() {
             let mut registry = AgentRegistry::clone(&self.core.all_agents());
             for change in changes {
@@ -47,19 +47,22 @@ impl ExternalAgentManager {
             }
             self.core.set_registry(registry);
         }
-        let problems = guarded.problems().into_iter().map(|problem| AgentProblem {
-            agent: problem.agent,
-            path: problem.path.display().to_string(),
-            problem: problem.problem,
-        });
+        let problems = directory
+            .problems()
+            .into_iter()
+            .map(|problem| AgentProblem {
+                agent: problem.agent,
+                path: problem.path.display().to_string(),
+                problem: problem.problem,
+            });
         self.core.set_agent_problems(problems.collect());
     }
 
     /// Scans periodically until `stop`.
-    pub async fn poll_changes(self: Arc<Self>, pause: Duration, stop: CancellationToken) {
+    pub async fn poll_changes(self: Arc<Self>, interval: Duration, stop: CancellationToken) {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(pause) => self.scan_and_apply(ScanMode::Wait).await,
+                () = tokio::time::sleep(interval) => self.scan_and_apply(ScanMode::Wait).await,
                 () = stop.cancelled() => return,
             }
         }

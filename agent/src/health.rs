@@ -78,9 +78,9 @@ pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap
     external
         .filter_map(|info| {
             let ddl = core.agent_ddl(&info.agent)?;
-            let held_to =
+            let restrictions =
                 describe_enforcement(&ddl, &options.agent_options(&info.agent), kernel, root);
-            Some((info.agent, held_to))
+            Some((info.agent, restrictions))
         })
         .collect()
 }
@@ -97,7 +97,7 @@ fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding>
             check: "plugins",
             level: FindingLevel::Warning,
             message: format!(
-                "agent {}: its programs run as root; name another user in [plugins.external.agents.{}]",
+                "agent {}: its programs run as root; set another user in [plugins.external.agents.{}]",
                 info.agent, info.agent
             ),
         })
@@ -106,30 +106,30 @@ fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding>
 
 /// All current problems. Inspects disks; blocks.
 pub(crate) fn collect_findings(core: &DaemonCore, config: Option<&Config>) -> Vec<HealthFinding> {
-    let mut found = core.health.current_findings();
-    found.extend(audit_finding(
+    let mut findings = core.health.current_findings();
+    findings.extend(audit_finding(
         &core.audit.status(),
         core.audit.lost_records(),
     ));
-    found.extend(own_token_finding(core));
-    found.extend(journal_finding(core));
-    found.extend(account_token_finding(core));
-    found.extend(core.agent_problems().iter().map(plugin_finding));
+    findings.extend(own_token_finding(core));
+    findings.extend(journal_finding(core));
+    findings.extend(account_token_finding(core));
+    findings.extend(core.agent_problems().iter().map(plugin_finding));
     if let Some(config) = config {
-        found.extend(credentials_finding(config));
-        found.extend(root_agent_findings(core, config));
+        findings.extend(credentials_finding(config));
+        findings.extend(root_agent_findings(core, config));
         let audit = config.paths.audit.parent().unwrap_or(Path::new("/"));
-        found.extend(disk_finding("state", &config.paths.state));
-        found.extend(disk_finding("audit", audit));
+        findings.extend(disk_finding("state", &config.paths.state));
+        findings.extend(disk_finding("audit", audit));
     }
-    found
+    findings
 }
 
-fn audit_finding(condition: &AuditLogStatus, untold: u64) -> Option<HealthFinding> {
-    let message = match &condition.failing {
-        Some(why) => format!("the audit log cannot be written: {why}"),
-        None if untold > 0 => {
-            format!("{untold} records of the audit log could not be written")
+fn audit_finding(status: &AuditLogStatus, lost: u64) -> Option<HealthFinding> {
+    let message = match &status.failing {
+        Some(error) => format!("the audit log cannot be written: {error}"),
+        None if lost > 0 => {
+            format!("{lost} audit records could not be written")
         }
         None => return None,
     };
@@ -177,13 +177,13 @@ fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
         message,
     };
     if let Err(error) = trust.verify_user(&core.signer.token(), now) {
-        let message = format!("the node's own token is not believed: {error}");
+        let message = format!("the node's own token is not valid: {error}");
         return Some(finding(FindingLevel::Error, message));
     }
     let life = core.token_life().filter(|life| life.is_renewal_late(now))?;
     let days = life.seconds_left(now) / DAY_SECONDS;
     let message = format!(
-        "the node's token ends in {days} days and was not renewed; start the enroller, or run `rpc org push`"
+        "the node's token expires in {days} days and was not renewed; start the enroller, or run `rpc org push`"
     );
     Some(finding(FindingLevel::Warning, message))
 }
@@ -199,7 +199,7 @@ fn credentials_finding(config: &Config) -> Option<HealthFinding> {
 }
 
 /// Reports low disk space at a path that must be writable.
-fn disk_finding(what: &str, path: &Path) -> Option<HealthFinding> {
+fn disk_finding(name: &str, path: &Path) -> Option<HealthFinding> {
     let finding = |level, message| {
         Some(HealthFinding {
             check: "disk",
@@ -208,29 +208,29 @@ fn disk_finding(what: &str, path: &Path) -> Option<HealthFinding> {
         })
     };
     let shown = path.display();
-    let seen = match statvfs(path) {
-        Ok(seen) => seen,
+    let stats = match statvfs(path) {
+        Ok(stats) => stats,
         Err(error) => {
-            let message = format!("cannot look at the {what} directory {shown}: {error}");
+            let message = format!("cannot check the {name} directory {shown}: {error}");
             return finding(FindingLevel::Error, message);
         }
     };
     // These integer types differ between architectures.
     #[expect(
         clippy::useless_conversion,
-        reason = "the types differ between architectures"
+        reason = "these types differ between architectures"
     )]
     let (free, blocks, size) = (
-        u64::from(seen.blocks_available()),
-        u64::from(seen.blocks()),
-        u64::from(seen.fragment_size()),
+        u64::from(stats.blocks_available()),
+        u64::from(stats.blocks()),
+        u64::from(stats.fragment_size()),
     );
     let (bytes, percent) = (
         free.saturating_mul(size),
         free.saturating_mul(100).checked_div(blocks).unwrap_or(100),
     );
     let left = bytes / (1024 * 1024);
-    let message = format!("{left} MiB ({percent} %) are left for the {what} directory {shown}");
+    let message = format!("only {left} MiB ({percent} %) are free in the {name} directory {shown}");
     match () {
         () if bytes < MIN_FREE_BYTES => finding(FindingLevel::Error, message),
         () if percent < LOW_SPACE_PERCENT => finding(FindingLevel::Warning, message),

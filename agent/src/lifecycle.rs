@@ -48,15 +48,15 @@ pub enum LifecycleError {
     Assemble(#[from] AssembleError),
     /// It cannot be enrolled.
     #[error(transparent)]
-    Newcomer(#[from] NodeEnrolmentError),
+    NodeEnrolment(#[from] NodeEnrolmentError),
     /// Signals cannot be received.
-    #[error("cannot receive signals")]
+    #[error("cannot install signal handlers")]
     Signals(#[source] std::io::Error),
     /// The connection options are invalid.
     #[error("cannot set up the connection to the broker")]
     Connect(#[source] BusError),
     /// The broker connection was lost while subscribing.
-    #[error("cannot subscribe")]
+    #[error("cannot subscribe to the subjects of this node")]
     Subscribe(#[source] BusError),
 }
 
@@ -66,7 +66,7 @@ pub enum ShutdownKind {
     /// It stopped.
     Stopped,
     /// It restarts with the current program file.
-    Again,
+    Restart,
 }
 
 /// Runs until a signal ends it.
@@ -76,74 +76,79 @@ pub async fn run_until_signal(
 ) -> Result<ShutdownKind, LifecycleError> {
     let mut signals = SignalStreams::install_handlers().map_err(LifecycleError::Signals)?;
     launch::unblock_signals();
-    let _until_the_end = state_lock::acquire_state_lock(&config.paths.state).await?;
+    let _state_lock = state_lock::acquire_state_lock(&config.paths.state).await?;
     let config = &match wait_for_enrolment(config, &mut signals).await? {
-        BootstrapOutcome::Node(config) => *config,
-        BootstrapOutcome::Over(ending) => {
+        BootstrapOutcome::Enrolled(config) => *config,
+        BootstrapOutcome::Shutdown(kind) => {
             tracing::info!("stopped before this machine was enrolled");
-            return Ok(ending);
+            return Ok(kind);
         }
     };
     let AssembledDaemon {
         core,
         options,
-        desks,
+        broker_handles,
         puppet,
         host,
     } = assemble::assemble_daemon(config, config_file)?;
-    let home = IdentityStore::in_directory(&config.paths.state);
-    restrict_to_provisioning(&core, &home);
-    let shelf = agents::open_agent_directory(config, config_file, &core.all_agents())?;
-    let poll = agents::external_options(config)?.poll_interval();
+    let identity_store = IdentityStore::in_directory(&config.paths.state);
+    restrict_to_provisioning(&core, &identity_store);
+    let agent_directory = agents::open_agent_directory(config, config_file, &core.all_agents())
+        .map_err(AssembleError::from)?;
+    let poll_interval = agents::external_options(config)
+        .map_err(AssembleError::from)?
+        .poll_interval();
     let externals = Arc::new(ExternalAgentManager::new(
         Arc::clone(&core),
         config.limits.clone(),
-        shelf,
+        agent_directory,
     ));
     externals.scan_and_apply(ScanMode::Complete).await;
-    let life = DaemonSupervisor {
+    let supervisor = DaemonSupervisor {
         core: Arc::clone(&core),
         externals: Arc::clone(&externals),
         host: Arc::clone(&host),
         config: config.clone(),
         ready: Arc::default(),
         stop: CancellationToken::new(),
-        again: Arc::default(),
+        restart: Arc::default(),
     };
     let presence = PresenceWriter::announce_start(agents::restart_store(config)).await;
     resume_restarts(config).await;
     let mut tasks = vec![
-        tokio::spawn(life.clone().handle_signals(signals)),
-        tokio::spawn(life.clone().refresh_periodically()),
-        tokio::spawn(watch_provisioning(Arc::clone(&core), home)),
+        tokio::spawn(supervisor.clone().handle_signals(signals)),
+        tokio::spawn(supervisor.clone().refresh_periodically()),
+        tokio::spawn(watch_provisioning(Arc::clone(&core), identity_store)),
+        tokio::spawn(compact_seen_journal(Arc::clone(&core))),
     ];
-    if let Some(pause) = poll {
+    if let Some(interval) = poll_interval {
         tasks.push(tokio::spawn(
-            externals.poll_changes(pause, life.stop.clone()),
+            externals.poll_changes(interval, supervisor.stop.clone()),
         ));
     }
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
-    desks.permits.connect(bus.clone());
+    broker_handles.permits.connect(bus.clone());
     if let Some(address) = config.metrics.listen {
-        let shown = metrics::MetricsContext {
+        let context = metrics::MetricsContext {
             core: Arc::clone(&core),
             bus: bus.clone(),
-            ready: Arc::clone(&life.ready),
-            stopping: life.stop.clone(),
+            ready: Arc::clone(&supervisor.ready),
+            stopping: supervisor.stop.clone(),
         };
-        tasks.push(tokio::spawn(metrics::serve_metrics(address, shown)));
+        tasks.push(tokio::spawn(metrics::serve_metrics(address, context)));
     }
     tokio::select! {
         () = bus.wait_connected() => {}
-        () = life.stop.cancelled() => {
-            tracing::info!("stopped before there was a broker");
-            return Ok(life.shutdown_kind());
+        () = supervisor.stop.cancelled() => {
+            tracing::info!("stopped before the broker connection was established");
+            return Ok(supervisor.shutdown_kind());
         }
     }
-    tasks.push(tokio::spawn(puppet.run(life.stop.clone())));
+    tasks.push(tokio::spawn(puppet.run(supervisor.stop.clone())));
     let trust = AccountTrust::clone(&core.trust());
-    let stop = life.stop.clone();
-    let services = services::start_services(config, &desks.provisioner, trust, host, stop).await?;
+    let stop = supervisor.stop.clone();
+    let services =
+        services::start_services(config, &broker_handles.provisioner, trust, host, stop).await?;
     let mut daemon = Daemon::start(Arc::clone(&core), bus.clone())
         .await
         .map_err(LifecycleError::Subscribe)?;
@@ -151,24 +156,26 @@ pub async fn run_until_signal(
         tasks.push(tokio::spawn(keep_tokens(changes, config.clone())));
     }
     tracing::info!(identity = %core.identity(), "ready");
-    life.ready.store(true, Ordering::Release);
+    supervisor.ready.store(true, Ordering::Release);
     notify_systemd(&[NotifyState::Ready]);
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(release_startup_memory()));
-    daemon.run(life.stop.clone(), config.drain.patience).await;
+    daemon
+        .run(supervisor.stop.clone(), config.drain.timeout)
+        .await;
     services.wait_stopped().await;
     tasks.iter().for_each(JoinHandle::abort);
     seal_audit(core).await;
     tracing::info!("stopped");
-    Ok(life.shutdown_kind())
+    Ok(supervisor.shutdown_kind())
 }
 
 /// The result of waiting for enrolment.
 enum BootstrapOutcome {
     /// Enrolled: the effective configuration.
-    Node(Box<Config>),
+    Enrolled(Box<Config>),
     /// A signal ended the wait.
-    Over(ShutdownKind),
+    Shutdown(ShutdownKind),
 }
 
 /// Waits until the machine is enrolled or a signal ends the wait.
@@ -177,52 +184,66 @@ async fn wait_for_enrolment(
     signals: &mut SignalStreams,
 ) -> Result<BootstrapOutcome, LifecycleError> {
     if enrolment::bootstrap_path(config).is_some() {
-        notify_systemd(&[NotifyState::Status("waiting to be enrolled")]);
+        notify_systemd(&[NotifyState::Status("waiting for enrolment")]);
     }
-    let again = Notify::new();
-    let arriving = enrolment::ensure_enrolled(config, &again);
-    tokio::pin!(arriving);
+    let retry = Notify::new();
+    let enrolling = enrolment::ensure_enrolled(config, &retry);
+    tokio::pin!(enrolling);
     loop {
         tokio::select! {
-            arrived = &mut arriving => return Ok(BootstrapOutcome::Node(Box::new(arrived?))),
-            _ = signals.hangup.recv() => again.notify_one(),
-            _ = signals.terminate.recv() => return Ok(BootstrapOutcome::Over(ShutdownKind::Stopped)),
-            _ = signals.interrupt.recv() => return Ok(BootstrapOutcome::Over(ShutdownKind::Stopped)),
-            _ = signals.again.recv() => return Ok(BootstrapOutcome::Over(ShutdownKind::Again)),
+            enrolled = &mut enrolling => return Ok(BootstrapOutcome::Enrolled(Box::new(enrolled?))),
+            _ = signals.hangup.recv() => retry.notify_one(),
+            _ = signals.terminate.recv() => return Ok(BootstrapOutcome::Shutdown(ShutdownKind::Stopped)),
+            _ = signals.interrupt.recv() => return Ok(BootstrapOutcome::Shutdown(ShutdownKind::Stopped)),
+            _ = signals.restart.recv() => return Ok(BootstrapOutcome::Shutdown(ShutdownKind::Restart)),
         }
     }
 }
 
 /// Offers the agents for the current provisioning state; returns whether the node is being provisioned.
-fn restrict_to_provisioning(core: &DaemonCore, home: &IdentityStore) -> bool {
-    let provisioning = home.is_provisioning();
+fn restrict_to_provisioning(core: &DaemonCore, identity_store: &IdentityStore) -> bool {
+    let provisioning = identity_store.is_provisioning();
     if core.restrict_to_provisioning(provisioning) {
         let [first, second] = enrolment::PROVISIONING_AGENTS;
         if provisioning {
-            tracing::info!("still to be provisioned: only {first} and {second} are offered");
+            tracing::info!(
+                "not provisioned yet: only the agents {first} and {second} are available"
+            );
         } else {
-            tracing::info!("provisioned: everything is offered");
+            tracing::info!("provisioned: all agents are available");
         }
     }
     provisioning
 }
 
 /// Polls the marker file, which the provisioner removes.
-async fn watch_provisioning(core: Arc<DaemonCore>, home: IdentityStore) {
+async fn watch_provisioning(core: Arc<DaemonCore>, identity_store: IdentityStore) {
     loop {
-        let pause = if restrict_to_provisioning(&core, &home) {
+        let interval = if restrict_to_provisioning(&core, &identity_store) {
             PROVISIONING_POLL_INTERVAL
         } else {
             PROVISIONED_POLL_INTERVAL
         };
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// Compacts the journal of seen requests each time it has grown.
+async fn compact_seen_journal(core: Arc<DaemonCore>) {
+    loop {
+        core.seen.wait_until_grown().await;
+        let core = Arc::clone(&core);
+        let compacted = tokio::task::spawn_blocking(move || core.seen.compact()).await;
+        if let Ok(Err(error)) = compacted {
+            tracing::warn!(%error, "cannot compact the journal of seen requests");
+        }
     }
 }
 
 async fn seal_audit(core: Arc<DaemonCore>) {
     let sealed = tokio::task::spawn_blocking(move || core.seal_audit()).await;
     if let Ok(Err(error)) = sealed {
-        tracing::error!(%error, "the last audit records may be lost");
+        tracing::error!(%error, "cannot close the audit log; the last records may be lost");
     }
 }
 
@@ -231,7 +252,7 @@ struct SignalStreams {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
-    again: Signal,
+    restart: Signal,
 }
 
 impl SignalStreams {
@@ -240,7 +261,7 @@ impl SignalStreams {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            again: signal(SignalKind::user_defined2())?,
+            restart: signal(SignalKind::user_defined2())?,
         })
     }
 }
@@ -255,7 +276,7 @@ struct DaemonSupervisor {
     ready: Arc<AtomicBool>,
     stop: CancellationToken,
     /// Whether to restart after shutdown.
-    again: Arc<AtomicBool>,
+    restart: Arc<AtomicBool>,
 }
 
 impl DaemonSupervisor {
@@ -265,32 +286,32 @@ impl DaemonSupervisor {
                 _ = signals.hangup.recv() => self.reload().await,
                 _ = signals.terminate.recv() => self.begin_shutdown(ShutdownKind::Stopped),
                 _ = signals.interrupt.recv() => self.begin_shutdown(ShutdownKind::Stopped),
-                _ = signals.again.recv() => self.begin_shutdown(ShutdownKind::Again),
+                _ = signals.restart.recv() => self.begin_shutdown(ShutdownKind::Restart),
             }
         }
     }
 
     /// Starts the shutdown. A stop overrides a pending restart.
-    fn begin_shutdown(&self, ending: ShutdownKind) {
-        let again = ending == ShutdownKind::Again;
+    fn begin_shutdown(&self, kind: ShutdownKind) {
+        let restart = kind == ShutdownKind::Restart;
         if self.stop.is_cancelled() {
-            self.again.fetch_and(again, Ordering::AcqRel);
+            self.restart.fetch_and(restart, Ordering::AcqRel);
             return;
         }
-        self.again.store(again, Ordering::Release);
-        if again {
-            tracing::info!("starting anew: running actions answer first");
+        self.restart.store(restart, Ordering::Release);
+        if restart {
+            tracing::info!("restarting: waiting for running actions");
             notify_reloading();
         } else {
-            tracing::info!("stopping: running actions answer first");
+            tracing::info!("stopping: waiting for running actions");
             notify_systemd(&[NotifyState::Stopping]);
         }
         self.stop.cancel();
     }
 
     fn shutdown_kind(&self) -> ShutdownKind {
-        if self.again.load(Ordering::Acquire) {
-            ShutdownKind::Again
+        if self.restart.load(Ordering::Acquire) {
+            ShutdownKind::Restart
         } else {
             ShutdownKind::Stopped
         }
@@ -301,12 +322,18 @@ impl DaemonSupervisor {
         if ready {
             notify_reloading();
         }
-        assemble::reload_policies(&self.core, &self.config);
+        let (core, config) = (Arc::clone(&self.core), self.config.clone());
+        let files = tokio::task::spawn_blocking(move || {
+            assemble::reload_policies(&core, &config);
+            if let Err(error) = core.reopen_audit() {
+                tracing::error!(%error, "cannot reopen the audit log");
+            }
+        });
+        if let Err(error) = files.await {
+            tracing::error!(%error, "reloading the policies failed");
+        }
         self.collect_facts().await;
         self.externals.scan_and_apply(ScanMode::Complete).await;
-        if let Err(error) = self.core.reopen_audit() {
-            tracing::error!(%error, "the audit log was not reopened");
-        }
         tracing::info!("reloaded policies, facts, classes and external agents");
         if ready {
             notify_systemd(&[NotifyState::Ready]);
@@ -331,7 +358,7 @@ impl DaemonSupervisor {
         let collected =
             tokio::task::spawn_blocking(move || assemble::reload_facts(&core, &*host)).await;
         if let Err(error) = collected {
-            tracing::error!(%error, "collecting facts broke off");
+            tracing::error!(%error, "fact collection failed");
         }
     }
 }
@@ -353,17 +380,17 @@ async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
     while let Some(change) = changes.recv().await {
         let (path, token) = match change {
             TokenChange::Account(token) => (assemble::account_token_path(&config), token),
-            TokenChange::Own(token) => (assemble::renewed_token_path(&config), token),
+            TokenChange::Node(token) => (assemble::renewed_token_path(&config), token),
             // The file is empty; only its modification time counts.
             TokenChange::Confirmed => (assemble::confirmation_path(&config), String::new()),
         };
-        let fresh = path.with_extension("new");
+        let new_path = path.with_extension("new");
         let written = async {
-            tokio::fs::write(&fresh, token).await?;
-            tokio::fs::rename(&fresh, &path).await
+            tokio::fs::write(&new_path, token).await?;
+            tokio::fs::rename(&new_path, &path).await
         };
         if let Err(error) = written.await {
-            tracing::error!(%error, path = %path.display(), "a token that was taken over is not kept");
+            tracing::error!(%error, path = %path.display(), "cannot store a received token");
         }
     }
 }
@@ -378,6 +405,6 @@ fn notify_reloading() {
 
 fn notify_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "no service manager was told");
+        tracing::debug!(%error, "cannot notify the service manager");
     }
 }

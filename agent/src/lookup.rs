@@ -38,14 +38,14 @@ const MAX_ADMITTED_REQUESTS: usize = 256;
 /// Limits the requests with running and with waiting queries.
 #[derive(Debug)]
 pub(crate) struct LookupLimiter {
-    room: Arc<Semaphore>,
+    admitted: Arc<Semaphore>,
     running: Arc<Semaphore>,
 }
 
 impl Default for LookupLimiter {
     fn default() -> Self {
         Self {
-            room: Arc::new(Semaphore::new(MAX_ADMITTED_REQUESTS)),
+            admitted: Arc::new(Semaphore::new(MAX_ADMITTED_REQUESTS)),
             running: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
         }
     }
@@ -54,7 +54,7 @@ impl Default for LookupLimiter {
 impl LookupLimiter {
     /// Admits one request, if a permit is free. Never waits.
     pub(crate) fn try_enter(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.room).try_acquire_owned().ok()
+        Arc::clone(&self.admitted).try_acquire_owned().ok()
     }
 }
 
@@ -67,9 +67,9 @@ pub struct RequestLookups {
     sender: Arc<VerifiedUser>,
     collective: SubjectName,
     trace: Option<TraceContext>,
-    until: Instant,
+    deadline: Instant,
     stopping: CancellationToken,
-    answers: KnownLookups,
+    results: KnownLookups,
     denied: Vec<String>,
 }
 
@@ -88,9 +88,9 @@ impl RequestLookups {
             sender: Arc::clone(sender),
             collective: request.collective.clone(),
             trace: request.traceparent,
-            until: Instant::now() + LOOKUP_TIMEOUT,
+            deadline: Instant::now() + LOOKUP_TIMEOUT,
             stopping: stopping.clone(),
-            answers: KnownLookups::default(),
+            results: KnownLookups::default(),
             denied: Vec::new(),
         }
     }
@@ -134,22 +134,22 @@ impl RequestLookups {
 
     /// Restarts the time limit.
     fn restart_deadline(&mut self) {
-        self.until = Instant::now() + LOOKUP_TIMEOUT;
+        self.deadline = Instant::now() + LOOKUP_TIMEOUT;
     }
 
     /// The result of a query, cached if it succeeded before. Failures are not cached: the caller may have caused them.
     async fn answer_lookup(&mut self, lookup: &DataLookup) -> DataLookupResult {
-        if let Some(found) = self.answers.get(lookup) {
+        if let Some(found) = self.results.get(lookup) {
             return found.clone();
         }
         match self.query_source(lookup).await {
             Ok(found) => {
-                self.answers.insert(lookup.clone(), found.clone());
+                self.results.insert(lookup.clone(), found.clone());
                 found
             }
-            Err(why) => {
-                tracing::debug!(request = %self.request, %lookup, why, "a data source did not answer");
-                DataLookupResult::Unknown(why)
+            Err(reason) => {
+                tracing::debug!(request = %self.request, %lookup, why = reason, "a data source lookup failed");
+                DataLookupResult::Unknown(reason)
             }
         }
     }
@@ -160,14 +160,14 @@ impl RequestLookups {
             .iter()
             .find(|source| source.name() == lookup.source)
             .ok_or("this node has no such data source")?;
-        let turn = Arc::clone(&self.core.lookups.running).acquire_owned();
-        let turn = tokio::time::timeout_at(self.until, turn)
+        let permit = Arc::clone(&self.core.lookups.running).acquire_owned();
+        let permit = tokio::time::timeout_at(self.deadline, permit)
             .await
-            .map_err(|_| "no turn in time")?
+            .map_err(|_| "timed out in the queue for data sources")?
             .map_err(|error| error.to_string())?;
-        let deadline = self.until.min(Instant::now() + source.ddl().timeout());
+        let deadline = self.deadline.min(Instant::now() + source.ddl().timeout());
         let context = self.call_context(&lookup.source, deadline)?;
-        run_query(source.clone(), context, lookup.query.clone(), turn).await
+        run_query(source.clone(), context, lookup.query.clone(), permit).await
     }
 
     fn call_context(&self, source: &str, deadline: Instant) -> Result<CallContext, String> {
@@ -203,14 +203,14 @@ impl RequestLookups {
         let decision = self
             .resolve_as_node(|known| {
                 core.with_node_view(|node| {
-                    let question = PolicyQuery {
+                    let query = PolicyQuery {
                         caller: &caller,
                         agent: &agent,
                         action: &action,
                         node,
                         now: core.clock.now(),
                     };
-                    policy.evaluate_query(&question, known)
+                    policy.evaluate_query(&query, known)
                 })
             })
             .await;
@@ -239,7 +239,7 @@ impl RequestLookups {
             took_ms: None,
         };
         if let Err(error) = self.core.audit.record_decision(&record) {
-            tracing::error!(%error, request = %self.request, "not recorded");
+            tracing::error!(%error, request = %self.request, "cannot write an audit record");
         }
         self.denied.push(source.to_owned());
         false
@@ -252,11 +252,11 @@ async fn run_query(
     source: ValidatedDataSource,
     context: CallContext,
     query: Option<String>,
-    turn: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) -> Result<DataLookupResult, String> {
     let (deadline, cancel) = (context.deadline, context.cancel.clone());
     let query = async move {
-        let _turn = turn;
+        let _permit = permit;
         source.query_values(&context, query.as_deref()).await
     };
     let mut task = tokio::spawn(query.in_current_span());
@@ -265,18 +265,18 @@ async fn run_query(
             Ok(Ok(values)) => Ok(DataLookupResult::Values(values)),
             Ok(Err(error)) => Err(error.message),
             Err(error) => {
-                tracing::error!(%error, "a data source broke");
-                Err("the data source broke off".to_owned())
+                tracing::error!(%error, "a data source failed");
+                Err("the data source failed unexpectedly".to_owned())
             }
         },
         () = tokio::time::sleep_until(deadline) => {
             cancel.cancel();
             task.abort();
-            Err("no answer in time".to_owned())
+            Err("the data source did not reply in time".to_owned())
         }
         () = cancel.cancelled() => {
             task.abort();
-            Err("the daemon stops".to_owned())
+            Err("the daemon is stopping".to_owned())
         }
     }
 }

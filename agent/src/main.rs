@@ -24,19 +24,19 @@ use tracing_subscriber::fmt::format;
     after_help = "\
 Examples:
   rpcd                                   run with /etc/muster/rpcd.toml
-  rpcd --config ./rpcd.toml --check      show the merged configuration and where each value comes from
-  rpcd restart                           have the running daemon start anew, and lose no answer
-  rpcd restart-when-idle puppet          restart a service when the run that goes on has ended
+  rpcd --config ./rpcd.toml --check      show the merged configuration and the origin of each value
+  rpcd restart                           restart the running daemon without losing a reply
+  rpcd restart-when-idle puppet          restart a service when no run is in progress
 
-Signals: HUP reloads policies, facts, classes and external agents and reopens the audit log; USR2 lets running actions answer, then starts
-the program anew; TERM and INT let running actions answer, then stop.
-Exit codes: 0 stopped by a signal, 1 could not start, 2 wrong arguments."
+Signals: HUP reloads policies, facts, classes and external agents, and reopens the audit log; USR2 waits for running actions, then
+restarts the program; TERM and INT wait for running actions, then stop.
+Exit codes: 0 stopped by a signal, 1 could not start, 2 wrong arguments, 3 enrolment refused permanently."
 )]
 struct DaemonArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     config: PathBuf,
-    /// Show the merged configuration with each value's origin, and stop
+    /// Show the merged configuration with the origin of each value, and exit
     #[arg(long)]
     check: bool,
     #[command(subcommand)]
@@ -46,18 +46,18 @@ struct DaemonArgs {
 /// What the program is when it is not the daemon.
 #[derive(Debug, Subcommand)]
 enum DaemonCommand {
-    /// Apply a catalog to this machine, as Puppet would, and lose no notification
+    /// Apply a catalog to this machine as Puppet does, without losing notifications
     Apply(apply::ApplyArgs),
-    /// Have the running daemon answer what it has taken, and start anew
+    /// Restart the running daemon after its running actions have ended
     Restart(restart::DaemonRestartArgs),
-    /// Restart a service when no run is in progress, and do not wait for it; for manifests
+    /// Request the restart of a service when no run is in progress, without waiting for it; for manifests
     RestartWhenIdle(restart::RestartWhenIdleArgs),
-    /// Run many nodes of a trial fleet in this process; their machines are in memory, and nothing on this one is changed
+    /// Run many nodes of a test fleet in this process; their machines are simulated in memory, and this machine is not changed
     Virtual(virtual_nodes::VirtualNodesArgs),
-    /// Fulfil the restarts that were asked for of one service; started by those who ask
+    /// Perform the requested restarts of one service; started by the requesting process
     #[command(hide = true)]
     RestartWorker(restart::RestartWorkerArgs),
-    /// Take on the limits of a plan, and become the program that it names; the daemon starts external agents so
+    /// Apply the limits of a plan and execute its program; the daemon starts external agents this way
     #[command(hide = true)]
     ExecSandboxed {
         /// The plan, as JSON
@@ -75,18 +75,18 @@ const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let arguments = DaemonArgs::parse();
-    let done = match &arguments.mode {
+    let result = match &arguments.mode {
         Some(DaemonCommand::ExecSandboxed { plan }) => return become_program(plan),
         Some(DaemonCommand::Apply(arguments)) => apply::apply_catalog(arguments),
-        Some(DaemonCommand::Restart(asked)) => restart::restart_daemon(asked, &arguments.config),
-        Some(DaemonCommand::RestartWhenIdle(asked)) => {
-            restart::restart_when_idle(asked, &arguments.config)
+        Some(DaemonCommand::Restart(args)) => restart::restart_daemon(args, &arguments.config),
+        Some(DaemonCommand::RestartWhenIdle(args)) => {
+            restart::restart_when_idle(args, &arguments.config)
         }
-        Some(DaemonCommand::RestartWorker(asked)) => restart::run_worker(asked),
-        Some(DaemonCommand::Virtual(wanted)) => start_virtual_nodes(wanted, &arguments.config),
+        Some(DaemonCommand::RestartWorker(args)) => restart::run_worker(args),
+        Some(DaemonCommand::Virtual(args)) => start_virtual_nodes(args, &arguments.config),
         None => run_daemon(&arguments).map(|()| ExitCode::SUCCESS),
     };
-    match done {
+    match result {
         Ok(code) => code,
         Err(error) => {
             print_error(&format!("rpcd: {}", escape_text(&format!("{error:#}"))));
@@ -98,7 +98,7 @@ fn main() -> ExitCode {
 /// The exit code of an error. A permanently refused enrolment has its own code, so that the service manager does not restart the daemon.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref() {
-        Some(LifecycleError::Newcomer(NodeEnrolmentError::Refused { .. })) => {
+        Some(LifecycleError::NodeEnrolment(NodeEnrolmentError::Refused { .. })) => {
             ExitCode::from(EXIT_REFUSED)
         }
         _ => ExitCode::FAILURE,
@@ -114,7 +114,7 @@ fn become_program(plan: &str) -> ExitCode {
 
 #[expect(
     clippy::print_stderr,
-    reason = "the one place where the daemon speaks before or without its log"
+    reason = "the only output before or without the log"
 )]
 fn print_error(line: &str) {
     eprintln!("{line}");
@@ -126,7 +126,7 @@ fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
         return print_config(&config);
     }
     // Resolve the path at start: an upgrade replaces the file.
-    let program = std::env::current_exe().context("cannot find the daemon's own program")?;
+    let program = std::env::current_exe().context("cannot find the path of the rpcd program")?;
     start_log(&config);
     for warning in config.warnings() {
         tracing::warn!("{warning}");
@@ -138,25 +138,25 @@ fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let ending = runtime.block_on(lifecycle::run_until_signal(&config, &arguments.config))?;
+    let shutdown = runtime.block_on(lifecycle::run_until_signal(&config, &arguments.config))?;
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
-    match ending {
+    match shutdown {
         ShutdownKind::Stopped => Ok(()),
-        ShutdownKind::Again => {
+        ShutdownKind::Restart => {
             let Err(error) = launch::replace_process(&program, std::env::args_os());
-            Err(error).context("cannot start anew")
+            Err(error).context("cannot restart the program")
         }
     }
 }
 
 /// Runs many nodes instead of one.
 fn start_virtual_nodes(
-    wanted: &virtual_nodes::VirtualNodesArgs,
+    args: &virtual_nodes::VirtualNodesArgs,
     config_file: &Path,
 ) -> anyhow::Result<ExitCode> {
     let config = Config::load(config_file)?;
     start_log(&config);
-    virtual_nodes::run_virtual_nodes(wanted, &config)
+    virtual_nodes::run_virtual_nodes(args, &config)
 }
 
 /// Prints the configuration, and checks that a daemon can be built from it; does not disturb a running daemon.

@@ -12,21 +12,23 @@ use nix::libc;
 pub(crate) fn release_unused() {
     // If smaps is unreadable, release nothing; nothing depends on it.
     if let Ok(maps) = fs::read_to_string("/proc/self/smaps") {
-        let here = release_unused as *const () as usize;
-        clean_ranges(&maps, here).into_iter().for_each(drop_pages);
+        let address = release_unused as *const () as usize;
+        clean_ranges(&maps, address)
+            .into_iter()
+            .for_each(drop_pages);
     }
     trim_heap();
 }
 
-/// Mappings of the program's own file that are not writable and have no private pages, so that the file holds all their content. `here` is an
+/// Mappings of the program's own file that are not writable and have no private pages, so that the file holds all their content. `address` is an
 /// address in the program; `maps` is the content of `/proc/pid/smaps`, see proc(5).
-fn clean_ranges(maps: &str, here: usize) -> Vec<Range<usize>> {
-    let mapped: Vec<MemoryMapping<'_>> = parse_mappings(maps);
-    let Some(own) = mapped.iter().find(|part| part.range.contains(&here)) else {
+fn clean_ranges(maps: &str, address: usize) -> Vec<Range<usize>> {
+    let mappings: Vec<MemoryMapping<'_>> = parse_mappings(maps);
+    let Some(program) = mappings.iter().find(|part| part.range.contains(&address)) else {
         return Vec::new();
     };
-    let clean = |part: &&MemoryMapping<'_>| part.file == own.file && part.is_clean();
-    mapped
+    let clean = |part: &&MemoryMapping<'_>| part.file == program.file && part.is_clean();
+    mappings
         .iter()
         .filter(clean)
         .map(|part| part.range.clone())
@@ -40,30 +42,31 @@ struct MemoryMapping<'a> {
     /// Device and inode; zeros for anonymous mappings.
     file: (&'a str, &'a str),
     /// Kilobytes of private pages, in memory or swapped out; `None` until parsed.
-    own: Vec<Option<u64>>,
+    private_kb: Vec<Option<u64>>,
 }
 
 impl MemoryMapping<'_> {
     fn is_clean(&self) -> bool {
-        let told = self.own.len() == 2 && self.own.iter().all(|own| *own == Some(0));
-        told && self.file.1 != "0" && !self.permissions.contains('w')
+        let has_no_private_pages =
+            self.private_kb.len() == 2 && self.private_kb.iter().all(|kb| *kb == Some(0));
+        has_no_private_pages && self.file.1 != "0" && !self.permissions.contains('w')
     }
 }
 
 fn parse_mappings(maps: &str) -> Vec<MemoryMapping<'_>> {
-    let mut all: Vec<MemoryMapping<'_>> = Vec::new();
+    let mut mappings: Vec<MemoryMapping<'_>> = Vec::new();
     for line in maps.lines() {
         if let Some(part) = parse_mapping_head(line) {
-            all.push(part);
-        } else if let Some(part) = all.last_mut()
+            mappings.push(part);
+        } else if let Some(part) = mappings.last_mut()
             && let Some(("Anonymous" | "Swap", amount)) = line.split_once(':')
         {
             let kilobytes = amount.trim().strip_suffix(" kB");
-            part.own
+            part.private_kb
                 .push(kilobytes.and_then(|number| number.parse().ok()));
         }
     }
-    all
+    mappings
 }
 
 /// `start-end permissions offset device inode path`.
@@ -77,7 +80,7 @@ fn parse_mapping_head(line: &str) -> Option<MemoryMapping<'_>> {
         range,
         permissions,
         file: (rest.next()?, rest.next()?),
-        own: Vec::new(),
+        private_kb: Vec::new(),
     })
 }
 

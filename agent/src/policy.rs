@@ -47,8 +47,8 @@ fn policy_fault(error: ProtectedFileError) -> PolicyFault {
     match error {
         ProtectedFileError::Read { source, .. } => PolicyFault::Read(source),
         ProtectedFileError::TooLarge { limit, .. } => PolicyFault::TooLarge(limit),
-        open @ (ProtectedFileError::Writable { .. } | ProtectedFileError::Owner { .. }) => {
-            PolicyFault::Unprotected(open.to_string())
+        unprotected @ (ProtectedFileError::Writable { .. } | ProtectedFileError::Owner { .. }) => {
+            PolicyFault::Unprotected(unprotected.to_string())
         }
     }
 }

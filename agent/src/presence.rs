@@ -43,10 +43,13 @@ impl PresenceWriter {
 
     async fn write_instance(&self) {
         let (store, instance) = (self.store.clone(), self.instance);
-        let told = tokio::task::spawn_blocking(move || instance.write_to(&store)).await;
-        if let Ok(Err(error)) = told {
+        let written = tokio::task::spawn_blocking(move || instance.write_to(&store)).await;
+        if let Ok(Err(error)) = written {
             let error = error_chain(&error);
-            tracing::error!(error, "restarts of this daemon cannot be verified");
+            tracing::error!(
+                error,
+                "cannot store the state of this daemon; its restarts cannot be verified"
+            );
         }
     }
 }
@@ -57,17 +60,17 @@ pub(crate) async fn resume_restarts(config: &Config) {
         Ok(restarts) => restarts,
         Err(error) => {
             let error = error_chain(&error);
-            tracing::error!(error, "restarts that were asked for are not gone on with");
+            tracing::error!(error, "cannot resume requested restarts");
             return;
         }
     };
     match tokio::task::spawn_blocking(move || restarts.resume_pending()).await {
         Ok(Ok(0)) => {}
-        Ok(Ok(workers)) => tracing::info!(workers, "going on with restarts that were asked for"),
+        Ok(Ok(workers)) => tracing::info!(workers, "resuming requested restarts"),
         Ok(Err(error)) => {
             let error = error_chain(&error);
-            tracing::error!(error, "restarts that were asked for are not gone on with");
+            tracing::error!(error, "cannot resume requested restarts");
         }
-        Err(error) => tracing::error!(%error, "going on with restarts broke off"),
+        Err(error) => tracing::error!(%error, "resuming requested restarts failed"),
     }
 }

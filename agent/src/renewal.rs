@@ -8,13 +8,13 @@ use muster_wire::token::{AccountTrust, TokenError};
 #[derive(Debug, thiserror::Error)]
 pub enum NodeTokenRenewalError {
     /// Peers would reject it.
-    #[error("the renewed token is not believed")]
+    #[error("the renewed token is not valid")]
     Token(#[from] TokenError),
     /// It does not replace the current one.
     #[error(transparent)]
     Renew(#[from] SignerRenewError),
     /// It is for another role.
-    #[error("the renewed token is of another role")]
+    #[error("the renewed token is for another role")]
     Role,
 }
 

@@ -17,6 +17,7 @@ use muster_restart::{
     worker,
 };
 use muster_system::error::error_chain;
+use muster_system::process::pause;
 use muster_system::real::RealSystem;
 use muster_system::{Signal, System};
 
@@ -32,38 +33,38 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  rpcd restart-when-idle puppet                          as an exec of the run that changed puppet.conf
-  rpcd restart-when-idle puppet --deadline 600 --force   after ten minutes also in the middle of a run
+  rpcd restart-when-idle puppet                          in an exec resource of the run that changed puppet.conf
+  rpcd restart-when-idle puppet --deadline 600 --force   after ten minutes, restart even during a run
   rpcd restart-when-idle --pidfile /run/x.pid -- /usr/local/bin/restart-x --fast
 
-It returns as soon as the request is on the disk. What came of it: `rpc restart status unit=puppet`.
-Exit codes: 0 requested, 1 it could not be, 2 wrong arguments.")]
+The command returns as soon as the request is on disk. For the outcome, run `rpc restart status unit=puppet`.
+Exit codes: 0 requested, 1 the request failed, 2 wrong arguments.")]
 pub struct RestartWhenIdleArgs {
-    /// The service
+    /// The name of the service
     #[arg(required_unless_present = "command", conflicts_with = "command")]
     unit: Option<String>,
-    /// A command that restarts something, and its arguments
+    /// A command that performs the restart, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
-    /// Give up, with the outcome `timeout`, when a run is still in progress after so long
+    /// How long to wait for runs to end; after that the restart ends with the outcome `timeout`
     #[arg(long, value_name = "SECONDS", default_value_t = 7200)]
     deadline: u64,
-    /// Restart all the same then
+    /// Restart even if a run is still in progress at the deadline
     #[arg(long)]
     force: bool,
-    /// Call it a failure if rpcd is not connected and ready so long after the restart
+    /// Report a failure if rpcd is not connected and ready within this time after the restart
     #[arg(long, value_name = "SECONDS")]
     verify_bus: Option<u64>,
-    /// Where the service writes its process number, if not in a usual place; for a command, where to look at all
+    /// The PID file of the service if it is not in a usual place; for a command, the PID file to check
     #[arg(long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
-    /// Restart it on the machine whose / is this directory
+    /// Restart the service on the system whose root directory is DIR
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Where the daemon keeps its state; what its configuration says when absent
+    /// The state directory of the daemon; default: the one in its configuration
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Puppet's state directory, for its locks; those of Puppet's packages when absent
+    /// Puppet's state directory, which contains its locks; default: the directories of Puppet's packages
     #[arg(long, value_name = "DIR")]
     puppet_state: Vec<PathBuf>,
 }
@@ -73,14 +74,14 @@ pub struct RestartWhenIdleArgs {
 #[command(after_help = "\
 Examples:
   rpcd restart              after a change of /etc/muster/rpcd.toml, or an upgrade
-  rpcd restart --wait 300   when actions run for long; see drain.seconds
+  rpcd restart --wait 300   for long-running actions; see drain.seconds
 
-Exit codes: 0 the daemon is ready again, 1 there is none, or it is not ready in time.")]
+Exit codes: 0 the daemon is ready again, 1 no daemon is running, or it is not ready in time.")]
 pub struct DaemonRestartArgs {
-    /// Wait so long for it to be ready again; 0 does not wait
+    /// How long to wait until the daemon is ready again; 0: do not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     wait: u64,
-    /// Where the daemon keeps its state; what its configuration says when absent
+    /// The state directory of the daemon; default: the one in its configuration
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }
@@ -88,71 +89,69 @@ pub struct DaemonRestartArgs {
 /// What the worker's mode takes.
 #[derive(Debug, Args)]
 pub struct RestartWorkerArgs {
-    /// Where requests are kept
+    /// Directory of the requests
     #[arg(long, value_name = "DIR")]
     directory: PathBuf,
-    /// Which
+    /// The key of the request
     key: String,
 }
 
 /// Requests a restart.
 pub fn restart_when_idle(
-    asked: &RestartWhenIdleArgs,
+    args: &RestartWhenIdleArgs,
     config_file: &Path,
 ) -> anyhow::Result<ExitCode> {
-    let target = match &asked.unit {
+    let target = match &args.unit {
         Some(name) => RestartTarget::parse_unit(name)?,
-        None => RestartTarget::from_command(asked.command.clone())?,
+        None => RestartTarget::from_command(args.command.clone())?,
     };
-    let wish = RestartOptions {
+    let options = RestartOptions {
         when_idle: true,
-        deadline: Duration::from_secs(asked.deadline),
-        force: asked.force,
-        verify_bus: asked.verify_bus.map(Duration::from_secs),
-        pid_file: asked.pidfile.clone(),
+        deadline: Duration::from_secs(args.deadline),
+        force: args.force,
+        verify_bus: args.verify_bus.map(Duration::from_secs),
+        pid_file: args.pidfile.clone(),
     };
-    let done = open_restarts(asked, config_file)?.request_restart(&target, &wish)?;
-    let word = if done.merged {
-        "is already asked for"
+    let accepted = open_restarts(args, config_file)?.request_restart(&target, &options)?;
+    let status = if accepted.merged {
+        "is already requested"
     } else {
-        "is asked for"
+        "is requested"
     };
     print_line(&format!(
-        "a restart of {target} {word}: it is made when no run is in progress ({})",
-        done.id
+        "the restart of {target} {status}; it starts when no run is in progress ({})",
+        accepted.id
     ));
     Ok(ExitCode::SUCCESS)
 }
 
 /// The daemon's restart manager, unless the arguments name other paths.
-fn open_restarts(
-    asked: &RestartWhenIdleArgs,
-    config_file: &Path,
-) -> anyhow::Result<RestartManager> {
+fn open_restarts(args: &RestartWhenIdleArgs, config_file: &Path) -> anyhow::Result<RestartManager> {
     let config = load_config(config_file);
-    let named = asked.root.is_some() || asked.state_dir.is_some() || !asked.puppet_state.is_empty();
-    if let Some(config) = config.as_ref().filter(|_| !named) {
+    let has_overrides =
+        args.root.is_some() || args.state_dir.is_some() || !args.puppet_state.is_empty();
+    if let Some(config) = config.as_ref().filter(|_| !has_overrides) {
         return Ok(agents::open_restarts(config)?);
     }
-    let root = asked.root.clone();
+    let root = args.root.clone();
     let root = root.or_else(|| Some(config.as_ref()?.paths.root.clone()));
     let system: Arc<dyn System> = Arc::new(RealSystem::new(root.unwrap_or_else(|| "/".into())));
-    let state = state_directory(asked.state_dir.as_ref(), config.as_ref());
-    let puppet = if asked.puppet_state.is_empty() {
+    let state = state_directory(args.state_dir.as_ref(), config.as_ref());
+    let puppet = if args.puppet_state.is_empty() {
         puppet_state_dirs(system.root())
     } else {
-        asked.puppet_state.clone()
+        args.puppet_state.clone()
     };
-    let places = MachinePaths {
+    let paths = MachinePaths {
         root: system.root().to_owned(),
         engine: state.join("engine"),
         puppet,
     };
-    let own = std::env::current_exe().context("cannot find the program of the worker")?;
+    let program = std::env::current_exe().context("cannot find the path of the rpcd program")?;
     Ok(RestartManager::new(
         RestartStore::new(state.join("restart")),
-        places,
-        Arc::new(DetachedLauncher(own)),
+        paths,
+        Arc::new(DetachedLauncher(program)),
         system,
     ))
 }
@@ -166,18 +165,16 @@ fn load_config(file: &Path) -> Option<Config> {
         Ok(config) => Some(config),
         Err(error) => {
             let problem = error_chain(&error);
-            print_warning(&format!(
-                "rpcd: going on without the configuration: {problem}"
-            ));
+            print_warning(&format!("rpcd: the configuration is ignored: {problem}"));
             None
         }
     }
 }
 
 /// The state directory as an absolute path, because the worker runs in another working directory.
-fn state_directory(named: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
-    let state = match (named, config) {
-        (Some(named), _) => named.clone(),
+fn state_directory(state_dir: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
+    let state = match (state_dir, config) {
+        (Some(state_dir), _) => state_dir.clone(),
         (None, Some(config)) => config.paths.state.clone(),
         (None, None) => DEFAULT_STATE_DIR.into(),
     };
@@ -185,50 +182,50 @@ fn state_directory(named: Option<&PathBuf>, config: Option<&Config>) -> PathBuf 
 }
 
 /// Runs the requested restarts, in a separate process.
-pub fn run_worker(asked: &RestartWorkerArgs) -> anyhow::Result<ExitCode> {
-    worker::run_worker(&asked.directory, &asked.key)?;
+pub fn run_worker(args: &RestartWorkerArgs) -> anyhow::Result<ExitCode> {
+    worker::run_worker(&args.directory, &args.key)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Signals the daemon to restart, and waits until it is ready.
-pub fn restart_daemon(asked: &DaemonRestartArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
+pub fn restart_daemon(args: &DaemonRestartArgs, config_file: &Path) -> anyhow::Result<ExitCode> {
     let config = load_config(config_file);
-    let state = state_directory(asked.state_dir.as_ref(), config.as_ref());
+    let state = state_directory(args.state_dir.as_ref(), config.as_ref());
     let store = RestartStore::new(state.join("restart"));
-    let Some(before) = DaemonInstance::read_from(&store)? else {
+    let Some(previous) = DaemonInstance::read_from(&store)? else {
         bail!(
-            "no rpcd is running with the state in {}; start it, or name the directory with --state-dir",
+            "no rpcd is running with the state directory {}; start rpcd, or set the directory with --state-dir",
             state.display()
         );
     };
-    let begun = Instant::now();
+    let start = Instant::now();
     let host = RealSystem::new("/".into());
-    if !host.signal_process(&before.process, Signal::SIGUSR2, false)? {
-        bail!("rpcd ended before it could be told to start anew");
+    if !host.signal_process(&previous.process, Signal::SIGUSR2, false)? {
+        bail!("rpcd exited before it could be signalled to restart");
     }
-    let pid = before.process.pid;
-    if asked.wait == 0 {
-        print_line(&format!("rpcd was told to start anew (process {pid})"));
+    let pid = previous.process.pid;
+    if args.wait == 0 {
+        print_line(&format!("rpcd was signalled to restart (process {pid})"));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut how = "it still lets running actions answer";
-    while begun.elapsed() < Duration::from_secs(asked.wait) {
-        let Some(now) = DaemonInstance::read_from(&store)? else {
-            bail!("rpcd ended (process {pid}); its log says why");
+    let mut status = "it still waits for running actions";
+    while start.elapsed() < Duration::from_secs(args.wait) {
+        let Some(current) = DaemonInstance::read_from(&store)? else {
+            bail!("rpcd exited (process {pid}); see its log");
         };
-        if now.instance != before.instance {
-            if now.ready {
-                let seconds = begun.elapsed().as_secs_f64();
+        if current.instance != previous.instance {
+            if current.ready {
+                let seconds = start.elapsed().as_secs_f64();
                 print_line(&format!(
-                    "rpcd started anew and is ready after {seconds:.1} s (process {pid})"
+                    "rpcd restarted and is ready after {seconds:.1} s (process {pid})"
                 ));
                 return Ok(ExitCode::SUCCESS);
             }
-            how = "it started anew, and has not reached its broker yet";
+            status = "it restarted, but is not connected to the broker yet";
         }
-        std::thread::park_timeout(POLL_INTERVAL);
+        pause(POLL_INTERVAL);
     }
-    bail!("rpcd is not ready again after {} s: {how}", asked.wait)
+    bail!("rpcd is not ready again after {} s: {status}", args.wait)
 }
 
 /// A closed standard output is not an error.

@@ -38,7 +38,7 @@ impl CentralServices {
                 .await
                 .is_err()
             {
-                tracing::warn!("a service did not leave in time");
+                tracing::warn!("a service did not stop in time");
             }
         }
     }
@@ -51,9 +51,9 @@ pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
         ProvisioningPlan::from_options(&options)
             .map_err(|error| AssembleError::Service(error.into()))?;
         assemble::read_signer(&options.credentials)?;
-        if let Some(door) = &options.newcomers {
-            assemble::read_signer(&door.credentials)?;
-            node_key(door)?;
+        if let Some(enrolment_options) = &options.newcomers {
+            assemble::read_signer(&enrolment_options.credentials)?;
+            node_key(enrolment_options)?;
         }
     }
     Ok(())
@@ -62,7 +62,7 @@ pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
 /// Starts the configured services.
 pub(crate) async fn start_services(
     config: &Config,
-    desk: &ProvisionerHandle,
+    handle: &ProvisionerHandle,
     trust: AccountTrust,
     system: Arc<dyn System>,
     stop: CancellationToken,
@@ -73,11 +73,11 @@ pub(crate) async fn start_services(
     }
     let signer = assemble::read_signer(&options.credentials)?;
     let bus = connect_options(config, &signer)?.connect().await?;
-    desk.connect(bus.clone());
+    handle.connect(bus.clone());
     let Some(collective) = config.collectives.first().cloned() else {
         return Ok(CentralServices::default());
     };
-    let client_in = |collective: SubjectName| {
+    let client_for = |collective: SubjectName| {
         let (signer, trust) = (signer.clone(), trust.clone());
         Client::new(
             bus.clone(),
@@ -87,18 +87,18 @@ pub(crate) async fn start_services(
             DiscoveryWindow::default(),
         )
     };
-    let client = client_in(collective);
+    let client = client_for(collective);
     let host = config.identity.clone();
-    let door = match &options.newcomers {
-        Some(door) => {
-            let clients = config.collectives.iter().cloned().map(client_in).collect();
-            Some(enrolment_service(config, door, &bus, clients, trust.clone()).await?)
+    let enrolment = match &options.newcomers {
+        Some(enrolment_options) => {
+            let clients = config.collectives.iter().cloned().map(client_for).collect();
+            Some(enrolment_service(config, enrolment_options, &bus, clients, trust.clone()).await?)
         }
         None => None,
     };
     let mut service = ProvisionerService::new(host, bus, client, options, system)?;
-    if let Some(door) = door {
-        service = service.with_enrolment(door);
+    if let Some(enrolment) = enrolment {
+        service = service.with_enrolment(enrolment);
     }
     Ok(CentralServices(vec![tokio::spawn(
         service.run_until_stopped(stop),
@@ -108,34 +108,34 @@ pub(crate) async fn start_services(
 /// The enrolment service, in the enrolment account.
 async fn enrolment_service(
     config: &Config,
-    door: &EnrolmentOptions,
+    options: &EnrolmentOptions,
     fleet_bus: &Bus,
     clients: Vec<Client>,
     fleet: AccountTrust,
 ) -> Result<EnrolmentService, AssembleError> {
-    let service = assemble::read_signer(&door.credentials)?;
+    let service = assemble::read_signer(&options.credentials)?;
     let bus = connect_options(config, &service)?.connect().await?;
     let issued_at = service.claims().iat.saturating_mul(1000);
     let enroller = NodeEnroller::new(NodeEnrollerParts {
-        newcomers: assemble::read_trust(config, &door.account)?,
+        newcomers: assemble::read_trust(config, &options.account)?,
         fleet,
         service,
-        node_role: node_key(door)?,
-        offer: EnrolmentSettings {
+        node_role: node_key(options)?,
+        settings: EnrolmentSettings {
             collectives: config.collectives.clone(),
             urls: config.broker.urls.clone(),
-            lifetime: door.token_lifetime(),
+            lifetime: options.token_lifetime(),
             provisioning: true,
         },
-        roll: BucketEnrolmentStore::new(fleet_bus, clients, issued_at),
+        store: BucketEnrolmentStore::new(fleet_bus, clients, issued_at),
     })
     .map_err(AssembleError::Enrol)?;
     Ok(EnrolmentService::new(bus, enroller))
 }
 
 /// The key that signs node tokens: its holder can create any node.
-fn node_key(door: &EnrolmentOptions) -> Result<KeyPair, AssembleError> {
-    assemble::read_key(&door.node_key)
+fn node_key(options: &EnrolmentOptions) -> Result<KeyPair, AssembleError> {
+    assemble::read_key(&options.node_key)
 }
 
 /// The connection options of a service: the node's broker, under the service's own name.

@@ -23,21 +23,21 @@ pub(crate) struct StateLock {
 /// Creates the state directory and locks it: two daemons in it would lose each other's seen requests. Waits briefly for a killed daemon: a child
 /// that it was starting holds the lock until it executes its program.
 pub(crate) async fn acquire_state_lock(state: &Path) -> Result<StateLock, AssembleError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(state);
-    made.map_err(|source| AssembleError::Directory {
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(state);
+    created.map_err(|source| AssembleError::Directory {
         path: state.to_owned(),
         source,
     })?;
     let directory = state.to_owned();
-    let failed = |source| AssembleError::Lock {
+    let lock_error = |source| AssembleError::Lock {
         path: directory.clone(),
         source,
     };
-    let mut files = vec![File::open(state).map_err(failed)?];
+    let mut files = vec![File::open(state).map_err(lock_error)?];
     files.extend(lock_file(state)?);
-    let latest = Instant::now() + LOCK_TIMEOUT;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     for file in &files {
-        wait_for_lock(file, state, latest).await?;
+        wait_for_lock(file, state, deadline).await?;
     }
     Ok(StateLock { _files: files })
 }
@@ -51,25 +51,25 @@ fn lock_file(state: &Path) -> Result<Option<File>, AssembleError> {
         .mode(0o600)
         .open(&path);
     // Any user who can open the file can lock it and block the daemon. An older file may be open to all.
-    let closed = opened.and_then(|file| {
+    let restricted = opened.and_then(|file| {
         file.set_permissions(Permissions::from_mode(0o600))?;
         Ok(file)
     });
-    match closed {
+    match restricted {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
-            tracing::error!(%error, path = %path.display(), "the state cannot be written: no change is made");
+            tracing::error!(%error, path = %path.display(), "the state directory is read-only; changes are refused");
             Ok(None)
         }
         Err(source) => Err(AssembleError::Lock { path, source }),
     }
 }
 
-async fn wait_for_lock(file: &File, state: &Path, latest: Instant) -> Result<(), AssembleError> {
+async fn wait_for_lock(file: &File, state: &Path, deadline: Instant) -> Result<(), AssembleError> {
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < latest => {
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
             Err(TryLockError::WouldBlock) => {

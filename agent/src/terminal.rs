@@ -11,29 +11,29 @@ fn steers_terminal(c: char) -> bool {
 /// Catalogs and programs supply these texts: terminal control characters are escaped, and continuation lines are indented, so that they cannot
 /// imitate the program's own output.
 pub fn escape_text(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\n' => shown.push_str("\n  "),
-            '\t' => shown.push('\t'),
-            c if steers_terminal(c) => shown.extend(c.escape_unicode()),
-            c => shown.push(c),
+            '\n' => escaped.push_str("\n  "),
+            '\t' => escaped.push('\t'),
+            c if steers_terminal(c) => escaped.extend(c.escape_unicode()),
+            c => escaped.push(c),
         }
     }
-    shown
+    escaped
 }
 
 /// Escapes a line of JSON without changing its meaning. JSON itself escapes only the control characters below U+0020.
 pub(crate) fn escape_json(line: &str) -> String {
-    let mut shown = String::with_capacity(line.len());
+    let mut escaped = String::with_capacity(line.len());
     for c in line.chars() {
         if steers_terminal(c) {
-            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
         } else {
-            shown.push(c);
+            escaped.push(c);
         }
     }
-    shown
+    escaped
 }
 
 #[cfg(test)]

@@ -89,10 +89,10 @@ impl TrustFreshness {
             return None;
         }
         let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-        let cause = problem.as_deref().unwrap_or("there is no connection");
+        let cause = problem.as_deref().unwrap_or("not connected to the broker");
         let minutes = age / 60_000;
         Some(format!(
-            "it is unknown for {minutes} minutes whether the account token is the newest, so that revocations may be missing: {cause}"
+            "the account token has not been confirmed as the newest for {minutes} minutes, so recent revocations may be missing: {cause}"
         ))
     }
 
@@ -119,7 +119,7 @@ pub enum TokenChange {
     /// A new account token.
     Account(String),
     /// A new token of the node.
-    Own(String),
+    Node(String),
     /// The current account token was confirmed as the newest. Sent only if a maximum age is set.
     Confirmed,
 }
@@ -129,7 +129,7 @@ pub enum TokenChange {
 enum TokenUpdateError {
     #[error(transparent)]
     Store(#[from] BucketError),
-    #[error("it has {0} bytes, more than {limit}", limit = limits::MAX_USER_TOKEN_BYTES)]
+    #[error("the token has {0} bytes; the limit is {limit}", limit = limits::MAX_USER_TOKEN_BYTES)]
     Oversized(usize),
     #[error(transparent)]
     Renewal(#[from] NodeTokenRenewalError),
@@ -157,7 +157,7 @@ impl TrustSync {
         let heads = heads.inspect_err(|error| {
             tracing::warn!(
                 error = error_chain(error),
-                "changes of the account token are polled"
+                "cannot subscribe to changes of the account token; polling instead"
             );
         });
         let sync = Self {
@@ -195,10 +195,12 @@ impl TrustSync {
 
     /// Time until the next check while no change is announced. A token whose renewal is due is checked several times during its lifetime.
     fn next_interval(&self) -> Duration {
-        let usual = self.core.trust_freshness().check_interval();
+        let default_interval = self.core.trust_freshness().check_interval();
         match self.core.token_life() {
-            Some(life) => usual.min(Duration::from_secs(life.lifetime / CHECKS_PER_LIFETIME + 1)),
-            None => usual,
+            Some(life) => {
+                default_interval.min(Duration::from_secs(life.lifetime / CHECKS_PER_LIFETIME + 1))
+            }
+            None => default_interval,
         }
     }
 
@@ -207,7 +209,7 @@ impl TrustSync {
         if let Err(error) = self.take_renewed().await {
             tracing::warn!(
                 error = error_chain(&error),
-                "the node's token is not renewed"
+                "cannot renew the token of this node"
             );
         }
     }
@@ -215,18 +217,18 @@ impl TrustSync {
     async fn refresh_account(&self, spread: ReadSpread) {
         let freshness = self.core.trust_freshness();
         match self.take_newest(spread).await {
-            Ok(taken) => {
+            Ok(updated) => {
                 freshness.confirm(self.core.now());
                 if freshness.has_max_age() {
                     let _ = self.changed.try_send(TokenChange::Confirmed);
                 }
-                if taken {
-                    tracing::info!("took over the account's newest token");
+                if updated {
+                    tracing::info!("account token updated");
                 }
             }
             Err(error) => {
                 let error = error_chain(&error);
-                tracing::debug!(error, "the account token is not confirmed");
+                tracing::debug!(error, "cannot confirm the account token");
                 freshness.set_problem(Some(error));
             }
         }
@@ -235,11 +237,11 @@ impl TrustSync {
     /// Accepts the token that the bucket names; returns whether it is newer than the current one.
     async fn take_newest(&self, spread: ReadSpread) -> Result<bool, TrustLookupError> {
         let head = self.bus.account_head().await?;
-        let known = self.core.trust();
-        if spread == ReadSpread::BySize && head.serial > known.issued_at() {
+        let current = self.core.trust();
+        if spread == ReadSpread::BySize && head.serial > current.issued_at() {
             tokio::time::sleep(spread_delay(head.bytes)).await;
         }
-        let Some(newer) = self.bus.newer_account(&known, &head).await? else {
+        let Some(newer) = self.bus.newer_account(&current, &head).await? else {
             return Ok(false);
         };
         self.core
@@ -278,9 +280,9 @@ impl TrustSync {
         }
         tracing::info!(
             seconds = life.seconds_left(now),
-            "renewed the node's token before its end"
+            "renewed the node's token before it expired"
         );
-        let change = TokenChange::Own(token.trim().to_owned());
+        let change = TokenChange::Node(token.trim().to_owned());
         let _ = self.changed.try_send(change);
         Ok(())
     }

@@ -19,10 +19,10 @@ const BATCH_WINDOW: Duration = Duration::from_millis(10);
 pub(crate) async fn collect_batch(
     first: BusMessage,
     replies: &mut BusSubscription,
-    awaited: usize,
+    outstanding: usize,
 ) -> Vec<BusMessage> {
-    let latest = Instant::now() + BATCH_WINDOW;
-    let enough = awaited.min(SUFFICIENT_BATCH_SIZE);
+    let deadline = Instant::now() + BATCH_WINDOW;
+    let enough = outstanding.min(SUFFICIENT_BATCH_SIZE);
     let mut messages = vec![first];
     loop {
         while messages.len() < MAX_BATCH_SIZE
@@ -33,7 +33,7 @@ pub(crate) async fn collect_batch(
         if messages.len() >= enough {
             return messages;
         }
-        match timeout_at(latest, replies.next()).await {
+        match timeout_at(deadline, replies.next()).await {
             Ok(Some(message)) => messages.push(message),
             Ok(None) | Err(_) => return messages,
         }

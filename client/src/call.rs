@@ -41,7 +41,7 @@ pub struct RpcCall {
     /// The inputs, already validated against the DDL if the caller has it.
     pub data: Map<String, Value>,
     /// The target nodes.
-    pub aim: CallTarget,
+    pub target: CallTarget,
     /// Time limit for the action on a node; the action's own deadline when absent.
     pub timeout: Option<Duration>,
     /// Maximum time to wait for replies. Should exceed `timeout`. If the number of nodes is unknown, it limits the wait for the first reply; while
@@ -69,12 +69,12 @@ pub struct RpcCall {
 
 impl RpcCall {
     /// Returns a call with a ttl of 60 s and a wait of 30 s.
-    pub fn new(agent: &str, action: &str, aim: CallTarget) -> Result<Self, NameError> {
+    pub fn new(agent: &str, action: &str, target: CallTarget) -> Result<Self, NameError> {
         Ok(Self {
             agent: SubjectName::parse(agent)?,
             action: SubjectName::parse(action)?,
             data: Map::new(),
-            aim,
+            target,
             timeout: None,
             wait: Duration::from_secs(30),
             ttl: Duration::from_mins(1),

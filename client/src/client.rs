@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
-use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions, TrustLookupError};
+use muster_bus::{
+    BrokerAddress, BrokerCredentials, Bus, BusOptions, TrustLookupError, unix_millis_now,
+};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
@@ -12,7 +14,7 @@ use muster_wire::token::{AccountTrust, PublicKey, TokenCache};
 use tokio::sync::mpsc;
 
 use crate::call::RpcCall;
-use crate::client_inner::{ClientInner, now};
+use crate::client_inner::ClientInner;
 use crate::discovery::DiscoveryWindow;
 use crate::error::ClientError;
 use crate::event::{CallEvent, CallEventStream};
@@ -41,7 +43,7 @@ pub struct ClientSettings {
 /// A connected client. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(crate) party: Arc<ClientInner>,
+    pub(crate) inner: Arc<ClientInner>,
 }
 
 impl Client {
@@ -71,7 +73,7 @@ impl Client {
         let trust = RwLock::new(Arc::new(trust));
         let tokens = TokenCache::default();
         Self {
-            party: Arc::new(ClientInner {
+            inner: Arc::new(ClientInner {
                 bus,
                 signer,
                 trust,
@@ -87,49 +89,49 @@ impl Client {
     /// Adopts the account's newest token, if the fleet's trust bucket holds one; tokens that it revokes are rejected from then on. Returns whether
     /// there was a newer one.
     pub async fn refresh_trust(&self) -> Result<bool, TrustLookupError> {
-        self.party.refresh_trust().await
+        self.inner.refresh_trust().await
     }
 
     /// The trusted account token.
     pub fn trust(&self) -> Arc<AccountTrust> {
-        self.party.trust()
+        self.inner.trust()
     }
 
     /// The caller's identity.
     pub fn identity(&self) -> &Identity {
-        self.party.signer.identity()
+        self.inner.signer.identity()
     }
 
     /// The caller's public key.
     pub fn key(&self) -> PublicKey {
-        self.party.signer.public_key()
+        self.inner.signer.public_key()
     }
 
     /// Imports the cache of verified node tokens that an earlier client with the same key exported with [`Self::export_verified_tokens`]. Ignores
     /// anything else. Returns the number of imported tokens.
     pub fn import_verified_tokens(&self, bytes: &[u8]) -> usize {
-        let ClientInner { tokens, .. } = &*self.party;
-        tokens.import_verified(&self.party.trust(), self.key(), bytes, now())
+        let ClientInner { tokens, .. } = &*self.inner;
+        tokens.import_verified(&self.inner.trust(), self.key(), bytes, unix_millis_now())
     }
 
     /// Exports the cache of verified node tokens, signed with the caller's key, for a later client. `None` if no token was added.
     pub fn export_verified_tokens(&self) -> Option<Vec<u8>> {
-        let ClientInner { tokens, signer, .. } = &*self.party;
-        tokens.export_verified(&self.party.trust(), signer.key_pair(), now())
+        let ClientInner { tokens, signer, .. } = &*self.inner;
+        tokens.export_verified(&self.inner.trust(), signer.key_pair(), unix_millis_now())
     }
 
     /// The collective that requests are sent to.
     pub fn collective(&self) -> &SubjectName {
-        &self.party.collective
+        &self.inner.collective
     }
 
     /// Starts a call and returns its events. The call runs in its own task; requires a tokio runtime.
     pub fn call(&self, call: RpcCall) -> CallEventStream {
         let (sender, receiver) = mpsc::channel(1024);
-        let party = Arc::clone(&self.party);
+        let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
-            party.refresh_old_trust().await;
-            if let Err(error) = reply_collector::run_call(&party, call, &sender).await {
+            inner.refresh_old_trust().await;
+            if let Err(error) = reply_collector::run_call(&inner, call, &sender).await {
                 // A send error means that the event stream was dropped; nothing to report.
                 let _ = sender.send(CallEvent::Failed(error)).await;
             }
@@ -139,6 +141,6 @@ impl Client {
 
     /// Closes the broker connection.
     pub async fn close(&self) -> Result<(), ClientError> {
-        Ok(self.party.bus.close().await?)
+        Ok(self.inner.bus.close().await?)
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use muster_bus::{Bus, TrustLookupError};
-use muster_wire::Millis;
+use muster_bus::{Bus, TrustLookupError, unix_millis_now};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::subject::AnswerAddress;
@@ -37,8 +36,11 @@ impl ClientInner {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let known = keys.get(node)?;
         // The token may have been revoked since it was verified.
-        let good = self.trust().check_still_valid(known, now()).is_ok();
-        good.then_some(known.key)
+        let is_valid = self
+            .trust()
+            .check_still_valid(known, unix_millis_now())
+            .is_ok();
+        is_valid.then_some(known.key)
     }
 
     /// Records the sender of a reply. A service identity never replaces a node.
@@ -60,10 +62,10 @@ impl ClientInner {
         self.note_trust_check();
         let head = self.bus.account_head().await?;
         let known = self.trust();
-        let Some(newer) = self.bus.newer_account(&known, &head).await? else {
+        let Some(newer_trust) = self.bus.newer_account(&known, &head).await? else {
             return Ok(false);
         };
-        self.set_trust(newer);
+        self.set_trust(newer_trust);
         Ok(true)
     }
 
@@ -91,10 +93,10 @@ impl ClientInner {
     }
 
     /// Trusts a newer account token from now on. Tokens verified under the old one are verified again.
-    pub(crate) fn set_trust(&self, newer: AccountTrust) {
+    pub(crate) fn set_trust(&self, newer_trust: AccountTrust) {
         let mut trust = self.trust.write().unwrap_or_else(PoisonError::into_inner);
-        if newer.issued_at() > trust.issued_at() {
-            *trust = Arc::new(newer);
+        if newer_trust.issued_at() > trust.issued_at() {
+            *trust = Arc::new(newer_trust);
             self.tokens.clear();
         }
     }
@@ -102,17 +104,20 @@ impl ClientInner {
     /// Checks that the caller's own token grants this agent. The broker rejects other agents too, but reports it on the connection, not on the call.
     pub(crate) fn check_granted(&self, agent: &SubjectName) -> Result<(), ClientError> {
         let trust = self.trust();
-        let Ok(own) = self.tokens.verify_user(&trust, &self.signer.token(), now()) else {
+        let Ok(own_user) = self
+            .tokens
+            .verify_user(&trust, &self.signer.token(), unix_millis_now())
+        else {
             return Ok(());
         };
-        let granted: Vec<&str> = own
+        let granted: Vec<&str> = own_user
             .tags
             .iter()
             .filter_map(|tag| tag.strip_prefix("agent:"))
             .collect();
         let covers =
             |grant: &&str| *grant == "*" || grant.split('.').next() == Some(agent.as_str());
-        if own.role != UserRole::Caller || granted.iter().any(covers) {
+        if own_user.role != UserRole::Caller || granted.iter().any(covers) {
             return Ok(());
         }
         Err(ClientError::NotGranted {
@@ -134,11 +139,4 @@ impl ClientInner {
                 inbox: format!("_R.{key}.NAME"),
             })
     }
-}
-
-pub(crate) fn now() -> Millis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }

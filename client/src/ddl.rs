@@ -20,7 +20,7 @@ pub struct DdlStore {
 #[derive(Debug, thiserror::Error)]
 pub enum DdlStoreError {
     /// A file or the directory cannot be read.
-    #[error("cannot read schemas from {}", path.display())]
+    #[error("cannot read DDLs from {}", path.display())]
     Read {
         /// The path.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum DdlStoreError {
         source: io::Error,
     },
     /// A file that is not a valid DDL.
-    #[error("{} is not a usable DDL", path.display())]
+    #[error("{} is not a valid DDL", path.display())]
     Ddl {
         /// The file.
         path: PathBuf,
@@ -88,14 +88,14 @@ impl DdlStore {
 
     /// A built-in DDL; a test of `ddl` ensures that all of them parse.
     fn builtin_ddl(&self, agent: &str) -> Option<&AgentDdl> {
-        let place = self.builtin.get(agent)?;
-        if place.get().is_none() {
+        let cell = self.builtin.get(agent)?;
+        if cell.get().is_none() {
             let document = muster_ddl::builtin_agent(agent)?;
-            let read = AgentDdl::from_slice(document.as_bytes()).ok()?;
+            let ddl = AgentDdl::from_slice(document.as_bytes()).ok()?;
             // Another thread may have set it first, to the same value.
-            let _ = place.set(read);
+            let _ = cell.set(ddl);
         }
-        place.get()
+        cell.get()
     }
 }
 

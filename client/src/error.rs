@@ -13,10 +13,10 @@ use muster_wire::token::{TokenError, UserCredentialsError};
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A file that the settings name cannot be read.
-    #[error("cannot read {what} from {}", path.display())]
+    #[error("cannot read {content} from {}", path.display())]
     Read {
         /// Description of the content.
-        what: &'static str,
+        content: &'static str,
         /// The file.
         path: PathBuf,
         /// The system error.
@@ -51,13 +51,13 @@ pub enum ClientError {
     #[error(transparent)]
     Bus(#[from] BusError),
     /// The request cannot be signed.
-    #[error("the request cannot be sent")]
+    #[error("the message cannot be signed")]
     Seal(#[from] EnvelopeSignError),
     /// The filter does not allow the added condition.
     #[error("the filter cannot be used")]
     Filter(#[from] muster_wire::filter::FilterError),
     /// The caller's token does not grant this agent; the broker would reject the request without a reply.
-    #[error("your credentials do not let you ask the agent {agent}; they allow {allowed}")]
+    #[error("your credentials do not permit requests to agent `{agent}`; they permit {allowed}")]
     NotGranted {
         /// The agent.
         agent: String,
@@ -65,11 +65,11 @@ pub enum ClientError {
         allowed: String,
     },
     /// The task of the call is gone because the program is ending.
-    #[error("the call broke off")]
+    #[error("the call was aborted")]
     Unfinished,
     /// Sensitive inputs can be encrypted only for known nodes.
     #[error(
-        "{inputs} must not be read on the way, so it is sealed for each node, and a broadcast names none; find the nodes first"
+        "{inputs} must be encrypted for each node, but the nodes of a broadcast are unknown; discover the nodes first"
     )]
     SecretBroadcast {
         /// Names of the inputs.
@@ -77,7 +77,7 @@ pub enum ClientError {
     },
     /// A reply address that the caller cannot read.
     #[error(
-        "answers cannot go to `{subject}`: use a name of 1 to 64 letters, digits, - and _, or {inbox}"
+        "replies cannot be sent to `{subject}`: use a name of 1 to 64 letters, digits, - and _, or {inbox}"
     )]
     ForeignInbox {
         /// The requested subject.

@@ -25,7 +25,7 @@ pub enum CountOrPercent {
 
 /// A text that is not a number or percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected a number of nodes as in `10`, or a part of them as in `10%`")]
+#[error("expected a number of nodes, such as `10`, or a percentage, such as `10%`")]
 pub struct CountOrPercentError;
 
 impl CountOrPercent {

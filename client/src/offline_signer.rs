@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use muster_bus::unix_millis_now;
 use muster_secret::SecretOwner;
 use muster_wire::approval::{
     ApprovalError, ApprovedProposal, OpenProposal, ProposalApproval, ProposalInputs,
@@ -15,7 +16,6 @@ use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserCredentials};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::client_inner::now;
 use crate::error::ClientError;
 
 /// A key with its token, and the trust against which the tokens of others are verified.
@@ -59,7 +59,7 @@ impl OfflineSigner {
     pub fn sign_proposal(&self, draft: &ProposalDraft) -> Result<Vec<u8>, ClientError> {
         let id = Uuid::now_v7();
         let lifetime = u64::try_from(draft.lifetime.as_millis()).unwrap_or(u64::MAX);
-        let issued_at = now();
+        let issued_at = unix_millis_now();
         let proposal = RequestProposal {
             id,
             caller: self.signer.identity().clone(),
@@ -80,7 +80,7 @@ impl OfflineSigner {
 
     /// Verifies an encoded proposal of another user.
     pub fn read_proposal(&self, bytes: &[u8]) -> Result<OpenProposal, ApprovalError> {
-        open_proposal(bytes, &self.trust, &TokenCache::new(2), now())
+        open_proposal(bytes, &self.trust, &TokenCache::new(2), unix_millis_now())
     }
 
     /// Signs an approval of an encoded proposal. The caller must have shown the proposal to the approver.
@@ -88,7 +88,7 @@ impl OfflineSigner {
         let approval = ProposalApproval {
             proposal: encode_envelope(proposal),
             approver: self.signer.identity().clone(),
-            approved_at: now(),
+            approved_at: unix_millis_now(),
         };
         Ok(sign_envelope(
             EnvelopeKind::Approval,
@@ -100,7 +100,7 @@ impl OfflineSigner {
     /// Verifies an encoded approval as nodes do. Also returns the value for [`crate::RpcCall::approval`].
     pub fn read_approval(&self, bytes: &[u8]) -> Result<(ApprovedProposal, String), ApprovalError> {
         let text = encode_envelope(bytes);
-        let approved = open_approval(&text, &self.trust, &TokenCache::new(2), now())?;
+        let approved = open_approval(&text, &self.trust, &TokenCache::new(2), unix_millis_now())?;
         Ok((approved, text))
     }
 }
@@ -118,14 +118,14 @@ pub fn load_signer(path: &Path) -> Result<Signer, ClientError> {
 
 fn load_trust(operator: &str, account: &Path) -> Result<AccountTrust, ClientError> {
     let text = std::fs::read_to_string(account).map_err(|source| ClientError::Read {
-        what: "the account's token",
+        content: "the account's token",
         path: account.to_owned(),
         source,
     })?;
-    let wrong = |source| ClientError::Trust {
+    let to_error = |source| ClientError::Trust {
         path: account.to_owned(),
         source,
     };
-    let operator = PublicKey::parse(operator).map_err(|error| wrong(error.into()))?;
-    AccountTrust::new(operator, text.trim()).map_err(wrong)
+    let operator = PublicKey::parse(operator).map_err(|error| to_error(error.into()))?;
+    AccountTrust::new(operator, text.trim()).map_err(to_error)
 }

@@ -4,12 +4,12 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use muster_bus::Bytes;
+use muster_bus::{Bytes, unix_millis_now};
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::{ExpectedAnswer, MessageRefusal, OpenReply, open_replies};
 use uuid::Uuid;
 
-use crate::client_inner::{ClientInner, now};
+use crate::client_inner::ClientInner;
 
 /// Minimum replies per processor; for smaller shares the handover costs more than it saves. With 512 the processor time per reply was hardly lower on
 /// two threads of one core, and a call to a thousand nodes took a tenth longer because of the last replies.
@@ -41,18 +41,24 @@ impl ReplyExpectation {
 
 /// Opens the replies to a request.
 pub(crate) async fn open_reply_batch(
-    party: &Arc<ClientInner>,
-    question: &ReplyExpectation,
+    client: &Arc<ClientInner>,
+    expectation: &ReplyExpectation,
     replies: Vec<Bytes>,
 ) -> OpenedReplies {
     let processors = available_parallelism().map_or(1, NonZero::get);
-    let share = share_size(replies.len(), processors);
-    let (party, question) = (Arc::clone(party), question.clone());
+    let chunk_size = share_size(replies.len(), processors);
+    let (client, expectation) = (Arc::clone(client), expectation.clone());
     let work = move |replies: &[Bytes]| {
-        let expected = question.as_expected();
-        open_replies(replies, &expected, &party.trust(), &party.tokens, now())
+        let expected = expectation.as_expected();
+        open_replies(
+            replies,
+            &expected,
+            &client.trust(),
+            &client.tokens,
+            unix_millis_now(),
+        )
     };
-    run_in_shares(&replies, share, work).await
+    run_in_shares(&replies, chunk_size, work).await
 }
 
 /// Number of replies per processor.
@@ -65,25 +71,25 @@ fn share_size(replies: usize, processors: usize) -> usize {
 /// Runs the work for each share concurrently; a single share runs on the current task.
 async fn run_in_shares<T, R>(
     items: &[T],
-    share: usize,
+    chunk_size: usize,
     work: impl Fn(&[T]) -> Vec<R> + Clone + Send + 'static,
 ) -> Vec<R>
 where
     T: Clone + Send + 'static,
     R: Send + 'static,
 {
-    if items.len() <= share {
+    if items.len() <= chunk_size {
         return work(items);
     }
-    let elsewhere = |share: &[T]| {
-        let (share, work) = (share.to_vec(), work.clone());
-        tokio::task::spawn_blocking(move || work(&share))
+    let spawn_chunk = |chunk: &[T]| {
+        let (chunk, work) = (chunk.to_vec(), work.clone());
+        tokio::task::spawn_blocking(move || work(&chunk))
     };
-    let tasks: Vec<_> = items.chunks(share).map(elsewhere).collect();
+    let tasks: Vec<_> = items.chunks(chunk_size).map(spawn_chunk).collect();
     let mut results = Vec::with_capacity(items.len());
-    for (task, share) in tasks.into_iter().zip(items.chunks(share)) {
+    for (task, chunk) in tasks.into_iter().zip(items.chunks(chunk_size)) {
         // A runtime that is shutting down cancels the task, so do the work here.
-        results.extend(task.await.unwrap_or_else(|_| work(share)));
+        results.extend(task.await.unwrap_or_else(|_| work(chunk)));
     }
     results
 }

@@ -52,7 +52,7 @@ pub fn outgoing_requests<'a>(
     id: Uuid,
     issued_at: Millis,
 ) -> impl Iterator<Item = Result<OutgoingRequest, EnvelopeSignError>> + 'a {
-    let answers = match &call.answers {
+    let reply_address = match &call.answers {
         ReplyDelivery::Here => Some(AnswerAddress::of_request(
             &signer.public_key().to_string(),
             &id,
@@ -65,14 +65,14 @@ pub fn outgoing_requests<'a>(
         let to = match &target {
             RequestTarget::Filter(_) => vec![RequestPublication {
                 subject: subject::broadcast_request(collective, agent, action),
-                reply_to: answers.as_ref().map(AnswerAddress::of_broadcast),
+                reply_to: reply_address.as_ref().map(AnswerAddress::of_broadcast),
                 node: None,
             }],
             RequestTarget::Nodes(nodes) => nodes
                 .iter()
                 .map(|node| RequestPublication {
                     subject: subject::node_request(collective, agent, action, node),
-                    reply_to: answers.as_ref().map(|answers| answers.of_node(node)),
+                    reply_to: reply_address.as_ref().map(|address| address.of_node(node)),
                     node: Some(node.clone()),
                 })
                 .collect(),
@@ -107,15 +107,15 @@ pub fn outgoing_requests<'a>(
 
 /// The targets of each message.
 fn request_targets(call: &RpcCall) -> Vec<RequestTarget> {
-    let together = nodes_per_request(call);
-    match &call.aim {
+    let group_size = nodes_per_request(call);
+    match &call.target {
         CallTarget::Filter(filter) => vec![RequestTarget::Filter(filter.clone())],
         CallTarget::Nodes(nodes) => {
             let nodes: Vec<&Identity> = nodes.iter().collect();
             let group = |group: &[&Identity]| {
                 RequestTarget::Nodes(group.iter().map(|node| (*node).clone()).collect())
             };
-            nodes.chunks(together).map(group).collect()
+            nodes.chunks(group_size).map(group).collect()
         }
     }
 }
@@ -131,21 +131,21 @@ fn split_inputs(
         return Ok((call.data.clone(), None));
     };
     let inputs = call.data.clone().into_iter();
-    let (secret, clear): (Map<_, _>, _) = inputs.partition(|(name, _)| is_secret(name));
+    let (secret, plain): (Map<_, _>, _) = inputs.partition(|(name, _)| is_secret(name));
     let keys = nodes
         .iter()
         .filter_map(|node| Some((node, call.keys.get(node)?)));
     let sealed = InputEncryptor::new(id)?.encrypt_inputs(keys, &secret)?;
-    Ok((clear, Some(sealed)))
+    Ok((plain, Some(sealed)))
 }
 
 /// Number of nodes per message: fewer when each node has large sealed inputs of its own.
 fn nodes_per_request(call: &RpcCall) -> usize {
-    let secret = |name: &String| call.data.get(name).map(|value| value.to_string().len());
-    let bytes: usize = call.sensitive.iter().filter_map(secret).sum();
+    let value_length = |name: &String| call.data.get(name).map(|value| value.to_string().len());
+    let bytes: usize = call.sensitive.iter().filter_map(value_length).sum();
     // Base64 expansion, and names.
-    let each = 2 * bytes + 512;
-    (MAX_SEALED_BYTES / each).clamp(1, MAX_NODES_PER_SIGNATURE)
+    let bytes_per_node = 2 * bytes + 512;
+    (MAX_SEALED_BYTES / bytes_per_node).clamp(1, MAX_NODES_PER_SIGNATURE)
 }
 
 fn saturating_millis(duration: Duration) -> u64 {

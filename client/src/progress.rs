@@ -27,13 +27,13 @@ impl ProgressTracker {
     /// Records a progress message. Returns `None` for a duplicate. A node's messages arrive in order because they share one connection; a message
     /// that arrives late was already counted as lost with its successor, and is dropped.
     pub(crate) fn record_progress(&mut self, progress: ProgressMessage) -> Option<ProgressUpdate> {
-        let told = self.0.entry(progress.sender.clone()).or_default();
+        let counts = self.0.entry(progress.sender.clone()).or_default();
         // Both numbers come from the node unchecked, up to the maximum of the type, so subtract with overflow checks.
-        let lost = progress.seq.checked_sub(told.messages)?.checked_sub(1)?;
-        let dropped = progress.dropped.saturating_sub(told.dropped);
-        *told = ProgressCounts {
+        let lost = progress.seq.checked_sub(counts.messages)?.checked_sub(1)?;
+        let dropped = progress.dropped.saturating_sub(counts.dropped);
+        *counts = ProgressCounts {
             messages: progress.seq,
-            dropped: told.dropped.max(progress.dropped),
+            dropped: counts.dropped.max(progress.dropped),
         };
         Some(ProgressUpdate {
             node: progress.sender,
@@ -47,11 +47,11 @@ impl ProgressTracker {
     pub(crate) fn finish_node(
         &mut self,
         node: &Identity,
-        said: ProgressCounts,
+        reported: ProgressCounts,
     ) -> Option<ProgressUpdate> {
-        let told = self.0.remove(node).unwrap_or_default();
-        let lost = said.messages.saturating_sub(told.messages);
-        let dropped = said.dropped.saturating_sub(told.dropped);
+        let counts = self.0.remove(node).unwrap_or_default();
+        let lost = reported.messages.saturating_sub(counts.messages);
+        let dropped = reported.dropped.saturating_sub(counts.dropped);
         (lost > 0 || dropped > 0).then(|| ProgressUpdate {
             node: node.clone(),
             events: Vec::new(),

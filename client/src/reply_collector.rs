@@ -12,7 +12,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_bus::{BusMessage, BusSubscription, Bytes, ConnectionDisturbance, ConnectionMark};
+use muster_bus::{
+    BusMessage, BusSubscription, Bytes, ConnectionDisturbance, ConnectionMark, unix_millis_now,
+};
 use muster_wire::identity::Identity;
 use muster_wire::progress::ProgressMessage;
 use muster_wire::sign::{EnvelopeKind, MessageRefusal, OpenReply, open_progress};
@@ -23,7 +25,7 @@ use uuid::Uuid;
 
 use crate::batch;
 use crate::call::{CallTarget, ReplyDelivery, RpcCall};
-use crate::client_inner::{ClientInner, now};
+use crate::client_inner::ClientInner;
 use crate::error::ClientError;
 use crate::event::{CallEvent, ReceivedReply};
 use crate::open_replies::{self, ReplyExpectation};
@@ -39,122 +41,136 @@ type CallEventSender = mpsc::Sender<CallEvent>;
 
 /// Runs the call and sends its events; an error means that the call could not be sent.
 pub(crate) async fn run_call(
-    party: &Arc<ClientInner>,
+    client: &Arc<ClientInner>,
     call: RpcCall,
-    tell: &CallEventSender,
+    events: &CallEventSender,
 ) -> Result<(), ClientError> {
-    party.check_granted(&call.agent)?;
-    let PreparedCall { call, silent } = secrets::prepare_call(party, call).await?;
+    client.check_granted(&call.agent)?;
+    let PreparedCall { call, without_key } = secrets::prepare_call(client, call).await?;
     let id = Uuid::now_v7();
     if call.answers != ReplyDelivery::Here {
-        return publish_without_waiting(party, &call, (id, silent), tell).await;
+        return publish_without_waiting(client, &call, (id, without_key), events).await;
     }
-    let answers = AnswerAddress::of_request(&party.signer.public_key().to_string(), &id);
-    let mark = party.bus.mark_connection();
-    let replies = party.bus.subscribe(&answers.subscription_pattern()).await?;
-    let begun = Instant::now();
-    let PublishedCall { asked, signing } = publish_requests(party, &call, id).await?;
-    let awaited = match &call.aim {
+    let reply_address = AnswerAddress::of_request(&client.signer.public_key().to_string(), &id);
+    let connection_mark = client.bus.mark_connection();
+    let replies = client
+        .bus
+        .subscribe(&reply_address.subscription_pattern())
+        .await?;
+    let started_at = Instant::now();
+    let PublishedCall {
+        nodes_by_reply_subject,
+        signing,
+    } = publish_requests(client, &call, id).await?;
+    let awaited = match &call.target {
         CallTarget::Nodes(nodes) => Some(nodes.clone()),
         CallTarget::Filter(_) => None,
     };
-    let expected = awaited.as_ref().map(|nodes| nodes | &silent);
-    let _ = tell
+    let expected = awaited.as_ref().map(|nodes| nodes | &without_key);
+    let _ = events
         .send(CallEvent::Published {
             request: id,
             expected: expected.clone(),
         })
         .await;
-    let gathering = ReplyCollector {
-        party,
+    let collector = ReplyCollector {
+        client,
         call: &call,
         id,
-        answers,
-        mark,
-        begun,
+        reply_address,
+        connection_mark,
+        started_at,
         signing,
         published: Instant::now(),
-        asked,
+        nodes_by_reply_subject,
         awaited: awaited.unwrap_or_default(),
-        silent,
+        without_key,
         expected: expected.as_ref().map(BTreeSet::len),
         answered: BTreeSet::new(),
         absent: BTreeSet::new(),
         unexpected: BTreeSet::new(),
-        tally: ReplyCounts::default(),
-        telling: ProgressTracker::default(),
-        nobody: false,
-        behind: false,
+        counts: ReplyCounts::default(),
+        progress_tracker: ProgressTracker::default(),
+        no_responders: false,
+        slow_consumer: false,
         last: None,
     };
-    gathering.run(replies, tell).await;
+    collector.run(replies, events).await;
     Ok(())
 }
 
 /// A call whose request has been sent.
 struct PublishedCall {
     /// The node for each reply subject.
-    asked: HashMap<String, Identity>,
+    nodes_by_reply_subject: HashMap<String, Identity>,
     /// Duration of encoding and signing.
     signing: Duration,
 }
 
 /// Publishes the request.
 async fn publish_requests(
-    party: &ClientInner,
+    client: &ClientInner,
     call: &RpcCall,
     id: Uuid,
 ) -> Result<PublishedCall, ClientError> {
     let mut published = PublishedCall {
-        asked: HashMap::new(),
+        nodes_by_reply_subject: HashMap::new(),
         signing: Duration::ZERO,
     };
-    let mut letters = outgoing_requests(&party.signer, &party.collective, call, id, now());
+    let mut requests = outgoing_requests(
+        &client.signer,
+        &client.collective,
+        call,
+        id,
+        unix_millis_now(),
+    );
     loop {
-        let begun = Instant::now();
-        let Some(letter) = letters.next() else { break };
-        let letter = letter?;
-        published.signing += begun.elapsed();
-        let sealed = Bytes::from(letter.sealed);
-        for to in letter.to {
+        let started_at = Instant::now();
+        let Some(request) = requests.next() else {
+            break;
+        };
+        let request = request?;
+        published.signing += started_at.elapsed();
+        let sealed = Bytes::from(request.sealed);
+        for to in request.to {
             match &to.reply_to {
                 Some(reply_to) => {
-                    party
+                    client
                         .bus
                         .publish_with_reply(&to.subject, reply_to, sealed.clone())
                         .await?;
                 }
-                None => party.bus.publish(&to.subject, sealed.clone()).await?,
+                None => client.bus.publish(&to.subject, sealed.clone()).await?,
             }
             if let (Some(node), Some(reply_to)) = (to.node, to.reply_to) {
-                published.asked.insert(reply_to, node);
+                published.nodes_by_reply_subject.insert(reply_to, node);
             }
         }
     }
-    party.bus.flush().await?;
+    client.bus.flush().await?;
     Ok(published)
 }
 
 /// Publishes the request without waiting for replies, which go to another process or are not wanted.
 async fn publish_without_waiting(
-    party: &ClientInner,
+    client: &ClientInner,
     call: &RpcCall,
     (id, missing): (Uuid, BTreeSet<Identity>),
-    tell: &CallEventSender,
+    events: &CallEventSender,
 ) -> Result<(), ClientError> {
     if let ReplyDelivery::Elsewhere(address) = &call.answers {
-        party.answer_address(address.prefix())?;
+        client.answer_address(address.prefix())?;
     }
-    let begun = Instant::now();
-    let signing = publish_requests(party, call, id).await?.signing;
+    let started_at = Instant::now();
+    let signing = publish_requests(client, call, id).await?.signing;
     // No reply will confirm the request, so at least confirm that the broker received it.
-    party.bus.confirm_delivery().await?;
-    let publishing = begun.elapsed();
-    let told = CallEvent::Published {
+    client.bus.confirm_delivery().await?;
+    let publishing = started_at.elapsed();
+    let event = CallEvent::Published {
         request: id,
         expected: None,
     };
-    let _ = tell.send(told).await;
+    let _ = events.send(event).await;
     let stats = CallStats {
         request: id,
         expected: None,
@@ -169,36 +185,36 @@ async fn publish_without_waiting(
         publishing,
         waiting: Duration::ZERO,
     };
-    let _ = tell.send(CallEvent::Finished(Box::new(stats))).await;
+    let _ = events.send(CallEvent::Finished(Box::new(stats))).await;
     Ok(())
 }
 
 /// State of a call that waits for replies.
 struct ReplyCollector<'a> {
-    party: &'a Arc<ClientInner>,
+    client: &'a Arc<ClientInner>,
     call: &'a RpcCall,
     id: Uuid,
-    answers: AnswerAddress,
-    mark: ConnectionMark,
-    begun: Instant,
+    reply_address: AnswerAddress,
+    connection_mark: ConnectionMark,
+    started_at: Instant,
     signing: Duration,
     published: Instant,
     /// The node for each reply subject.
-    asked: HashMap<String, Identity>,
+    nodes_by_reply_subject: HashMap<String, Identity>,
     /// Expected nodes that were not sent the request, because their encryption key is unknown.
-    silent: BTreeSet<Identity>,
+    without_key: BTreeSet<Identity>,
     /// Expected nodes without a reply so far.
     awaited: BTreeSet<Identity>,
     expected: Option<usize>,
     answered: BTreeSet<Identity>,
     absent: BTreeSet<Identity>,
     unexpected: BTreeSet<Identity>,
-    tally: ReplyCounts,
-    telling: ProgressTracker,
+    counts: ReplyCounts,
+    progress_tracker: ProgressTracker,
     /// The broker reports no subscriber for the broadcast.
-    nobody: bool,
+    no_responders: bool,
     /// More messages were on their way when the wait ended.
-    behind: bool,
+    slow_consumer: bool,
     last: Option<Instant>,
 }
 
@@ -210,7 +226,7 @@ struct ReplyCounts {
 }
 
 impl ReplyCollector<'_> {
-    async fn run(mut self, mut replies: BusSubscription, tell: &CallEventSender) {
+    async fn run(mut self, mut replies: BusSubscription, events: &CallEventSender) {
         while !self.is_over() {
             let next = match tokio::time::timeout_at(self.ends_at(), replies.next()).await {
                 Ok(next) => next,
@@ -219,9 +235,9 @@ impl ReplyCollector<'_> {
             let Some(first) = next else { break };
             let messages =
                 batch::collect_batch(first, &mut replies, self.outstanding_count()).await;
-            self.handle_messages(messages, tell).await;
+            self.handle_messages(messages, events).await;
         }
-        let _ = tell
+        let _ = events
             .send(CallEvent::Finished(Box::new(self.into_stats())))
             .await;
     }
@@ -234,12 +250,12 @@ impl ReplyCollector<'_> {
     fn outstanding_count(&self) -> usize {
         let all = match self.expected {
             Some(_) => self.awaited.len(),
-            None if self.nobody => 0,
+            None if self.no_responders => 0,
             None => usize::MAX,
         };
-        let had = self.tally.ok + self.tally.failed;
-        let wanted = self.call.expect.map(|count| count.saturating_sub(had));
-        wanted.map_or(all, |wanted| wanted.min(all))
+        let received = self.counts.ok + self.counts.failed;
+        let remaining = self.call.expect.map(|count| count.saturating_sub(received));
+        remaining.map_or(all, |remaining| remaining.min(all))
     }
 
     /// Waits for a late reply to a broadcast after the quiet window. Silence may mean a slow link, so probe the broker with a request that it answers
@@ -248,24 +264,24 @@ impl ReplyCollector<'_> {
         if !self.is_open_ended() {
             return None;
         }
-        let word = Uuid::now_v7().simple().to_string();
-        let answer = self.answers.of_confirmation(&word);
-        let confirm = subject::CONFIRM_SUBJECT;
-        let asked = self
-            .party
+        let token = Uuid::now_v7().simple().to_string();
+        let reply_subject = self.reply_address.of_confirmation(&token);
+        let subject_name = subject::CONFIRM_SUBJECT;
+        let probe = self
+            .client
             .bus
-            .publish_with_reply(confirm, &answer, Bytes::new())
+            .publish_with_reply(subject_name, &reply_subject, Bytes::new())
             .await;
-        let latest = self.latest_end() + ROUND_TRIP_TIMEOUT;
+        let deadline = self.latest_end() + ROUND_TRIP_TIMEOUT;
         loop {
-            let Ok(next) = tokio::time::timeout_at(latest, replies.next()).await else {
-                self.behind = asked.is_ok();
+            let Ok(next) = tokio::time::timeout_at(deadline, replies.next()).await else {
+                self.slow_consumer = probe.is_ok();
                 return None;
             };
             match next {
-                Some(message) if message.subject() == answer => return None,
+                Some(message) if message.subject() == reply_subject => return None,
                 // The confirmation of an earlier probe.
-                Some(message) if self.answers.is_confirmation(message.subject()) => {}
+                Some(message) if self.reply_address.is_confirmation(message.subject()) => {}
                 next => return next,
             }
         }
@@ -279,7 +295,7 @@ impl ReplyCollector<'_> {
     fn ends_at(&self) -> Instant {
         match self.last {
             Some(last) if self.is_open_ended() => {
-                self.latest_end().min(last + self.party.window.quiet)
+                self.latest_end().min(last + self.client.window.quiet)
             }
             _ => self.latest_end(),
         }
@@ -288,54 +304,60 @@ impl ReplyCollector<'_> {
     /// The latest end of the wait: while uncounted replies keep arriving, the wait is extended.
     fn latest_end(&self) -> Instant {
         let wait = self.call.wait;
-        let longest = match self.last {
-            Some(_) if self.is_open_ended() => wait.max(self.party.window.most),
+        let max_wait = match self.last {
+            Some(_) if self.is_open_ended() => wait.max(self.client.window.most),
             _ => wait,
         };
-        self.published + longest
+        self.published + max_wait
     }
 
-    async fn handle_messages(&mut self, messages: Vec<BusMessage>, tell: &CallEventSender) {
-        let (silences, answers): (Vec<_>, Vec<_>) =
+    async fn handle_messages(&mut self, messages: Vec<BusMessage>, events: &CallEventSender) {
+        let (no_responders, answers): (Vec<_>, Vec<_>) =
             messages.into_iter().partition(BusMessage::is_no_responders);
-        for silence in silences {
-            self.handle_no_responders(silence.subject(), tell).await;
+        for status in no_responders {
+            self.handle_no_responders(status.subject(), events).await;
         }
         // A node sends progress before its reply, so report it before the reply.
-        let (told, replies): (Vec<Bytes>, Vec<Bytes>) = answers
+        let (progress_messages, replies): (Vec<Bytes>, Vec<Bytes>) = answers
             .iter()
             .map(|answer| answer.payload().clone())
             .partition(|bytes| {
                 self.call.stream && EnvelopeKind::of_inbox_message(bytes) == EnvelopeKind::Progress
             });
-        let question = ReplyExpectation {
+        let expectation = ReplyExpectation {
             request: self.id,
             agent: self.call.agent.clone(),
             action: self.call.action.clone(),
         };
-        let (trust, expected) = (self.party.trust(), question.as_expected());
-        for progress in open_progress(&told, &expected, &trust, &self.party.tokens, now()) {
-            self.handle_progress(progress, tell).await;
+        let (trust, expected) = (self.client.trust(), expectation.as_expected());
+        for progress in open_progress(
+            &progress_messages,
+            &expected,
+            &trust,
+            &self.client.tokens,
+            unix_millis_now(),
+        ) {
+            self.handle_progress(progress, events).await;
         }
-        let came = Instant::now();
-        let opened = open_replies::open_reply_batch(self.party, &question, replies).await;
+        let received_at = Instant::now();
+        let opened = open_replies::open_reply_batch(self.client, &expectation, replies).await;
         let at = Instant::now();
         let count = u32::try_from(opened.len()).unwrap_or(u32::MAX).max(1);
-        let verifying = (at - came) / count;
+        let verifying = (at - received_at) / count;
         for reply in opened {
-            self.handle_reply(reply, (at, verifying), tell).await;
+            self.handle_reply(reply, (at, verifying), events).await;
         }
     }
 
-    async fn handle_no_responders(&mut self, reply_subject: &str, tell: &CallEventSender) {
-        let Some(node) = self.asked.get(reply_subject) else {
+    async fn handle_no_responders(&mut self, reply_subject: &str, events: &CallEventSender) {
+        let Some(node) = self.nodes_by_reply_subject.get(reply_subject) else {
             // Other subjects are late confirmations, or a node that reports itself absent.
-            self.nobody |= reply_subject == self.answers.of_broadcast();
+            self.no_responders |= reply_subject == self.reply_address.of_broadcast();
             return;
         };
         if self.awaited.remove(node) {
             self.absent.insert(node.clone());
-            let _ = tell.send(CallEvent::Absent(node.clone())).await;
+            let _ = events.send(CallEvent::Absent(node.clone())).await;
         }
     }
 
@@ -343,21 +365,21 @@ impl ReplyCollector<'_> {
     async fn handle_progress(
         &mut self,
         progress: Result<ProgressMessage, MessageRefusal>,
-        tell: &CallEventSender,
+        events: &CallEventSender,
     ) {
-        let refused = match progress {
+        let reason = match progress {
             Ok(progress) if self.is_awaited(&progress.sender) => {
                 self.last = Some(Instant::now());
-                if let Some(tale) = self.telling.record_progress(progress) {
-                    let _ = tell.send(CallEvent::Progress(Box::new(tale))).await;
+                if let Some(update) = self.progress_tracker.record_progress(progress) {
+                    let _ = events.send(CallEvent::Progress(Box::new(update))).await;
                 }
                 return;
             }
             Ok(_) => "stray_progress",
             Err(refusal) => refusal.reason_code(),
         };
-        self.tally.disbelieved += 1;
-        let _ = tell.send(CallEvent::Disbelieved(refused)).await;
+        self.counts.disbelieved += 1;
+        let _ = events.send(CallEvent::Disbelieved(reason)).await;
     }
 
     fn is_awaited(&self, node: &Identity) -> bool {
@@ -371,67 +393,73 @@ impl ReplyCollector<'_> {
         &mut self,
         reply: Result<OpenReply, MessageRefusal>,
         (at, verifying): (Instant, Duration),
-        tell: &CallEventSender,
+        events: &CallEventSender,
     ) {
         let reply = match reply {
             Ok(opened) => {
-                self.party.note_sender(&opened.sender);
+                self.client.note_sender(&opened.sender);
                 opened.reply
             }
             Err(refusal) => {
-                self.tally.disbelieved += 1;
-                let _ = tell
+                self.counts.disbelieved += 1;
+                let _ = events
                     .send(CallEvent::Disbelieved(refusal.reason_code()))
                     .await;
                 return;
             }
         };
         let sender = reply.sender.clone();
-        let answer = Box::new(ReceivedReply {
+        let received = Box::new(ReceivedReply {
             reply,
             after: at - self.published,
             verifying,
         });
         let first = self.answered.insert(sender.clone());
-        let welcome = first && (self.expected.is_none() || self.awaited.remove(&sender));
-        if !welcome {
+        let is_expected = first && (self.expected.is_none() || self.awaited.remove(&sender));
+        if !is_expected {
             self.unexpected.insert(sender.clone());
-            let _ = tell.send(CallEvent::Unexpected(answer)).await;
+            let _ = events.send(CallEvent::Unexpected(received)).await;
             return;
         }
         self.last = Some(at);
-        if let Some(said) = answer.reply.progress
+        if let Some(counts) = received.reply.progress
             && self.call.stream
-            && let Some(tale) = self.telling.finish_node(&sender, said)
+            && let Some(update) = self.progress_tracker.finish_node(&sender, counts)
         {
-            let _ = tell.send(CallEvent::Progress(Box::new(tale))).await;
+            let _ = events.send(CallEvent::Progress(Box::new(update))).await;
         }
-        if answer.is_ok() {
-            self.tally.ok += 1;
+        if received.is_ok() {
+            self.counts.ok += 1;
         } else {
-            self.tally.failed += 1;
+            self.counts.failed += 1;
         }
-        let _ = tell.send(CallEvent::Reply(answer)).await;
+        let _ = events.send(CallEvent::Reply(received)).await;
     }
 
     fn into_stats(self) -> CallStats {
         let mut missing = self.awaited;
         missing.extend(self.absent.iter().cloned());
-        missing.extend(self.silent);
+        missing.extend(self.without_key);
         let end = self.last.unwrap_or_else(Instant::now);
-        let slow = self.behind.then_some(ConnectionDisturbance::SlowConsumer);
+        let disturbance = self
+            .slow_consumer
+            .then_some(ConnectionDisturbance::SlowConsumer);
         CallStats {
             request: self.id,
             expected: self.expected,
-            ok: self.tally.ok,
-            failed: self.tally.failed,
+            ok: self.counts.ok,
+            failed: self.counts.failed,
             missing,
             absent: self.absent,
             unexpected: self.unexpected,
-            disbelieved: self.tally.disbelieved,
-            incomplete: self.party.bus.disturbed_since(self.mark).or(slow),
+            disbelieved: self.counts.disbelieved,
+            incomplete: self
+                .client
+                .bus
+                .disturbed_since(self.connection_mark)
+                .or(disturbance),
             signing: self.signing,
-            publishing: self.published - self.begun,
+            publishing: self.published - self.started_at,
             waiting: end.saturating_duration_since(self.published),
         }
     }

@@ -5,7 +5,9 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use muster_bus::{BusMessage, BusSubscription, ConnectionDisturbance, ConnectionMark};
+use muster_bus::{
+    BusMessage, BusSubscription, ConnectionDisturbance, ConnectionMark, unix_millis_now,
+};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::{
     EnvelopeKind, ExpectedAnswer, MessageRefusal, OpenReply, open_progress, open_replies,
@@ -16,7 +18,7 @@ use uuid::Uuid;
 
 use crate::batch::MAX_BATCH_SIZE;
 use crate::client::Client;
-use crate::client_inner::{ClientInner, now};
+use crate::client_inner::ClientInner;
 use crate::error::ClientError;
 use crate::event::{CallEvent, ReceivedReply};
 use crate::progress::ProgressTracker;
@@ -35,15 +37,15 @@ pub struct ReplySelector {
 /// A subscription to replies at one address.
 #[derive(Debug)]
 pub struct ReplyListener {
-    party: Arc<ClientInner>,
+    client: Arc<ClientInner>,
     awaited: ReplySelector,
     address: AnswerAddress,
-    arriving: BusSubscription,
-    mark: ConnectionMark,
-    begun: Instant,
+    messages: BusSubscription,
+    connection_mark: ConnectionMark,
+    started_at: Instant,
     /// Pairs of request and node that have already replied.
     answered: BTreeSet<(Uuid, Identity)>,
-    telling: HashMap<Uuid, ProgressTracker>,
+    progress_trackers: HashMap<Uuid, ProgressTracker>,
     /// Events that were received but not yet returned.
     events: VecDeque<CallEvent>,
 }
@@ -51,7 +53,7 @@ pub struct ReplyListener {
 impl Client {
     /// Returns the caller's own address with this name: 1 to 64 letters, digits, `-` and `_`. Also accepts a complete address of the caller.
     pub fn mailbox_address(&self, name: &str) -> Result<AnswerAddress, ClientError> {
-        self.party.answer_address(name)
+        self.inner.answer_address(name)
     }
 
     /// Subscribes to one of the caller's own addresses. Receives every reply that is sent there after this returns.
@@ -60,20 +62,23 @@ impl Client {
         address: &AnswerAddress,
         awaited: ReplySelector,
     ) -> Result<ReplyListener, ClientError> {
-        let party = Arc::clone(&self.party);
-        let own = party.answer_address(address.prefix())?;
-        let mark = party.bus.mark_connection();
-        let arriving = party.bus.subscribe(&own.subscription_pattern()).await?;
-        party.bus.confirm_delivery().await?;
+        let client = Arc::clone(&self.inner);
+        let own_address = client.answer_address(address.prefix())?;
+        let connection_mark = client.bus.mark_connection();
+        let messages = client
+            .bus
+            .subscribe(&own_address.subscription_pattern())
+            .await?;
+        client.bus.confirm_delivery().await?;
         Ok(ReplyListener {
-            party,
+            client,
             awaited,
-            address: own,
-            arriving,
-            mark,
-            begun: Instant::now(),
+            address: own_address,
+            messages,
+            connection_mark,
+            started_at: Instant::now(),
             answered: BTreeSet::new(),
-            telling: HashMap::new(),
+            progress_trackers: HashMap::new(),
             events: VecDeque::new(),
         })
     }
@@ -87,7 +92,7 @@ impl ReplyListener {
 
     /// Whether replies may have been lost since the subscription began.
     pub fn disturbance(&self) -> Option<ConnectionDisturbance> {
-        self.party.bus.disturbed_since(self.mark)
+        self.client.bus.disturbed_since(self.connection_mark)
     }
 
     /// Returns the next event: [`CallEvent::Reply`], [`CallEvent::Progress`], [`CallEvent::Unexpected`] for a second reply of a node to the same
@@ -97,9 +102,9 @@ impl ReplyListener {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let mut messages = vec![self.arriving.next().await?];
+            let mut messages = vec![self.messages.next().await?];
             while messages.len() < MAX_BATCH_SIZE
-                && let Some(message) = self.arriving.try_next()
+                && let Some(message) = self.messages.try_next()
             {
                 messages.push(message);
             }
@@ -108,7 +113,7 @@ impl ReplyListener {
     }
 
     fn open_messages(&mut self, messages: &[BusMessage]) {
-        let (told, replies): (Vec<_>, Vec<_>) = messages
+        let (progress_messages, replies): (Vec<_>, Vec<_>) = messages
             .iter()
             .map(BusMessage::payload)
             .partition(|bytes| EnvelopeKind::of_inbox_message(bytes) == EnvelopeKind::Progress);
@@ -122,27 +127,39 @@ impl ReplyListener {
             agent,
             action,
         };
-        let party = Arc::clone(&self.party);
-        let trust = party.trust();
-        let told = open_progress(&told, &expected, &trust, &party.tokens, now());
-        let came = Instant::now();
-        let replies = open_replies(&replies, &expected, &trust, &party.tokens, now());
+        let client = Arc::clone(&self.client);
+        let trust = client.trust();
+        let progress_messages = open_progress(
+            &progress_messages,
+            &expected,
+            &trust,
+            &client.tokens,
+            unix_millis_now(),
+        );
+        let received_at = Instant::now();
+        let replies = open_replies(
+            &replies,
+            &expected,
+            &trust,
+            &client.tokens,
+            unix_millis_now(),
+        );
         let count = u32::try_from(replies.len()).unwrap_or(u32::MAX).max(1);
-        let verifying = came.elapsed() / count;
-        for progress in told {
-            let heard = match progress {
+        let verifying = received_at.elapsed() / count;
+        for progress in progress_messages {
+            let event = match progress {
                 Ok(progress) => {
-                    let telling = self.telling.entry(progress.request).or_default();
-                    telling
+                    let tracker = self.progress_trackers.entry(progress.request).or_default();
+                    tracker
                         .record_progress(progress)
                         .map(Box::new)
                         .map(CallEvent::Progress)
                 }
                 Err(refusal) => Some(CallEvent::Disbelieved(refusal.reason_code())),
             };
-            self.events.extend(heard);
+            self.events.extend(event);
         }
-        let after = self.begun.elapsed();
+        let after = self.started_at.elapsed();
         for reply in replies {
             match reply {
                 Ok(OpenReply { reply, .. }) => self.queue_reply(ReceivedReply {
@@ -155,20 +172,20 @@ impl ReplyListener {
         }
     }
 
-    fn queue_reply(&mut self, answer: ReceivedReply) {
-        let (request, node) = (answer.reply.request, answer.reply.sender.clone());
+    fn queue_reply(&mut self, received: ReceivedReply) {
+        let (request, node) = (received.reply.request, received.reply.sender.clone());
         if !self.answered.insert((request, node.clone())) {
             self.events
-                .push_back(CallEvent::Unexpected(Box::new(answer)));
+                .push_back(CallEvent::Unexpected(Box::new(received)));
             return;
         }
-        if let Some(said) = answer.reply.progress
-            && let Some(telling) = self.telling.get_mut(&request)
-            && let Some(tale) = telling.finish_node(&node, said)
+        if let Some(counts) = received.reply.progress
+            && let Some(tracker) = self.progress_trackers.get_mut(&request)
+            && let Some(update) = tracker.finish_node(&node, counts)
         {
-            self.events.push_back(CallEvent::Progress(Box::new(tale)));
+            self.events.push_back(CallEvent::Progress(Box::new(update)));
         }
-        self.events.push_back(CallEvent::Reply(Box::new(answer)));
+        self.events.push_back(CallEvent::Reply(Box::new(received)));
     }
 
     fn queue_refusal(&mut self, refusal: &MessageRefusal) {

@@ -59,11 +59,11 @@ impl BatchedRollout {
     /// Checks the limits after `asked` batches of a rollout to `total` nodes, of which `bad` have failed or not replied so far.
     pub fn check_limits(
         &self,
-        asked: usize,
+        requested: usize,
         bad: usize,
         total: usize,
     ) -> Result<(), BatchedRolloutStopReason> {
-        if self.canary > 0 && asked == 1 && bad > 0 {
+        if self.canary > 0 && requested == 1 && bad > 0 {
             return Err(BatchedRolloutStopReason::Canary { bad });
         }
         match self

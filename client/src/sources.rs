@@ -131,9 +131,9 @@ mod tests {
         let sources = DataDdlStore::load(None).unwrap().declared_sources();
         for (text, column, expected) in [
             ("servise('sshd').running", 1, "did you mean service?"),
-            ("weather('x').rain", 1, "there are agent, class, collective"),
+            ("weather('x').rain", 1, "known are agent, class, collective"),
             ("a and service('sshd').runing", 23, "did you mean running?"),
-            ("service('sshd').weather", 17, "there are enabled, present"),
+            ("service('sshd').weather", 17, "known are enabled, present"),
             (
                 "service().running",
                 1,
@@ -141,7 +141,7 @@ mod tests {
             ),
             ("puppet('x').enabled", 9, "puppet() without a query"),
             ("fstat('etc/hosts').md5=/a/", 8, "\"etc/hosts\" must match"),
-            ("service('ssh d').running", 10, "that service takes"),
+            ("service('ssh d').running", 10, "query for service"),
             (
                 "puppet()",
                 1,
@@ -150,18 +150,18 @@ mod tests {
             (
                 "package('openssl').version",
                 27,
-                "a comparison after package(\"openssl\").version, for it is a text",
+                "a comparison after package(\"openssl\").version, because it is a string",
             ),
             (
                 "package('openssl').version >= 3",
                 31,
                 "semver(..., \">= 1.2\")",
             ),
-            ("puppet().enabled > 1", 20, "= or != instead of an order"),
+            ("puppet().enabled > 1", 20, "= or !=, not"),
             (
                 "puppet().enabled = maybe",
                 20,
-                "true or false, for puppet().enabled is true or false",
+                "true or false, because puppet().enabled is true or false",
             ),
             (
                 "puppet().enabled =~ t",
@@ -171,19 +171,19 @@ mod tests {
             (
                 "process('nginx').count > many",
                 26,
-                "a number, for process(\"nginx\").count is a number",
+                "a number, because process(\"nginx\").count is a number",
             ),
             ("process('nginx').count = /1/", 26, "a number instead of"),
             ("process('nginx').pids > 1", 25, "include(...)"),
             (
                 "'x' in package('o').version",
                 8,
-                "a list, for package(\"o\").version is a text",
+                "a list, because package(\"o\").version is a string",
             ),
             (
                 "semver(puppet().enabled, '1')",
                 8,
-                "a text, for puppet().enabled",
+                "a string, because puppet().enabled",
             ),
             ("process('nginx').count in [1, two]", 31, "a number"),
         ] {

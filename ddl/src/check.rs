@@ -127,14 +127,14 @@ fn check_validations(actions: &[DocumentAction]) -> Result<(), DdlError> {
 
 fn check_default_action(
     in_metadata: Option<String>,
-    beside: Option<String>,
+    in_document: Option<String>,
     actions: &BTreeSet<String>,
 ) -> Result<Option<String>, DdlError> {
-    let contradicted = match (&in_metadata, &beside) {
+    let contradicted = match (&in_metadata, &in_document) {
         (Some(one), Some(other)) => one != other,
         _ => false,
     };
-    match in_metadata.or(beside) {
+    match in_metadata.or(in_document) {
         Some(name) if contradicted || !actions.contains(&name) => Err(DdlError::DefaultAction {
             name: truncate_text(&name),
         }),
@@ -186,7 +186,7 @@ fn action_class(raw: &DocumentAction, at: &str) -> Result<ActionClass, DdlError>
         ActionClass::Read if !raw.read_only => "needs `read_only: true`",
         ActionClass::Change if raw.read_only => "contradicts `read_only: true`",
         ActionClass::Read | ActionClass::Change if raw.dangerous => {
-            "contradicts `dangerous: true`, the older word for `root_equivalent`"
+            "contradicts `dangerous: true`, the older spelling of `root_equivalent`"
         }
         _ => return Ok(class),
     };
@@ -272,7 +272,7 @@ fn usable_default(
         Ok(()) => Ok(Some(default)),
         Err(violation) if default.as_str() == Some("") => {
             warnings.push(format!(
-                "{at}: the empty default {violation}, so there is no default"
+                "{at}: the empty default {violation}; it is ignored"
             ));
             Ok(None)
         }
@@ -303,7 +303,7 @@ fn check_output(
     warnings: &mut DdlWarnings,
 ) -> Result<OutputSchema, DdlError> {
     check_value_name(at, &name)?;
-    let typed = OutputSchema {
+    let schema = OutputSchema {
         display_as: raw.display_as.unwrap_or_else(|| name.clone()),
         description: raw.description,
         value_type: check_value_type(raw.value_type.as_deref(), at)?,
@@ -314,15 +314,13 @@ fn check_output(
     if let Some(Err(violation)) = raw
         .default
         .as_ref()
-        .map(|default| typed.check_value(default))
+        .map(|default| schema.check_value(default))
     {
-        warnings.push(format!(
-            "{at}: the default {violation}, and is used nevertheless"
-        ));
+        warnings.push(format!("{at}: the default {violation}; it is used anyway"));
     }
     Ok(OutputSchema {
         default: raw.default,
-        ..typed
+        ..schema
     })
 }
 
@@ -344,27 +342,27 @@ fn check_aggregate(
     let Some(function) = AggregateFunction::from_name(&raw.function) else {
         return Err(DdlError::Unknown {
             at: at.to_owned(),
-            what: "aggregate function",
+            kind: "aggregate function",
             word: truncate_text(&raw.function),
             known: AggregateFunction::ALL
                 .map(AggregateFunction::name)
                 .join(", "),
         });
     };
-    let problem = |problem: String| DdlError::Aggregate {
+    let invalid = |problem: String| DdlError::Aggregate {
         at: at.to_owned(),
         function: function.name().to_owned(),
         problem,
     };
     let Some(output) = raw.args.first().and_then(Value::as_str).map(str::to_owned) else {
-        return Err(problem(
+        return Err(invalid(
             "needs the name of an output as its first argument".to_owned(),
         ));
     };
     if !outputs.iter().any(|known| known.name == output) {
         let output = truncate_text(&output);
-        return Err(problem(format!(
-            "names the output `{output}`, which is not declared"
+        return Err(invalid(format!(
+            "uses the output `{output}`, which is not declared"
         )));
     }
     Ok(AggregateSchema {
@@ -384,10 +382,10 @@ fn check_rule(text: Option<&str>, at: &str) -> Result<Option<ValidationRule>, Dd
         .map_err(|error| match error {
             ValidationRuleError::UnknownValidator => DdlError::Unknown {
                 at,
-                what: "validator",
+                kind: "validator",
                 word: truncate_text(text),
                 known: format!(
-                    "{}; everything but a bare word is a regular expression",
+                    "{}; any text other than a single word is a regular expression",
                     validator_names().collect::<Vec<_>>().join(", ")
                 ),
             },
@@ -405,7 +403,7 @@ fn check_value_type(name: Option<&str>, at: &str) -> Result<ValueType, DdlError>
     };
     ValueType::from_name(name).ok_or_else(|| DdlError::Unknown {
         at: at.to_owned(),
-        what: "type",
+        kind: "type",
         word: truncate_text(name),
         known: ValueType::ALL.map(|(_, name)| name).join(", "),
     })

@@ -17,9 +17,9 @@ pub enum DisplayMode {
 }
 
 impl DisplayMode {
-    /// Whether a reply is displayed; `wish` is the operator's choice and takes precedence.
-    pub const fn shows_reply(self, succeeded: bool, wish: Option<DisplayOverride>) -> bool {
-        match (wish, self) {
+    /// Whether a reply is displayed; `requested` is the operator's choice and takes precedence.
+    pub const fn shows_reply(self, succeeded: bool, requested: Option<DisplayOverride>) -> bool {
+        match (requested, self) {
             (Some(DisplayOverride::All), _) | (None, Self::Always) => true,
             (Some(DisplayOverride::None), _) => false,
             (Some(DisplayOverride::Ok), _) | (None, Self::Ok) => succeeded,
@@ -58,7 +58,7 @@ pub enum DisplayOverride {
 
 /// The text is not a [`DisplayOverride`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} does not say which replies to show; say ok, failed, all or none")]
+#[error("{0:?} is not a selection of replies to show; use ok, failed, all or none")]
 pub struct UnknownOverride(String);
 
 impl FromStr for DisplayOverride {

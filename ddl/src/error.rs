@@ -14,7 +14,7 @@ const MAX_SHOWN_CHARS: usize = 60;
 #[derive(Debug, thiserror::Error)]
 pub enum DdlError {
     /// The document exceeds the size limit.
-    #[error("the ddl has {size} bytes, more than the {limit} allowed")]
+    #[error("the DDL has {size} bytes; at most {limit} are allowed")]
     TooLarge {
         /// Document size in bytes.
         size: usize,
@@ -22,7 +22,7 @@ pub enum DdlError {
         limit: usize,
     },
     /// The document is not JSON with the layout of a DDL.
-    #[error("the ddl is not a JSON document in the layout of an agent's ddl")]
+    #[error("the DDL is not a JSON document with the layout of an agent's DDL")]
     Json(#[source] serde_json::Error),
     /// An invalid name.
     #[error("{at}: the name {name:?} is not {grammar}")]
@@ -35,7 +35,7 @@ pub enum DdlError {
         grammar: &'static str,
     },
     /// The document exceeds the limit of validations.
-    #[error("the ddl has {count} inputs with a validation, more than the {limit} allowed")]
+    #[error("the DDL has {count} inputs with a validation; at most {limit} are allowed")]
     TooManyValidations {
         /// Number of inputs with a validation.
         count: usize,
@@ -49,12 +49,12 @@ pub enum DdlError {
         name: String,
     },
     /// An unknown keyword: a type, validator or function.
-    #[error("{at}: unknown {what} {word:?}; known are {known}")]
+    #[error("{at}: unknown {kind} {word:?}; known are {known}")]
     Unknown {
         /// Location in the document.
         at: String,
         /// The kind of keyword.
-        what: &'static str,
+        kind: &'static str,
         /// The keyword, truncated.
         word: String,
         /// The valid keywords.
@@ -126,13 +126,13 @@ pub enum DdlError {
         problem: String,
     },
     /// The default action does not exist, or is declared twice with different names.
-    #[error("the default action `{name}` is not an action of this agent or is contradicted")]
+    #[error("the default action `{name}` is not an action of this agent, or two differ")]
     DefaultAction {
         /// The name as written, truncated.
         name: String,
     },
     /// An example of a data source is invalid.
-    #[error("example {number} would be refused")]
+    #[error("example {number} is invalid")]
     DataExample {
         /// Its number, from 1.
         number: usize,
@@ -140,7 +140,7 @@ pub enum DdlError {
         source: Box<DataQueryError>,
     },
     /// The request of an example is invalid.
-    #[error("{at}: the example's input would be refused")]
+    #[error("{at}: the example's input is invalid")]
     ExampleInput {
         /// Location in the document.
         at: String,
@@ -149,7 +149,7 @@ pub enum DdlError {
         source: Box<InputValidationError>,
     },
     /// The reply of an example is invalid.
-    #[error("{at}: the example's output would be refused")]
+    #[error("{at}: the example's output is invalid")]
     ExampleOutput {
         /// Location in the document.
         at: String,
@@ -163,7 +163,7 @@ pub enum DdlError {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum DataQueryError {
     /// The required query is missing.
-    #[error("{source_name} needs {prompt} as its query")]
+    #[error("{source_name} requires {prompt} as its query")]
     Missing {
         /// The data source.
         source_name: String,
@@ -172,7 +172,7 @@ pub enum DataQueryError {
     },
     /// The source takes no query, but one was given.
     #[error("{source_name} takes no query")]
-    Needless {
+    Unexpected {
         /// The data source.
         source_name: String,
     },
@@ -187,7 +187,7 @@ pub enum DataQueryError {
         violation: ValueViolation,
     },
     /// An output that the DDL does not declare.
-    #[error("{source_name} answered with {output:?}, which its ddl does not declare")]
+    #[error("{source_name} returned the output {output:?}, which its DDL does not declare")]
     Undeclared {
         /// The data source.
         source_name: String,
@@ -195,7 +195,7 @@ pub enum DataQueryError {
         output: String,
     },
     /// An output of the wrong type.
-    #[error("output `{output}` of {source_name} {violation}, and is {value}")]
+    #[error("output `{output}` of {source_name} {violation}, but is {value}")]
     Output {
         /// The data source.
         source_name: String,
@@ -219,7 +219,7 @@ impl DataQueryError {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InputValidationError {
     /// A required input is missing.
-    #[error("action `{action}` needs the input `{input}`; give {input}=VALUE")]
+    #[error("action `{action}` requires the input `{input}`; give {input}=VALUE")]
     Missing {
         /// The action.
         action: String,
@@ -245,7 +245,7 @@ pub enum InputValidationError {
         input: String,
     },
     /// A value of the wrong type, or one that fails its validation.
-    #[error("input `{input}` of action `{action}` {violation}, and is {value}")]
+    #[error("input `{input}` of action `{action}` {violation}, but is {value}")]
     Invalid {
         /// The action.
         action: String,
@@ -269,7 +269,7 @@ impl InputValidationError {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum OutputValidationError {
     /// An output that the DDL does not declare.
-    #[error("action `{action}` answered with {output:?}, which its ddl does not declare")]
+    #[error("action `{action}` returned the output {output:?}, which its DDL does not declare")]
     Undeclared {
         /// The action.
         action: String,
@@ -277,7 +277,7 @@ pub enum OutputValidationError {
         output: String,
     },
     /// A value of the wrong type.
-    #[error("output `{output}` of action `{action}` {violation}, and is {value}")]
+    #[error("output `{output}` of action `{action}` {violation}, but is {value}")]
     Invalid {
         /// The action.
         action: String,

@@ -89,7 +89,7 @@ impl ActionSchema {
         let distance = |known: &str| strsim::damerau_levenshtein(known, &truncate_text(name));
         let nearest = self.inputs.iter().min_by_key(|input| distance(&input.name));
         let hint = match nearest {
-            None => "it takes none".to_owned(),
+            None => "it has no inputs".to_owned(),
             Some(input) if distance(&input.name) <= 1 + input.name.len() / 3 => {
                 format!("did you mean `{}`?", input.name)
             }
@@ -99,7 +99,7 @@ impl ActionSchema {
                     .iter()
                     .map(|input| input.name.as_str())
                     .collect();
-                format!("it takes {}", names.join(", "))
+                format!("its inputs are {}", names.join(", "))
             }
         };
         InputValidationError::Undeclared {

@@ -59,7 +59,7 @@ pub(crate) struct AgentDdlDocument {
 #[derive(serde::Deserialize)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a key of its own in the document"
+    reason = "each is a separate key of the document"
 )]
 pub(crate) struct DocumentAction {
     pub(crate) action: String,

@@ -158,7 +158,7 @@ impl ActionClass {
 #[derive(Debug, Clone, serde::Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a key of its own in the document"
+    reason = "each is a separate key of the document"
 )]
 pub struct ActionSchema {
     #[serde(rename = "action")]

@@ -92,7 +92,7 @@ async fn what_two_people_signed_is_done_once_and_both_are_in_the_audit_log() {
     let without = ask(&world, "os", None).await;
     assert_eq!(
         rule(&without),
-        "rpcutil.policy:2: it takes the approval of one of: approvers"
+        "rpcutil.policy:2: it requires the approval of one of: approvers"
     );
     let anna = world.organisation.caller("anna");
     let approval = approval(&world, &draft("os"), anna.clone());
@@ -188,37 +188,41 @@ async fn nothing_else_counts_as_an_approval() {
             .unwrap(),
     );
     let table = [
-        ("oneself", by(rip.clone()), "cannot approve what"),
+        ("oneself", by(rip.clone()), "cannot approve a proposal"),
         (
             "oneself with another key",
             by(caller("rip")),
-            "cannot approve what",
+            "cannot approve a proposal",
         ),
         (
             "another input",
             approval(&world, &draft("customer"), caller("anna")),
-            "the data is not",
+            "the data differs",
         ),
         (
             "another node",
             approval(&world, &elsewhere, caller("anna")),
-            "the target is not",
+            "the target differs",
         ),
-        ("another caller", for_joe, "the caller is not"),
-        ("over", over, "its time was over"),
-        ("foreign", by(foreign), "not authentic"),
+        ("another caller", for_joe, "the caller differs"),
+        ("over", over, "the proposal expired"),
+        ("foreign", by(foreign), "authentication failed"),
         (
             "a node",
             by(world.organisation.user(UserRole::Node, "anna", &[])),
-            "not authentic",
+            "authentication failed",
         ),
         (
             "a service",
             by(world.organisation.service("anna")),
-            "not authentic",
+            "authentication failed",
         ),
-        ("somebody else", by(caller("eve")), "eve may not approve it"),
-        ("rubbish", "r!".to_owned(), "cannot be read"),
+        (
+            "somebody else",
+            by(caller("eve")),
+            "eve is not allowed to approve it",
+        ),
+        ("rubbish", "r!".to_owned(), "not base64url"),
     ];
     for (case, approval, why) in table {
         let reply = ask(&world, "os", Some(approval)).await;
@@ -251,7 +255,7 @@ async fn a_node_may_demand_it_for_everything_dangerous() {
         .await
         .reply;
     assert!(
-        rule(&denied).contains("it takes the approval of a second person"),
+        rule(&denied).contains("it requires the approval of a second person"),
         "{}",
         rule(&denied)
     );
@@ -313,7 +317,7 @@ async fn every_root_equivalent_action_takes_a_second_person() {
             if reply.statuscode == ReplyStatus::UnknownAction {
                 continue;
             }
-            let second = "it takes the approval of a second person";
+            let second = "it requires the approval of a second person";
             assert!(rule(&reply).contains(second), "{agent} {name}: {reply:?}");
             denied.push(format!("{agent} {name}"));
         }

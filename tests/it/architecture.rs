@@ -154,6 +154,38 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+#[test]
+fn the_glossary_names_types_and_files_that_exist() {
+    let page = std::fs::read_to_string(project().join("docs/reference/glossary.md")).unwrap();
+    let rows = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains('`'));
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for row in rows {
+        let cell = row.trim_matches('|').rsplit('|').next().unwrap();
+        let (paths, types): (Vec<&str>, Vec<&str>) = cell
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .partition(|word| word.contains('/'));
+        let read = |path: &&str| std::fs::read_to_string(project().join(path)).unwrap_or_default();
+        let code: String = paths.iter().map(read).collect();
+        let is_defined = |name: &str| {
+            ["struct", "enum", "trait", "type"]
+                .iter()
+                .flat_map(|kind| [" ", "(", "<", ";", ":"].map(|end| format!("{kind} {name}{end}")))
+                .any(|definition| code.contains(&definition))
+        };
+        if code.is_empty() || !types.into_iter().all(is_defined) {
+            missing.push(row);
+        }
+        count += 1;
+    }
+    assert!(count > 40, "only {count} terms");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 /// Crates whose library has another name.
 const LIBRARY_NAMES: [(&str, &str); 1] = [("md-5", "md5")];
 

@@ -205,7 +205,7 @@ async fn explaining_shows_what_would_be_sent_and_sends_nothing() {
             .await,
     );
     assert!(named.contains("muster.work.do.node.n1"), "{named}");
-    assert!(!named.contains("First"), "{named}");
+    assert!(!named.contains("Discovery request"), "{named}");
     for stage in ["decode", "verify", "authorise", "journal", "reply"] {
         assert!(named.contains(&format!("\n   {stage}")), "{stage}: {named}");
     }

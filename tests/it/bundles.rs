@@ -198,8 +198,8 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     fs::write(&changed, bytes).unwrap();
     for (bundle, words) in [
         (&unsigned, "lacks the tag"),
-        (&other, "account's token is refused"),
-        (&changed, "not the one that was signed"),
+        (&other, "account token is refused"),
+        (&changed, "differs from the signed one"),
     ] {
         let refused = release.install(bundle, &[]).await;
         let told = text(&refused.stderr);

@@ -338,7 +338,7 @@ fn rollouts_end_when_they_do_harm(demo: &Demo) {
     let stopped = demo.rpc(&[harm.as_slice(), &["--canary", "1"]].concat());
     let said = told(&stopped);
     assert!(
-        said.contains("Batch 1 of 2: 1 node") && said.contains("Never asked:"),
+        said.contains("Batch 1 of 2: 1 node") && said.contains("No request sent to:"),
         "{said}"
     );
     assert!(said.contains("stopped after batch 1 of 2"), "{said}");

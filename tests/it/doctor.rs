@@ -76,7 +76,7 @@ async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         findings(&output, "identities"),
-        ["error: more than one daemon answers under the same name [\"web1\"]"]
+        ["error: more than one daemon replies under the same name [\"web1\"]"]
     );
     let clocks = findings(&output, "clocks");
     assert!(
@@ -110,7 +110,7 @@ async fn trouble_on_this_side_is_told_apart() {
     assert_eq!(output.status.code(), Some(1));
     let found = findings(&output, "credentials");
     assert!(
-        found[0].contains("is open to others (mode 0644); run `chmod 600 "),
+        found[0].contains("is accessible to other users (mode 0644); run `chmod 600 "),
         "{found:?}"
     );
 
@@ -129,7 +129,7 @@ async fn trouble_on_this_side_is_told_apart() {
     let output = open.run(&["doctor", "-j"]).await;
     let found = findings(&output, "connection");
     assert!(
-        found[0].contains("no address takes a connection"),
+        found[0].contains("no address accepts a connection"),
         "{found:?}"
     );
 }

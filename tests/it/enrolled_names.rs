@@ -36,7 +36,7 @@ impl Fleet {
         let bus = connect(&server, &organisation.service("organisation")).await;
         let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
         let mut host = provisioner(&organisation, &server, settings).start();
-        await_log(&mut host, "leads the provisioning").await;
+        await_log(&mut host, "became the provisioning leader").await;
         Self {
             organisation,
             server,
@@ -138,7 +138,7 @@ async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
         .await
         .unwrap();
     fleet
-        .refuses("web-1.example.com", "another key has the name")
+        .refuses("web-1.example.com", "belongs to another key")
         .await;
 
     // Connected, and in no list.

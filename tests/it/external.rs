@@ -250,12 +250,12 @@ async fn every_lie_costs_one_reply_with_its_reason() {
         ("exits", "exit status: 7"),
         ("undeclared", "does not declare"),
         ("mistyped", "count"),
-        ("nojson", "no JSON"),
+        ("nojson", "not JSON"),
         ("silent", "wrote no reply"),
         ("protocol", "io.example.v9"),
         ("status", "status 77"),
-        ("link", "no plain file"),
-        ("pipe", "no plain file"),
+        ("link", "not a regular file"),
+        ("pipe", "not a regular file"),
     ] {
         let outcome = plugins.quick(action).await;
         assert_eq!(
@@ -403,15 +403,15 @@ fn place(directory: &Path, name: &str, mode: u32, text: &str) {
 async fn what_must_not_be_an_agent_is_refused_and_told_why() {
     let greet = format!("{HEAD}reply '{{}}'\n");
     let cases: [(&str, u32, &str, Value, &str); 8] = [
-        ("greet", 0o777, &greet, json!({}), "written by others"),
-        ("greet", 0o644, &greet, json!({}), "is no program"),
+        ("greet", 0o777, &greet, json!({}), "chmod go-w"),
+        ("greet", 0o644, &greet, json!({}), "not executable"),
         ("greet", 0o755, &greet, json!({"deny": ["greet"]}), "denies"),
         (
             "rpcutil",
             0o755,
             &greet,
             json!({"replace": ["rpcutil"]}),
-            "may be called rpcutil",
+            "`rpcutil` is reserved",
         ),
         ("package", 0o755, &greet, json!({}), "built in"),
         (
@@ -433,7 +433,7 @@ async fn what_must_not_be_an_agent_is_refused_and_told_why() {
             0o755,
             &greet,
             json!({"agents": {"greet": {"user": "no-such-user"}}}),
-            "no user no-such-user",
+            "`no-such-user` does not exist",
         ),
     ];
     for (name, mode, text, options, words) in cases {

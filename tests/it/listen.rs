@@ -189,7 +189,7 @@ async fn nobody_listens_to_what_is_answered_to_others() {
     let arguments = ["listen", &foreign, "rpcutil", "ping", "-t", "1"];
     let output = world.rpc.run(&arguments).await;
     assert_eq!(output.status.code(), Some(4), "{}", told(&output));
-    assert!(told(&output).contains("answers cannot go to"));
+    assert!(told(&output).contains("replies cannot be sent to"));
 
     let rpc = Command::new(&world.server, &world.organisation, &anna, "");
     let listening = [

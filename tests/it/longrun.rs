@@ -262,7 +262,10 @@ async fn a_request_that_waits_for_its_turn_is_never_started() {
     assert_eq!(done.data["caller"], json!("rip"), "{done:?}");
     let (_, answer) = hear(second).await;
     assert_eq!(answer.reply.reason, Some(ReplyReason::Cancelled));
-    assert_eq!(answer.reply.statusmsg, "cancelled before it was started");
+    assert_eq!(
+        answer.reply.statusmsg,
+        "cancelled before the action started"
+    );
     assert!(answer.reply.data.is_empty());
     cancel(&any, "cancel_any", running).await;
     assert_eq!(

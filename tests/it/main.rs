@@ -54,4 +54,5 @@ mod token_renewal;
 mod trust;
 mod trust_sync;
 mod watching;
+mod wording;
 mod workers;

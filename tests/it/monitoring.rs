@@ -40,7 +40,7 @@ async fn address(node: &mut Rpcd) -> String {
         let lines = node.log_lines();
         let said = lines
             .iter()
-            .find(|line| line["fields"]["message"] == "metrics are served");
+            .find(|line| line["fields"]["message"] == "serving metrics");
         found = said.map(|line| line["fields"]["address"].as_str().unwrap().to_owned());
         found.is_some()
     })

@@ -174,7 +174,7 @@ async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until
     let mut again = home.start();
     ready(&mut again).await;
     assert!(
-        !again.log().contains("asks to be enrolled"),
+        !again.log().contains("requesting enrolment"),
         "{}",
         again.log()
     );

@@ -159,7 +159,7 @@ async fn a_dead_holder_is_missed_for_one_lease_and_a_living_one_never() {
 
     let third = world.desk("third.example.net").await;
     let impatient = PermitRequest {
-        patience: lease * 3,
+        timeout: lease * 3,
         ..short()
     };
     let refused = enter(&third, impatient).await.unwrap_err();
@@ -214,7 +214,7 @@ async fn a_run_of_somebody_else_takes_up_a_place() {
     assert!(foreign.fence() > first.fence());
     first.release().await;
     let short = PermitRequest {
-        patience: Duration::from_millis(300),
+        timeout: Duration::from_millis(300),
         ..ask(1)
     };
     let refused = enter(&ours, short).await.unwrap_err().to_string();

@@ -180,7 +180,7 @@ fn told_once(cause: Cause) {
         assert_eq!(world.owed(), 1, "{}", text(&output));
         assert_eq!(world.report()["pending_refreshes"][0]["target"], "Exec[Y]");
         assert!(
-            text(&output).contains("Exec[Y] is still owed a refresh"),
+            text(&output).contains("the refresh of Exec[Y] by "),
             "{}",
             text(&output)
         );

@@ -121,9 +121,9 @@ async fn an_interruption_says_who_answered_who_is_at_work_and_who_was_never_aske
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     let said = told(&output);
     for part in [
-        "Asked and answered before it ended early:\n\n   n1\n",
+        "Replied before the request ended early:\n\n   n1\n",
         "No response from:\n\n   n2\n",
-        "Never asked:\n\n   n3\n",
+        "No request sent to:\n\n   n3\n",
         "Plan: work do on 3 nodes",
         "--resume",
     ] {
@@ -144,7 +144,7 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
     let output = child.wait_with_output().await.unwrap();
     let job = world.job().await;
     let id = job["job"]["id"].as_str().unwrap();
-    let hint = format!("nodes go on; `rpc cancel {id}` stops them");
+    let hint = format!("nodes continue; run `rpc cancel {id}` to stop them");
     assert!(told(&output).contains(&hint), "{}", told(&output));
 
     let filtered = world.desk.run(&["cancel", id, "-F", "number=2"]).await;
@@ -177,7 +177,11 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
     assert_eq!(done.status.code(), Some(0), "{}", told(&done));
     let late = world.desk.run(&["cancel", "other"]).await;
     assert_eq!(late.status.code(), Some(1), "{}", told(&late));
-    assert!(told(&late).contains("Nothing is left"), "{}", told(&late));
+    assert!(
+        told(&late).contains("Nothing left to cancel"),
+        "{}",
+        told(&late)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

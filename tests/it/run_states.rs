@@ -98,7 +98,7 @@ async fn who_holds_a_permit_and_who_waits_is_told() {
         .run(&["permit", "release", "puppet", &holder])
         .await;
     assert_eq!(asked.status.code(), Some(4), "{}", told(&asked));
-    assert!(told(&asked).contains("would be stopped"));
+    assert!(told(&asked).contains("the release would stop"));
     child.kill().await.unwrap();
 }
 

@@ -168,7 +168,9 @@ async fn runall_tells_what_the_articles_program_told() {
         lines[2].starts_with("skipped: disabled") && lines[2].ends_with("dev5"),
         "{summary}"
     );
-    assert!(summary.contains("The limit of 2 was held: by the nodes' clocks, 2 ran at once"));
+    assert!(
+        summary.contains("The limit of 2 was kept: by the nodes' clocks, at most 2 ran at once")
+    );
     assert_eq!(fleet.proof().highest, 2);
 }
 
@@ -342,7 +344,7 @@ async fn a_dead_node_is_given_up_a_slow_one_is_not_and_the_others_do_not_wait() 
     );
     assert_eq!(
         all["nodes"][1]["message"],
-        "nothing was heard of it for 6 s"
+        "no message was received from it for 6 s"
     );
     fleet.notes(|notes| {
         let slow: Identity = slow.parse().unwrap();
@@ -411,7 +413,7 @@ async fn order_batches_and_canaries_are_as_asked_for() {
     let (stopped, exit) = document(&fleet, &canary).await;
     assert_eq!(exit, 2);
     assert_eq!(names(&stopped["not_asked"]), all[2..]);
-    let reason = "stopped: 1 of 2 canaries failed or did not answer, and 0 may";
+    let reason = "stopped: 1 of 2 canaries failed or did not reply (maximum 0)";
     assert_eq!(stopped["stopped"], reason);
     assert_eq!(fleet.notes(|notes| notes.begun.len()), 2);
     let tolerant = [&canary[..], &["--max-failures", "50%"]].concat();
@@ -500,7 +502,10 @@ async fn an_interrupted_rollout_waits_for_those_who_were_asked() {
     let ran = document["nodes"].as_array().unwrap().len();
     assert!(left > 0 && ran > 0 && left + ran == 8, "{document}");
     assert_eq!(document["counts"], json!({"clean": ran}));
-    assert_eq!(document["stopped"], "interrupted: nobody else is asked");
+    assert_eq!(
+        document["stopped"],
+        "interrupted: no further requests are sent"
+    );
     assert_eq!(fleet.notes(|notes| notes.spans.len()), ran);
     assert!(told(&output).contains("rpc puppet runall --resume"));
 }

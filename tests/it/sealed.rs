@@ -169,5 +169,5 @@ async fn an_input_that_came_sealed_and_in_clear_is_refused() {
     request.sealed = Some(both.unwrap());
     let reply = world.caller.send(&request).await;
     assert_eq!(reply.statuscode, ReplyStatus::InvalidData);
-    assert!(reply.statusmsg.contains("came twice"), "{reply:?}");
+    assert!(reply.statusmsg.contains("is given twice"), "{reply:?}");
 }

@@ -120,13 +120,13 @@ impl Door {
             fleet: organisation.trust(),
             service: service.clone(),
             node_role: organisation.role_key(UserRole::Node).clone(),
-            offer: EnrolmentSettings {
+            settings: EnrolmentSettings {
                 collectives: vec![organisation.collective().clone()],
                 urls: Vec::new(),
                 lifetime: None,
                 provisioning,
             },
-            roll: MemoryEnrolmentStore::default(),
+            store: MemoryEnrolmentStore::default(),
         });
         let enroller = Arc::new(enroller.unwrap());
         let bus = connect(server, &service).await;

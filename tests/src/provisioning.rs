@@ -332,7 +332,7 @@ impl PuppetCa {
         };
         if wanted.is_some_and(|wanted| wanted != found) {
             return Err(ActionError::invalid_input(format!(
-                "the request of {name} is not the one that the node has named"
+                "the request of {name} was not signed: its fingerprint is another one"
             )));
         }
         all.requests.remove(name);

@@ -211,12 +211,12 @@ impl Sim {
         note(&mut self.notes.lock().unwrap());
     }
 
-    /// A run from the request to its end; whoever listens is told how far it is.
+    /// A run from the request to its end; sends each change of its outcome.
     async fn run(
         &self,
         run: Uuid,
         input: &PuppetRunOnceInput,
-        told: &watch::Sender<PuppetRunOutcome>,
+        updates: &watch::Sender<PuppetRunOutcome>,
         cancel: &CancellationToken,
     ) {
         let behaviour = self.behaviour();
@@ -228,7 +228,7 @@ impl Sim {
             ..
         } = behaviour;
         let end = |state, class: PuppetRunClass, error: Option<&str>, so_far: PuppetRunOutcome| {
-            told.send_replace(PuppetRunOutcome {
+            updates.send_replace(PuppetRunOutcome {
                 state,
                 error: error.map(str::to_owned),
                 reason: error.map(|_| class.clone()),
@@ -245,7 +245,7 @@ impl Sim {
             return end(state, PuppetRunClass::Disabled, Some(message), base(state));
         }
         let _lock = self.lock.lock().await;
-        told.send_replace(base(PuppetRunState::WaitingPermit));
+        updates.send_replace(base(PuppetRunState::WaitingPermit));
         let limit = input.limit;
         let limit = limit.and_then(|limit| NonZeroU32::new(u32::try_from(limit).ok()?));
         let pool = input.pool.as_deref().unwrap_or("puppet");
@@ -269,9 +269,9 @@ impl Sim {
             notes.running.push(self.node.clone());
             *notes.begun.entry(self.node.clone()).or_default() += 1;
         });
-        told.send_replace(base(PuppetRunState::Starting));
+        updates.send_replace(base(PuppetRunState::Starting));
         tokio::task::yield_now().await;
-        told.send_replace(base(PuppetRunState::Applying));
+        updates.send_replace(base(PuppetRunState::Applying));
         let lost = async {
             match &permit {
                 Some(permit) => permit.lost_token().cancelled().await,
@@ -355,14 +355,14 @@ fn begin(
     if let Some(known) = runs.get(&run) {
         return (known.clone(), true);
     }
-    let (told, listening) = watch::channel(base(run, PuppetRunState::WaitingLock));
+    let (updates, listening) = watch::channel(base(run, PuppetRunState::WaitingLock));
     runs.insert(run, listening.clone());
     let sim = Arc::clone(sim);
     tokio::spawn(async move {
         let never = CancellationToken::new();
-        sim.run(run, &input, &told, &never).await;
-        // Whoever asks for it later hears how it ended.
-        told.closed().await;
+        sim.run(run, &input, &updates, &never).await;
+        // A later request gets the result.
+        updates.closed().await;
     });
     (listening, false)
 }

@@ -48,8 +48,8 @@ fn is_content(key: &str) -> bool {
 }
 
 fn content_digest(bytes: &[u8]) -> Value {
-    let sum = Sha256::digest(bytes);
-    json!({"bytes": bytes.len(), "sha256": format!("{sum:x}")})
+    let digest = Sha256::digest(bytes);
+    json!({"bytes": bytes.len(), "sha256": format!("{digest:x}")})
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub struct EncryptedInputs {
 #[derive(Debug, thiserror::Error)]
 pub enum InputEncryptionError {
     /// A node's key is not usable for encryption.
-    #[error("the key of {node} cannot be used to seal an input")]
+    #[error("the key of {node} cannot be used to encrypt inputs")]
     Key {
         /// The node.
         node: Identity,
@@ -57,29 +57,29 @@ pub enum InputEncryptionError {
     #[error("the operating system's random source failed")]
     Random,
     /// An input cannot be serialized as JSON or encrypted.
-    #[error("the input `{0}` cannot be sealed")]
+    #[error("cannot encrypt the input `{0}`")]
     Input(String),
     /// The encrypted inputs exceed the limit of a request.
     #[error(
-        "{bytes} bytes of sealed inputs are more than a request may have: {max} bytes, and {inputs} inputs for a node",
+        "the request has {bytes} bytes of encrypted inputs; at most {max} bytes, and {inputs} inputs per node, are allowed",
         max = limits::MAX_ENCRYPTED_INPUT_BYTES,
         inputs = limits::MAX_ENCRYPTED_INPUTS
     )]
-    TooMuch {
+    TooLarge {
         /// Total bytes of ciphertext text.
         bytes: usize,
     },
     /// The request has no encrypted inputs for this node.
-    #[error("no inputs were sealed for {0}")]
-    NotForUs(Identity),
+    #[error("the request has no inputs encrypted for {0}")]
+    NotRecipient(Identity),
     /// The one-time key is invalid.
-    #[error("the sealed inputs have no usable one-time key")]
+    #[error("the one-time key of the encrypted inputs is invalid")]
     OneTimeKey,
     /// The text was encrypted for another key, request, node or input, or was modified.
     #[error(
-        "the sealed input `{0}` cannot be opened: it was sealed for another node or request, or altered"
+        "cannot decrypt the input `{0}`: it was encrypted for another node or request, or was altered"
     )]
-    Closed(String),
+    Decrypt(String),
 }
 
 /// Encrypts the inputs of one request with a one-time key.
@@ -123,36 +123,36 @@ impl InputEncryptor {
         nodes: impl IntoIterator<Item = (&'a Identity, &'a PublicKey)>,
         inputs: &Map<String, Value>,
     ) -> Result<EncryptedInputs, InputEncryptionError> {
-        let mut sealed = EncryptedInputs {
+        let mut encrypted = EncryptedInputs {
             key: URL_SAFE_NO_PAD.encode(self.public.as_bytes()),
             nodes: BTreeMap::new(),
         };
         for (node, key) in nodes {
-            let unusable = |source| InputEncryptionError::Key {
+            let to_error = |source| InputEncryptionError::Key {
                 node: node.clone(),
                 source,
             };
-            let theirs = Point::from(key.exchange_point().map_err(unusable)?);
-            let shared = self.secret.diffie_hellman(&theirs);
-            let binding = NodeCipher {
+            let recipient = Point::from(key.exchange_point().map_err(to_error)?);
+            let shared = self.secret.diffie_hellman(&recipient);
+            let cipher = NodeCipher {
                 shared: shared.as_bytes(),
                 one_time: &self.public,
-                theirs: &theirs,
+                recipient: &recipient,
                 request: self.request,
                 node,
             };
-            let mut texts = BTreeMap::new();
+            let mut ciphertexts = BTreeMap::new();
             for (input, value) in inputs {
-                texts.insert(input.clone(), binding.encrypt_input(input, value)?);
+                ciphertexts.insert(input.clone(), cipher.encrypt_input(input, value)?);
             }
-            sealed.nodes.insert(node.clone(), texts);
+            encrypted.nodes.insert(node.clone(), ciphertexts);
         }
-        if !sealed.is_within_limits() {
-            return Err(InputEncryptionError::TooMuch {
-                bytes: sealed.text_bytes(),
+        if !encrypted.is_within_limits() {
+            return Err(InputEncryptionError::TooLarge {
+                bytes: encrypted.text_bytes(),
             });
         }
-        Ok(sealed)
+        Ok(encrypted)
     }
 }
 
@@ -173,8 +173,10 @@ impl EncryptedInputs {
 
     /// Whether the encrypted inputs are within the limits of a request.
     pub(crate) fn is_within_limits(&self) -> bool {
-        let few = |texts: &BTreeMap<_, _>| texts.len() <= limits::MAX_ENCRYPTED_INPUTS;
-        self.nodes.values().all(few) && self.text_bytes() <= limits::MAX_ENCRYPTED_INPUT_BYTES
+        let is_within_limit =
+            |ciphertexts: &BTreeMap<_, _>| ciphertexts.len() <= limits::MAX_ENCRYPTED_INPUTS;
+        self.nodes.values().all(is_within_limit)
+            && self.text_bytes() <= limits::MAX_ENCRYPTED_INPUT_BYTES
     }
 
     /// Decrypts the inputs of this node in the request with this id.
@@ -184,10 +186,10 @@ impl EncryptedInputs {
         key: &KeyPair,
         request: Uuid,
     ) -> Result<Map<String, Value>, InputEncryptionError> {
-        let texts = self
+        let ciphertexts = self
             .nodes
             .get(node)
-            .ok_or_else(|| InputEncryptionError::NotForUs(node.clone()))?;
+            .ok_or_else(|| InputEncryptionError::NotRecipient(node.clone()))?;
         let mut one_time = [0; 32];
         match URL_SAFE_NO_PAD.decode_slice(&self.key, &mut one_time) {
             Ok(32) => {}
@@ -199,19 +201,21 @@ impl EncryptedInputs {
         if !shared.was_contributory() {
             return Err(InputEncryptionError::OneTimeKey);
         }
-        let binding = NodeCipher {
+        let cipher = NodeCipher {
             shared: shared.as_bytes(),
             one_time: &one_time,
-            theirs: &Point::from(&secret),
+            recipient: &Point::from(&secret),
             request,
             node,
         };
-        let open = |(input, text): (&String, &String)| {
-            let value = binding.decrypt_input(input, text);
-            let closed = || InputEncryptionError::Closed(input.clone());
-            value.map(|value| (input.clone(), value)).ok_or_else(closed)
+        let decrypt = |(input, ciphertext): (&String, &String)| {
+            let value = cipher.decrypt_input(input, ciphertext);
+            let to_error = || InputEncryptionError::Decrypt(input.clone());
+            value
+                .map(|value| (input.clone(), value))
+                .ok_or_else(to_error)
         };
-        texts.iter().map(open).collect()
+        ciphertexts.iter().map(decrypt).collect()
     }
 }
 
@@ -219,7 +223,7 @@ impl EncryptedInputs {
 struct NodeCipher<'a> {
     shared: &'a [u8; 32],
     one_time: &'a Point,
-    theirs: &'a Point,
+    recipient: &'a Point,
     request: Uuid,
     node: &'a Identity,
 }
@@ -230,7 +234,7 @@ impl NodeCipher<'_> {
         hash.update(ENCRYPTION_DOMAIN);
         hash.update(self.shared);
         hash.update(self.one_time.as_bytes());
-        hash.update(self.theirs.as_bytes());
+        hash.update(self.recipient.as_bytes());
         hash.update(input);
         let key: Zeroizing<[u8; 32]> = Zeroizing::new(hash.finalize().into());
         ChaCha20Poly1305::new(Key::from_slice(&*key))
@@ -251,25 +255,25 @@ impl NodeCipher<'_> {
 
     fn encrypt_input(&self, input: &str, value: &Value) -> Result<String, InputEncryptionError> {
         let failed = || InputEncryptionError::Input(input.to_owned());
-        let text = serde_json::to_vec(value).map_err(|_| failed())?;
-        let text = Zeroizing::new(text);
+        let plaintext = serde_json::to_vec(value).map_err(|_| failed())?;
+        let plaintext = Zeroizing::new(plaintext);
         let payload = Payload {
-            msg: &text,
+            msg: &plaintext,
             aad: &self.authenticated_data(input),
         };
-        let closed = self.input_cipher(input).encrypt(&Nonce::default(), payload);
-        Ok(URL_SAFE_NO_PAD.encode(closed.map_err(|_| failed())?))
+        let ciphertext = self.input_cipher(input).encrypt(&Nonce::default(), payload);
+        Ok(URL_SAFE_NO_PAD.encode(ciphertext.map_err(|_| failed())?))
     }
 
     fn decrypt_input(&self, input: &str, text: &str) -> Option<Value> {
-        let closed = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let ciphertext = URL_SAFE_NO_PAD.decode(text).ok()?;
         let payload = Payload {
-            msg: &closed,
+            msg: &ciphertext,
             aad: &self.authenticated_data(input),
         };
-        let opened = self.input_cipher(input).decrypt(&Nonce::default(), payload);
-        let opened = Zeroizing::new(opened.ok()?);
-        check_unique_keys(&opened).ok()?;
-        serde_json::from_slice(&opened).ok()
+        let plaintext = self.input_cipher(input).decrypt(&Nonce::default(), payload);
+        let plaintext = Zeroizing::new(plaintext.ok()?);
+        check_unique_keys(&plaintext).ok()?;
+        serde_json::from_slice(&plaintext).ok()
     }
 }

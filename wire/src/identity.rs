@@ -26,7 +26,7 @@ pub enum NameError {
     #[error("the name is empty")]
     Empty,
     /// The text is longer than the limit.
-    #[error("the name begins `{start}` and is {length} bytes long, more than {limit}")]
+    #[error("the name that begins with `{start}` has {length} bytes; at most {limit} are allowed")]
     TooLong {
         /// The first characters of the text.
         start: String,
@@ -36,7 +36,7 @@ pub enum NameError {
         limit: usize,
     },
     /// A character outside the grammar.
-    #[error("`{name}` holds {character:?}; names are made of a-z, 0-9, - and _{}", if *.dots { ", joined by dots" } else { "" })]
+    #[error("`{name}` contains {character:?}; names consist of a-z, 0-9, - and _{}", if *.dots { ", joined by dots" } else { "" })]
     Character {
         /// The whole text.
         name: String,
@@ -47,7 +47,7 @@ pub enum NameError {
     },
     /// A label that is empty, too long, or begins or ends with a hyphen.
     #[error(
-        "`{name}` has the part `{label}`; a part has 1 to 63 characters and no hyphen at its ends"
+        "`{name}` has the label `{label}`; a label has 1 to 63 characters and does not begin or end with a hyphen"
     )]
     Label {
         /// The whole text.
@@ -120,9 +120,9 @@ fn check_length(text: &str, limit: usize) -> Result<(), NameError> {
 }
 
 fn check_characters(text: &str, dots: bool) -> Result<(), NameError> {
-    let belongs =
+    let is_allowed =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || (dots && c == '.');
-    match text.chars().find(|c| !belongs(*c)) {
+    match text.chars().find(|c| !is_allowed(*c)) {
         Some(character) => Err(NameError::Character {
             name: text.to_owned(),
             character,
@@ -133,11 +133,11 @@ fn check_characters(text: &str, dots: bool) -> Result<(), NameError> {
 }
 
 fn check_label(name: &str, label: &str) -> Result<(), NameError> {
-    let bad = label.is_empty()
+    let is_invalid = label.is_empty()
         || label.len() > limits::MAX_LABEL_BYTES
         || label.starts_with('-')
         || label.ends_with('-');
-    if bad {
+    if is_invalid {
         return Err(NameError::Label {
             name: name.to_owned(),
             label: label.to_owned(),

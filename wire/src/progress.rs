@@ -47,7 +47,7 @@ pub struct ProgressCounts {
 #[derive(Debug, thiserror::Error)]
 pub enum ProgressDecodeError {
     /// The body is not valid JSON of this type.
-    #[error("the message is not valid JSON of a progress message")]
+    #[error("the body is not the JSON of a progress message")]
     Json(#[source] serde_json::Error),
     /// The sequence number is out of range.
     #[error("the progress message has the number {0}; 1 to {MAX_PROGRESS_MESSAGES} are allowed")]
@@ -67,7 +67,7 @@ impl ProgressMessage {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn is_zero(number: &u64) -> bool {
     *number == 0

@@ -46,7 +46,7 @@ pub struct Reply {
 
 /// The body is not valid JSON of a reply.
 #[derive(Debug, thiserror::Error)]
-#[error("the reply is not valid JSON of a reply")]
+#[error("the body is not the JSON of a reply")]
 pub struct ReplyDecodeError(#[source] serde_json::Error);
 
 impl Reply {

@@ -84,24 +84,24 @@ impl RequestTarget {
 #[derive(Debug, thiserror::Error)]
 pub enum RequestDecodeError {
     /// The body is not valid JSON of this type.
-    #[error("the request is not valid JSON of a request")]
+    #[error("the body is not the JSON of a request")]
     Json(#[source] serde_json::Error),
     /// Lists no nodes, or more than allowed.
-    #[error("the request names {0} nodes; 1 to {max} are allowed", max = limits::MAX_TARGET_NODES)]
+    #[error("the request lists {0} nodes; 1 to {max} are allowed", max = limits::MAX_TARGET_NODES)]
     Targets(usize),
     /// The time to live is zero or above the limit.
-    #[error("the request's ttl is {0} ms; 1 to {max} are allowed", max = limits::MAX_TTL_MILLIS)]
+    #[error("the request's ttl is {0} ms; 1 to {max} ms are allowed", max = limits::MAX_TTL_MILLIS)]
     Ttl(Millis),
     /// Has encrypted inputs for nodes that it does not list.
-    #[error("the request has inputs that are sealed for nodes it does not name")]
-    Sealed,
+    #[error("the request has inputs encrypted for nodes that it does not list")]
+    EncryptedInputNodes,
     /// The encrypted inputs exceed the limits.
     #[error(
-        "the request has {0} bytes of sealed inputs; {max} are allowed, and {inputs} inputs for a node",
+        "the request has {0} bytes of encrypted inputs; at most {max} bytes, and {inputs} inputs per node, are allowed",
         max = limits::MAX_ENCRYPTED_INPUT_BYTES,
         inputs = limits::MAX_ENCRYPTED_INPUTS
     )]
-    SealedSize(usize),
+    EncryptedInputsSize(usize),
     /// Not a version 7 UUID.
     #[error("the request's id {0} is not a version 7 UUID")]
     Id(Uuid),
@@ -131,12 +131,12 @@ impl Request {
         if let Some(sealed) = &self.sealed
             && !sealed.recipient_nodes().all(|node| self.names_node(node))
         {
-            return Err(RequestDecodeError::Sealed);
+            return Err(RequestDecodeError::EncryptedInputNodes);
         }
         if let Some(sealed) = &self.sealed
             && !sealed.is_within_limits()
         {
-            return Err(RequestDecodeError::SealedSize(sealed.text_bytes()));
+            return Err(RequestDecodeError::EncryptedInputsSize(sealed.text_bytes()));
         }
         if self.ttl == 0 || self.ttl > limits::MAX_TTL_MILLIS {
             return Err(RequestDecodeError::Ttl(self.ttl));
@@ -154,7 +154,7 @@ fn default_true() -> bool {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn is_true(value: &bool) -> bool {
     *value
@@ -162,7 +162,7 @@ fn is_true(value: &bool) -> bool {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn is_false(value: &bool) -> bool {
     !*value

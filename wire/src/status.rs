@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "u8", into = "u8")]
 pub enum ReplyStatus {
-    /// 0: the action did what was asked.
+    /// 0: the action succeeded.
     Ok,
-    /// 1: the action ran and failed; its data may still say how far it came.
+    /// 1: the action ran and failed; the reply may still contain data.
     Failed,
     /// 2: the node has no such agent or action.
     UnknownAction,
     /// 3: a required input is missing.
     MissingData,
-    /// 4: an input has the wrong type, an illegal value, or is not declared.
+    /// 4: an input has the wrong type or an invalid value, or is not declared.
     InvalidData,
-    /// 5: anything else: refused, timed out, broken.
+    /// 5: another error: refused, timed out, or broken.
     Other,
 }
 
@@ -66,41 +66,41 @@ impl TryFrom<u8> for ReplyStatus {
     }
 }
 
-/// What the status code cannot say. On the wire: an object with `kind` and the kind's own fields.
+/// The structured reason of a failure. On the wire: an object with `kind` and the fields of that kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ReplyReason {
-    /// The action did not end before its deadline.
+    /// The action did not end before its timeout.
     Timeout {
-        /// How long it was given, in milliseconds.
+        /// The timeout in milliseconds.
         after_ms: u64,
     },
-    /// The node has too much to do; nothing was started.
+    /// The node is overloaded; the action was not started.
     Busy {
-        /// When asking again is sensible, in milliseconds from now.
+        /// Time after which to retry, in milliseconds from now.
         retry_after_ms: u64,
     },
-    /// The node's policy does not let this caller do this.
+    /// The node's policy denies the request.
     Denied {
-        /// The rule that decided, in the policy's own words: file and line, or `default`.
+        /// The deciding rule: file and line, or `default`.
         rule: String,
     },
-    /// The request's time to live had passed, or its clock is not ours.
+    /// The request's time to live has expired, or the clocks of caller and node differ.
     Expired {
-        /// Age of the request by the node's clock, in milliseconds; negative when it comes from the future.
+        /// Age of the request by the node's clock, in milliseconds; negative if its issue time is in the future.
         age_ms: i64,
     },
-    /// The caller took the request back.
+    /// The caller cancelled the request.
     Cancelled,
-    /// The answer was larger than a reply may be.
+    /// The answer exceeds the size limit of a reply.
     Oversized {
-        /// Size of the answer that was not sent, in bytes.
+        /// Size of the unsent answer in bytes.
         bytes: u64,
     },
-    /// The plugin broke: it panicked, or answered what its schema does not allow.
+    /// The plugin failed: it panicked, or its answer does not match its DDL.
     Broken,
-    /// The daemon is shutting down and takes no new work.
+    /// The daemon is stopping and accepts no requests.
     Stopping,
 }
 

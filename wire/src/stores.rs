@@ -25,7 +25,7 @@ pub struct BucketDefinition {
 /// through `max_age`. The size fits 4,000 nodes that use all their keys at once, or 50,000 that use one.
 pub const PERMITS_BUCKET: BucketDefinition = BucketDefinition {
     name: "PERMITS",
-    description: "Run permits: who waits, who runs",
+    description: "Run permits: waiting and running nodes",
     max_age: Some(Duration::from_hours(48)),
     max_value_bytes: 1024,
     max_bytes: 64 * MIB,
@@ -34,7 +34,7 @@ pub const PERMITS_BUCKET: BucketDefinition = BucketDefinition {
 /// State of instances being provisioned, and the leader lease. Only services read and write it.
 pub const PROVISION_BUCKET: BucketDefinition = BucketDefinition {
     name: "PROVISION",
-    description: "Instances that become nodes",
+    description: "State of instances being provisioned",
     max_age: None,
     max_value_bytes: 512 * 1024,
     max_bytes: 256 * MIB,
@@ -74,15 +74,15 @@ const MIB: u64 = 1024 * 1024;
 ///
 /// The value names the pool and the slot is a small number, so the broker's permission can list all keys of a node. A stolen node
 /// key therefore cannot fill the bucket.
-pub fn permit_key(sign: &str, slot: u8, node: &str) -> String {
-    format!("{sign}.{slot}.{node}")
+pub fn permit_key(prefix: &str, slot: u8, node: &str) -> String {
+    format!("{prefix}.{slot}.{node}")
 }
 
 /// Every key of [`PERMITS_BUCKET`] that a node may write.
 pub fn permit_keys(node: &str) -> Vec<String> {
-    let signs = PERMIT_KEY_PREFIXES.into_iter();
-    signs
-        .flat_map(|sign| (1..=MAX_PERMIT_SLOTS).map(move |slot| permit_key(sign, slot, node)))
+    let prefixes = PERMIT_KEY_PREFIXES.into_iter();
+    prefixes
+        .flat_map(|prefix| (1..=MAX_PERMIT_SLOTS).map(move |slot| permit_key(prefix, slot, node)))
         .collect()
 }
 

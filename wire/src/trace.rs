@@ -55,13 +55,13 @@ impl TraceContext {
         let (Some(version), Some(trace), Some(parent), Some(flags)) = found else {
             return Err(TraceContextError);
         };
-        let whole = match version {
+        let is_well_formed = match version {
             0 => rest.is_empty(),
             0xff => false,
             _ => rest.first().is_none_or(|byte| *byte == b'-'),
         };
         let parent = u64::try_from(parent).unwrap_or(0);
-        if !whole || trace == 0 || parent == 0 {
+        if !is_well_formed || trace == 0 || parent == 0 {
             return Err(TraceContextError);
         }
         Ok(Self {
@@ -79,11 +79,11 @@ impl TraceContext {
 
 /// Parses exactly `count` lower-case hex digits.
 fn parse_hex(digits: &[u8], count: usize) -> Option<u128> {
-    let all = digits.len() == count
+    let is_valid = digits.len() == count
         && digits
             .iter()
             .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-    let digits = std::str::from_utf8(digits).ok().filter(|_| all)?;
+    let digits = std::str::from_utf8(digits).ok().filter(|_| is_valid)?;
     u128::from_str_radix(digits, 16).ok()
 }
 
@@ -120,49 +120,49 @@ impl From<TraceContext> for String {
     }
 }
 
-/// One stage of a request's way through a node, and how long it took there.
+/// One stage of a request on a node, and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageTiming {
-    /// Which.
+    /// The stage.
     pub stage: StageName,
-    /// How long it took, in microseconds, by the node's monotonic clock.
+    /// Duration in microseconds, by the node's monotonic clock.
     pub us: u64,
-    /// Whether the request was refused here.
+    /// Whether the request was refused in this stage.
     #[serde(default, skip_serializing_if = "is_false")]
     pub refused: bool,
 }
 
-/// The stages of a node's pipeline, in their order.
+/// The stages of a node's pipeline, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StageName {
-    /// Is the subject one of ours.
+    /// Parses the subject of the message.
     Decode,
-    /// Whose signature is it.
+    /// Verifies the token and the signature of the sender.
     Verify,
-    /// Neither too old, nor from the future, nor seen before.
+    /// Checks that the request is neither expired, nor from the future, nor a replay.
     Fresh,
-    /// Is this node meant.
+    /// Checks whether the target matches this node.
     Match,
-    /// Are the inputs what the schema declares.
+    /// Validates the inputs against the DDL.
     Validate,
-    /// Does the node's policy allow it.
+    /// Checks the node's policy.
     Authorise,
-    /// What was written into the audit log, before and after the action.
+    /// Writes the audit log, before and after the action.
     Audit,
-    /// The request was forced to disk, so that it cannot run twice.
+    /// Writes the request to the journal on disk, so that it cannot run twice.
     Journal,
-    /// Waiting for a turn.
+    /// Waits for a free slot of the agent.
     Queue,
-    /// The action itself.
+    /// Runs the action.
     Run,
-    /// The answer was held against schema and size.
+    /// Checks the answer against the DDL and the size limit.
     Check,
-    /// The answer was written and signed.
+    /// Writes and signs the reply.
     Reply,
-    /// A stage that a newer node has, and we do not know.
+    /// An unknown stage of a newer version.
     #[serde(other)]
     Other,
 }
@@ -196,7 +196,7 @@ impl fmt::Display for StageName {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn is_false(value: &bool) -> bool {
     !*value

@@ -11,9 +11,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 /// # Errors
 /// Names the key and its position, or describes the JSON syntax error.
 pub fn check_unique_keys(json: &[u8]) -> Result<(), serde_json::Error> {
-    let mut source = serde_json::Deserializer::from_slice(json);
-    UniqueKeysVisitor.deserialize(&mut source)?;
-    source.end()
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    UniqueKeysVisitor.deserialize(&mut deserializer)?;
+    deserializer.end()
 }
 
 /// Visits a value without storing it.
@@ -23,8 +23,8 @@ struct UniqueKeysVisitor;
 impl<'de> DeserializeSeed<'de> for UniqueKeysVisitor {
     type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<(), D::Error> {
-        source.deserialize_any(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 

@@ -413,7 +413,7 @@ fn a_key_counts_only_if_the_operator_vouches_for_it() {
     let other = AuditKeyTrust::Operator(key(KeyKind::Operator, 50).public_key());
     assert!(!untrusted(other).is_empty());
     let keys = AuditKeyTrust::Keys(vec![key(KeyKind::User, 51).public_key()]);
-    assert!(untrusted(keys).contains("not among those given"));
+    assert!(untrusted(keys).contains("not one of the given keys"));
     let own = AuditKeyTrust::Keys(vec![world.node.public_key()]);
     assert!(verify_with(own, Vec::new(), &[&log]).is_intact());
     assert_ne!(world.account.public_key(), world.node.public_key());

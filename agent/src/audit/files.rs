@@ -23,9 +23,9 @@ pub(super) fn open_log(path: &Path, options: &AuditOptions) -> io::Result<File> 
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o750).create(directory)?;
     }
-    let mut make = OpenOptions::new();
-    make.append(true).mode(0o600);
-    match make.clone().create_new(true).open(path) {
+    let mut open_options = OpenOptions::new();
+    open_options.append(true).mode(0o600);
+    match open_options.clone().create_new(true).open(path) {
         Ok(file) => {
             if let Some(group) = &options.group {
                 set_group(&file, group)?;
@@ -34,13 +34,13 @@ pub(super) fn open_log(path: &Path, options: &AuditOptions) -> io::Result<File> 
             file.set_permissions(Permissions::from_mode(options.mode))?;
             Ok(file)
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => make.open(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_options.open(path),
         Err(error) => Err(error),
     }
 }
 
 fn set_group(file: &File, group: &str) -> io::Result<()> {
-    let unknown = || io::Error::other(format!("there is no group {group:?}"));
+    let unknown = || io::Error::other(format!("unknown group `{group}`"));
     let group = nix::unistd::Group::from_name(group)?.ok_or_else(unknown)?;
     Ok(nix::unistd::fchown(file, None, Some(group.gid))?)
 }
@@ -67,39 +67,39 @@ impl AuditLogTail {
     pub(super) fn read_file(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
-        let most = 2 * limits::MAX_AUDIT_LINE_BYTES as u64;
-        let mut look = INITIAL_TAIL_BYTES;
+        let max_bytes = 2 * limits::MAX_AUDIT_LINE_BYTES as u64;
+        let mut tail_bytes = INITIAL_TAIL_BYTES;
         loop {
-            let from = length.saturating_sub(look);
+            let from = length.saturating_sub(tail_bytes);
             file.seek(SeekFrom::Start(from))?;
             let mut bytes = Vec::new();
-            (&mut file).take(look).read_to_end(&mut bytes)?;
+            (&mut file).take(tail_bytes).read_to_end(&mut bytes)?;
             match Self::parse_tail(bytes, from == 0) {
-                Some(end) => return Ok(end),
-                None if look >= most => {
+                Some(tail) => return Ok(tail),
+                None if tail_bytes >= max_bytes => {
                     return Ok(Self {
                         foreign: true,
                         ..Self::default()
                     });
                 }
-                None => look = look.saturating_mul(8),
+                None => tail_bytes = tail_bytes.saturating_mul(8),
             }
         }
     }
 
     /// Parses the last bytes of a file; `None` if the last line begins before them.
-    fn parse_tail(mut bytes: Vec<u8>, whole: bool) -> Option<Self> {
-        let is_end = |byte: &u8| *byte == b'\n';
-        let Some(last) = bytes.iter().rposition(is_end) else {
-            return whole.then_some(Self {
+    fn parse_tail(mut bytes: Vec<u8>, is_whole_file: bool) -> Option<Self> {
+        let is_newline = |byte: &u8| *byte == b'\n';
+        let Some(last) = bytes.iter().rposition(is_newline) else {
+            return is_whole_file.then_some(Self {
                 torn: bytes,
                 ..Self::default()
             });
         };
         let torn = bytes.split_off(last + 1);
         bytes.pop();
-        let begin = bytes.iter().rposition(is_end).map(|end| end + 1);
-        let begin = begin.or(whole.then_some(0))?;
+        let begin = bytes.iter().rposition(is_newline).map(|end| end + 1);
+        let begin = begin.or(is_whole_file.then_some(0))?;
         let position = bytes.get(begin..).and_then(ChainPosition::after_line);
         Some(Self {
             foreign: position.is_none(),
@@ -130,9 +130,9 @@ pub(super) fn rotate_files(path: &Path, keep: u32) -> io::Result<()> {
 /// The last checkpoint that this daemon stored; `None` if there is none.
 pub(super) fn read_head(head: &Path) -> Option<AuditAnchor> {
     let mut text = String::new();
-    let read =
+    let result =
         File::open(head).and_then(|file| file.take(MAX_HEAD_BYTES).read_to_string(&mut text));
-    let problem = match read {
+    let problem = match result {
         Ok(_) => match text.parse::<HeadRecord>() {
             Ok(record) => return Some(record.anchor),
             Err(problem) => problem,
@@ -141,22 +141,22 @@ pub(super) fn read_head(head: &Path) -> Option<AuditAnchor> {
         Err(error) => error.to_string(),
     };
     // A crash may leave the head file empty. The log itself still exists.
-    tracing::warn!(problem, path = %head.display(), "it is not known where the audit log should end");
+    tracing::warn!(problem, path = %head.display(), "cannot read the stored end of the audit log");
     None
 }
 
 /// Stores a checkpoint of the log at this path in a separate file.
 pub(super) fn write_head(head: &Path, anchor: AuditAnchor, log: &Path) -> io::Result<()> {
-    let fresh = head.with_extension("new");
+    let new_path = head.with_extension("new");
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(&fresh)?;
+        .open(&new_path)?;
     let log = fs::canonicalize(log)?;
     // Omit a path that is not UTF-8: then only `--anchor` can name the record.
     let log = log.to_str().map(str::to_owned);
     write!(file, "{}", HeadRecord { anchor, log })?;
-    fs::rename(&fresh, head)
+    fs::rename(&new_path, head)
 }

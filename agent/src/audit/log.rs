@@ -20,7 +20,7 @@ pub(super) struct ChainedLog {
     regular: bool,
     size: u64,
     /// The size at which the next rotation is attempted.
-    turn_at: u64,
+    rotate_at: u64,
     position: ChainPosition,
     last: Option<AuditAnchor>,
     pending: PendingPreamble,
@@ -72,33 +72,33 @@ impl ChainedLog {
     pub(super) fn open(options: AuditOptions) -> io::Result<Self> {
         let mut file = files::open_log(&options.path, &options)?;
         let regular = file.metadata()?.is_file();
-        let mut end = AuditLogTail::default();
+        let mut tail = AuditLogTail::default();
         if regular {
-            end = AuditLogTail::read_file(&options.path)?;
+            tail = AuditLogTail::read_file(&options.path)?;
         }
-        if end.foreign {
-            tracing::warn!(path = %options.path.display(), "what is there is no chained audit log; it is put aside");
+        if tail.foreign {
+            tracing::warn!(path = %options.path.display(), "the file is not a chained audit log; it is renamed");
             files::rotate_files(&options.path, options.keep)?;
-            (file, end) = (
+            (file, tail) = (
                 files::open_log(&options.path, &options)?,
                 AuditLogTail::default(),
             );
         }
-        let remembered = options.head.as_deref().and_then(files::read_head);
-        let position = match end.position {
+        let stored = options.head.as_deref().and_then(files::read_head);
+        let position = match tail.position {
             Some(position) => position,
-            None => Self::position_without_file(&options, remembered, regular)?,
+            None => Self::position_without_file(&options, stored, regular)?,
         };
-        let missing = remembered
+        let missing = stored
             .map(|anchor| anchor.seq)
             .filter(|seq| *seq >= position.next);
         if let Some(written) = missing {
-            tracing::error!(written, found = position.next, path = %options.path.display(), "lines of the audit log are gone");
+            tracing::error!(written, found = position.next, path = %options.path.display(), "lines of the audit log are missing");
         }
         let size = file.metadata()?.len();
         let mut log = Self {
             account: options.account.clone(),
-            turn_at: options.max_bytes,
+            rotate_at: options.max_bytes,
             options,
             file,
             regular,
@@ -106,7 +106,7 @@ impl ChainedLog {
             position,
             last: None,
             pending: PendingPreamble {
-                torn: end.torn,
+                torn: tail.torn,
                 header: true,
                 missing,
             },
@@ -122,22 +122,22 @@ impl ChainedLog {
     /// The position for a new file: after the newest known line.
     fn position_without_file(
         options: &AuditOptions,
-        remembered: Option<AuditAnchor>,
+        stored: Option<AuditAnchor>,
         regular: bool,
     ) -> io::Result<ChainPosition> {
         if !regular {
             return Ok(ChainPosition::START);
         }
         let older = match AuditLogTail::read_file(&files::numbered_path(&options.path, 1)) {
-            Ok(end) => end.position,
+            Ok(tail) => tail.position,
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let remembered = remembered.map(|anchor| ChainPosition {
+        let stored = stored.map(|anchor| ChainPosition {
             next: anchor.seq.saturating_add(1),
             prev: anchor.hash,
         });
-        let known = older.into_iter().chain(remembered);
+        let known = older.into_iter().chain(stored);
         Ok(known
             .max_by_key(|position| position.next)
             .unwrap_or(ChainPosition::START))
@@ -156,25 +156,25 @@ impl ChainedLog {
     /// Appends records with one write, and rotates the file if it is full.
     pub(super) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), ShortWrite> {
         self.write_records(records)?;
-        if self.options.max_bytes > 0 && self.regular && self.size >= self.turn_at {
+        if self.options.max_bytes > 0 && self.regular && self.size >= self.rotate_at {
             self.rotate();
         }
         Ok(())
     }
 
     fn write_records(&mut self, records: &[Vec<u8>]) -> Result<(), ShortWrite> {
-        let none = |error| ShortWrite { written: 0, error };
+        let to_short_write = |error| ShortWrite { written: 0, error };
         let mut group = self.start_group();
-        self.add_preamble(&mut group).map_err(none)?;
-        let before = group.ends.len();
+        self.add_preamble(&mut group).map_err(to_short_write)?;
+        let preamble_lines = group.ends.len();
         for record in records {
             let record = record.strip_suffix(b"\n").unwrap_or(record);
             let added = group.add_line(|position, out| position.append_record(record, out));
-            added.map_err(none)?;
+            added.map_err(to_short_write)?;
         }
         self.write_group(&group)
             .map_err(|(lines, error)| ShortWrite {
-                written: lines.saturating_sub(before),
+                written: lines.saturating_sub(preamble_lines),
                 error,
             })
     }
@@ -194,11 +194,11 @@ impl ChainedLog {
         self.unsigned = None;
         if let (Some(head), Some(last)) = (&self.options.head, self.last) {
             // Sync the log first: a stored checkpoint of lines that a power cut removed would look like tampering.
-            let remembered = self
+            let stored = self
                 .sync()
                 .and_then(|()| files::write_head(head, last, &self.options.path));
-            if let Err(error) = remembered {
-                tracing::warn!(%error, path = %head.display(), "the audit log's last checkpoint is not remembered");
+            if let Err(error) = stored {
+                tracing::warn!(%error, path = %head.display(), "cannot store the last checkpoint of the audit log");
             }
         }
         Ok(())
@@ -231,19 +231,19 @@ impl ChainedLog {
     /// Rotates the file. A failure is logged and retried later; no records are lost.
     fn rotate(&mut self) {
         // Set first, so that a failed rotation is retried only after another `max_bytes`.
-        self.turn_at = self.size.saturating_add(self.options.max_bytes);
-        let turned = self.write_checkpoint().and_then(|()| {
+        self.rotate_at = self.size.saturating_add(self.options.max_bytes);
+        let rotated = self.write_checkpoint().and_then(|()| {
             self.sync()?;
             let path = &self.options.path;
-            let fresh = path.with_extension("new");
+            let new_path = path.with_extension("new");
             // Create the new file before the old one is moved.
-            let file = files::open_log(&fresh, &self.options)?;
+            let file = files::open_log(&new_path, &self.options)?;
             files::rotate_files(path, self.options.keep)?;
-            std::fs::rename(&fresh, path)?;
+            std::fs::rename(&new_path, path)?;
             self.replace_file(file)
         });
-        if let Err(error) = turned {
-            tracing::error!(%error, path = %self.options.path.display(), "the audit log could not be turned over");
+        if let Err(error) = rotated {
+            tracing::error!(%error, path = %self.options.path.display(), "cannot rotate the audit log");
         }
     }
 
@@ -255,10 +255,10 @@ impl ChainedLog {
             header: true,
             ..PendingPreamble::default()
         };
-        let begun = self.write_records(&[]).map_err(|short| short.error);
+        let result = self.write_records(&[]).map_err(|short| short.error);
         // Allow at least twice the header size, or rotation would repeat without end.
-        self.turn_at = self.options.max_bytes.max(self.size.saturating_mul(2));
-        begun
+        self.rotate_at = self.options.max_bytes.max(self.size.saturating_mul(2));
+        result
     }
 
     fn start_group(&self) -> LineGroup {
@@ -300,11 +300,11 @@ impl ChainedLog {
             return Ok(());
         }
         let (count, result) = write_bytes(&self.file, &group.bytes);
-        let whole = group.ends.iter().take_while(|(end, _)| *end <= count);
-        let (lines, last) = whole.fold((0, None), |(lines, _), end| (lines + 1, Some(end)));
-        let mut kept = 0;
+        let complete = group.ends.iter().take_while(|(end, _)| *end <= count);
+        let (lines, last) = complete.fold((0, None), |(lines, _), end| (lines + 1, Some(end)));
+        let mut complete_bytes = 0;
         if let Some((end, position)) = last {
-            kept = *end;
+            complete_bytes = *end;
             self.position = *position;
             self.last = Some(AuditAnchor {
                 seq: position.next.saturating_sub(1),
@@ -316,37 +316,43 @@ impl ChainedLog {
         if result.is_ok() {
             self.pending = PendingPreamble::default();
         } else {
-            self.recover_short_write(group, lines, kept, count);
+            self.recover_short_write(group, lines, complete_bytes, count);
         }
-        self.size += kept as u64;
+        self.size += complete_bytes as u64;
         result.map_err(|error| (lines, error))
     }
 
-    /// Recovers from a partial write: `kept` bytes are complete lines, `count` bytes are in the file.
-    fn recover_short_write(&mut self, group: &LineGroup, lines: usize, kept: usize, count: usize) {
+    /// Recovers from a partial write: `complete_bytes` bytes are complete lines, `count` bytes are in the file.
+    fn recover_short_write(
+        &mut self,
+        group: &LineGroup,
+        lines: usize,
+        complete_bytes: usize,
+        count: usize,
+    ) {
         // The preamble lines were written in this order.
         let mut lines = lines;
-        let mut done = |due: bool| {
+        let mut still_pending = |due: bool| {
             let written = due && lines > 0;
             lines -= usize::from(written);
             due && !written
         };
-        if !done(!self.pending.torn.is_empty()) {
+        if !still_pending(!self.pending.torn.is_empty()) {
             self.pending.torn.clear();
         }
-        self.pending.header = done(self.pending.header);
+        self.pending.header = still_pending(self.pending.header);
         let missing = self.pending.missing;
-        self.pending.missing = missing.filter(|_| done(true));
-        let fragment = group.bytes.get(kept..count).unwrap_or_default();
+        self.pending.missing = missing.filter(|_| still_pending(true));
+        let fragment = group.bytes.get(complete_bytes..count).unwrap_or_default();
         if fragment.is_empty() {
             return;
         }
         let length = self.file.metadata().map(|metadata| metadata.len());
-        let cut = length.and_then(|length| {
+        let truncated = length.and_then(|length| {
             self.file
                 .set_len(length.saturating_sub(fragment.len() as u64))
         });
-        if !self.regular || cut.is_err() {
+        if !self.regular || truncated.is_err() {
             self.pending.torn = fragment.strip_prefix(b"\n").unwrap_or(fragment).to_vec();
         }
     }

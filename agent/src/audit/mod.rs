@@ -41,17 +41,17 @@ pub enum AuditLogError {
         source: io::Error,
     },
     /// The last write failed, and `audit.fail_closed` is set.
-    #[error("the audit log cannot be written ({0}), so nothing may be done")]
+    #[error("the audit log cannot be written ({0}), and audit.fail_closed is set")]
     Failing(String),
     /// The queue is full, and `audit.fail_closed` is set.
-    #[error("the audit log is {MAX_QUEUED_LINES} lines behind, so nothing may be done")]
+    #[error("{MAX_QUEUED_LINES} audit lines wait to be written, and audit.fail_closed is set")]
     Full,
     /// The record cannot be encoded as JSON. Does not happen with the types in use.
     #[error("cannot encode an audit record")]
     Encode(#[source] serde_json::Error),
     /// The thread did not reply in time, or has ended.
-    #[error("the audit log's writer does not answer")]
-    Stuck,
+    #[error("the audit log writer does not respond")]
+    Unresponsive,
 }
 
 /// The options of an audit log.
@@ -119,7 +119,7 @@ pub struct AuditLogStatus {
 pub struct AuditLog {
     changes: AuditStream,
     /// `None` if the path is a pipe or a device, which then receives all records.
-    others: Option<SecondaryStreams>,
+    secondary: Option<SecondaryStreams>,
 }
 
 #[derive(Debug)]
@@ -131,9 +131,12 @@ struct SecondaryStreams {
 impl AuditLog {
     /// Opens the files, creating them and their directory if needed, and starts the writer threads.
     pub fn open(options: AuditOptions) -> Result<Self, AuditLogError> {
-        let is_special = options.path.metadata().is_ok_and(|found| !found.is_file());
+        let is_special = options
+            .path
+            .metadata()
+            .is_ok_and(|metadata| !metadata.is_file());
         let open = |class| AuditStream::open(options.for_class(class));
-        let others = if is_special {
+        let secondary = if is_special {
             None
         } else {
             Some(SecondaryStreams {
@@ -143,7 +146,7 @@ impl AuditLog {
         };
         Ok(Self {
             changes: AuditStream::open(options)?,
-            others,
+            secondary,
         })
     }
 
@@ -186,20 +189,20 @@ impl AuditLog {
 
     /// The state of the log: sums over its files, and the last line of the file of changes.
     pub fn status(&self) -> AuditLogStatus {
-        let mut whole = self.changes.status();
-        for condition in self.streams().skip(1).map(AuditStream::status) {
-            whole.waiting += condition.waiting;
-            whole.lost += condition.lost;
-            whole.failing = whole.failing.or(condition.failing);
+        let mut total = self.changes.status();
+        for status in self.streams().skip(1).map(AuditStream::status) {
+            total.waiting += status.waiting;
+            total.lost += status.lost;
+            total.failing = total.failing.or(status.failing);
         }
-        whole
+        total
     }
 
     /// The last line of each file, by the name of its class.
     pub fn last_anchors(&self) -> Vec<(&'static str, AuditAnchor)> {
-        let words = ["changes", "refusals", "reads"];
-        let last = |(word, stream): (_, &AuditStream)| Some((word, stream.status().last?));
-        words
+        let names = ["changes", "refusals", "reads"];
+        let last = |(name, stream): (_, &AuditStream)| Some((name, stream.status().last?));
+        names
             .into_iter()
             .zip(self.streams())
             .filter_map(last)
@@ -209,23 +212,23 @@ impl AuditLog {
     /// Applies the operation to every file, even if one fails; returns the first error.
     fn for_each_stream(
         &self,
-        work: fn(&AuditStream) -> Result<(), AuditLogError>,
+        operation: fn(&AuditStream) -> Result<(), AuditLogError>,
     ) -> Result<(), AuditLogError> {
-        self.streams().map(work).fold(Ok(()), Result::and)
+        self.streams().map(operation).fold(Ok(()), Result::and)
     }
 
     fn stream_for(&self, class: RecordClass) -> &AuditStream {
-        match (&self.others, class) {
+        match (&self.secondary, class) {
             (None, _) | (_, RecordClass::Change) => &self.changes,
-            (Some(others), RecordClass::Refusal) => &others.refusals,
-            (Some(others), RecordClass::Read) => &others.reads,
+            (Some(secondary), RecordClass::Refusal) => &secondary.refusals,
+            (Some(secondary), RecordClass::Read) => &secondary.reads,
         }
     }
 
     fn streams(&self) -> impl Iterator<Item = &AuditStream> {
-        let others = self.others.iter();
-        let others = others.flat_map(|others| [&others.refusals, &others.reads]);
-        std::iter::once(&self.changes).chain(others)
+        let secondary = self.secondary.iter();
+        let secondary = secondary.flat_map(|secondary| [&secondary.refusals, &secondary.reads]);
+        std::iter::once(&self.changes).chain(secondary)
     }
 }
 
@@ -242,10 +245,10 @@ impl AuditOptions {
 
 /// The current time of the node's clock; the epoch if the clock is before it.
 fn wall_clock() -> Millis {
-    let since = SystemTime::now()
+    let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

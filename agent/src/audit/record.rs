@@ -160,7 +160,7 @@ pub(super) fn format_rfc3339(time: Millis) -> String {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn serialize_time<S: Serializer>(time: &Millis, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&format_rfc3339(*time))
@@ -168,7 +168,7 @@ fn serialize_time<S: Serializer>(time: &Millis, out: S) -> Result<S::Ok, S::Erro
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn is_caller(role: &UserRole) -> bool {
     *role == UserRole::Caller
@@ -176,7 +176,7 @@ fn is_caller(role: &UserRole) -> bool {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn serialize_role<S: Serializer>(role: &UserRole, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(role.as_str())

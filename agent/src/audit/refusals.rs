@@ -22,7 +22,7 @@ pub(super) struct RefusalWindows(BTreeMap<&'static str, RefusalWindow>);
 #[derive(Debug)]
 struct RefusalWindow {
     opened: Instant,
-    untold: Option<RefusalRecord>,
+    unwritten: Option<RefusalRecord>,
 }
 
 impl RefusalWindows {
@@ -34,9 +34,9 @@ impl RefusalWindows {
         reason: &'static str,
         claimed: Option<&str>,
     ) -> Vec<RefusalRecord> {
-        let mut told = self.close_due(now);
+        let mut records = self.close_due(now);
         let claimed = claimed.map(|text| text.chars().take(MAX_CLAIMED_CHARS).collect());
-        let one = RefusalRecord {
+        let record = RefusalRecord {
             time,
             verdict: AuditVerdict::Refused,
             reason,
@@ -44,39 +44,39 @@ impl RefusalWindows {
             count: 1,
         };
         if let Some(window) = self.0.get_mut(reason) {
-            let before = window.untold.as_ref().map_or(0, |refusal| refusal.count);
-            window.untold = Some(RefusalRecord {
+            let before = window.unwritten.as_ref().map_or(0, |refusal| refusal.count);
+            window.unwritten = Some(RefusalRecord {
                 count: before + 1,
-                ..one
+                ..record
             });
         } else {
             self.0.insert(
                 reason,
                 RefusalWindow {
                     opened: now,
-                    untold: None,
+                    unwritten: None,
                 },
             );
-            told.push(one);
+            records.push(record);
         }
-        told
+        records
     }
 
     /// Closes expired windows; returns their counts.
     pub(super) fn close_due(&mut self, now: Instant) -> Vec<RefusalRecord> {
-        let mut told = Vec::new();
+        let mut records = Vec::new();
         self.0.retain(|_, window| {
             if now.saturating_duration_since(window.opened) < WINDOW_DURATION {
                 return true;
             }
             // The window was not empty: open the next one now, because the flood may continue.
             window.opened = now;
-            let untold = window.untold.take();
-            let goes_on = untold.is_some();
-            told.extend(untold);
-            goes_on
+            let unwritten = window.unwritten.take();
+            let continues = unwritten.is_some();
+            records.extend(unwritten);
+            continues
         });
-        told
+        records
     }
 
     /// When the next window ends, if one is open.
@@ -91,7 +91,7 @@ impl RefusalWindows {
     pub(super) fn close_all(&mut self) -> Vec<RefusalRecord> {
         std::mem::take(&mut self.0)
             .into_values()
-            .filter_map(|window| window.untold)
+            .filter_map(|window| window.unwritten)
             .collect()
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct AuditStream {
     path: PathBuf,
     fail_closed: bool,
     /// Unbounded, so that commands are never rejected; lines are bounded by [`AuditStreamState::waiting`].
-    orders: Option<Sender<WriterCommand>>,
+    commands: Option<Sender<WriterCommand>>,
     /// Closed when the thread has ended.
     ended: Mutex<Receiver<()>>,
     shared: Arc<AuditStreamState>,
@@ -62,18 +62,18 @@ impl AuditStream {
             log,
             shared: Arc::clone(&shared),
         };
-        let (orders, inbox) = channel();
-        let (end, ended) = channel();
+        let (commands, receiver) = channel();
+        let (ended_tx, ended) = channel();
         let work = move || {
-            writer.run(&inbox);
-            drop(end);
+            writer.run(&receiver);
+            drop(ended_tx);
         };
         let thread = thread::Builder::new().name("audit".to_owned());
         thread.spawn(work).map_err(file_error)?;
         Ok(Self {
             path,
             fail_closed,
-            orders: Some(orders),
+            commands: Some(commands),
             ended: Mutex::new(ended),
             shared,
         })
@@ -85,7 +85,7 @@ impl AuditStream {
         let sent = self.send_line(line);
         match self.shared.last_error() {
             _ if !self.fail_closed => Ok(()),
-            Some(said) => Err(AuditLogError::Failing(said)),
+            Some(error) => Err(AuditLogError::Failing(error)),
             None => sent,
         }
     }
@@ -93,7 +93,7 @@ impl AuditStream {
     /// Counts a message of an unauthenticated sender. `reason` is a constant of the program; `claimed` is the unverified content of the message (a
     /// subject, a caller), and is truncated.
     pub(super) fn count_refusal(&self, reason: &'static str, claimed: Option<&str>) {
-        let told = {
+        let records = {
             let mut refusals = self
                 .shared
                 .refusals
@@ -101,7 +101,7 @@ impl AuditStream {
                 .unwrap_or_else(PoisonError::into_inner);
             refusals.add_refusal(Instant::now(), wall_clock(), reason, claimed)
         };
-        for refusal in told {
+        for refusal in records {
             if let Ok(line) = record::encode_line(&refusal) {
                 // A line that does not fit was counted as lost.
                 let _ = self.send_line(line);
@@ -111,11 +111,11 @@ impl AuditStream {
 
     fn send_line(&self, line: Vec<u8>) -> Result<(), AuditLogError> {
         let sent = if self.shared.reserve_place() {
-            let orders = self.orders.as_ref().ok_or(AuditLogError::Stuck);
-            orders.and_then(|orders| {
-                orders
+            let commands = self.commands.as_ref().ok_or(AuditLogError::Unresponsive);
+            commands.and_then(|commands| {
+                commands
                     .send(WriterCommand::Write(line))
-                    .map_err(|_| AuditLogError::Stuck)
+                    .map_err(|_| AuditLogError::Unresponsive)
             })
         } else {
             Err(AuditLogError::Full)
@@ -163,16 +163,16 @@ impl AuditStream {
 
     fn send_command(
         &self,
-        order: impl FnOnce(SyncSender<io::Result<()>>) -> WriterCommand,
+        command: impl FnOnce(SyncSender<io::Result<()>>) -> WriterCommand,
     ) -> Result<(), AuditLogError> {
-        let (answer, answered) = sync_channel(1);
-        let orders = self.orders.as_ref().ok_or(AuditLogError::Stuck)?;
-        orders
-            .send(order(answer))
-            .map_err(|_| AuditLogError::Stuck)?;
-        let result = answered
+        let (reply, replies) = sync_channel(1);
+        let commands = self.commands.as_ref().ok_or(AuditLogError::Unresponsive)?;
+        commands
+            .send(command(reply))
+            .map_err(|_| AuditLogError::Unresponsive)?;
+        let result = replies
             .recv_timeout(WRITER_TIMEOUT)
-            .map_err(|_| AuditLogError::Stuck)?;
+            .map_err(|_| AuditLogError::Unresponsive)?;
         result.map_err(|source| AuditLogError::File {
             path: self.path.clone(),
             source,
@@ -182,11 +182,11 @@ impl AuditStream {
 
 impl Drop for AuditStream {
     fn drop(&mut self) {
-        drop(self.orders.take());
+        drop(self.commands.take());
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
         if ended.recv_timeout(WRITER_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             let path = self.path.display();
-            tracing::error!(%path, "the audit log's disk does not answer; its last lines may be lost");
+            tracing::error!(%path, "the audit log writer did not stop; the last lines may be lost");
         }
     }
 }
@@ -194,9 +194,9 @@ impl Drop for AuditStream {
 impl AuditStreamState {
     /// Reserves a place in the queue, if one is free.
     pub(super) fn reserve_place(&self) -> bool {
-        let taken = |waiting: usize| (waiting < MAX_QUEUED_LINES).then_some(waiting + 1);
+        let increment = |waiting: usize| (waiting < MAX_QUEUED_LINES).then_some(waiting + 1);
         self.waiting
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, taken)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, increment)
             .is_ok()
     }
 
@@ -219,8 +219,8 @@ impl AuditStreamState {
         self.lost.swap(0, Ordering::AcqRel)
     }
 
-    pub(super) fn set_last_error(&self, said: Option<String>) {
-        *lock_mutex(&self.failing) = said;
+    pub(super) fn set_last_error(&self, error: Option<String>) {
+        *lock_mutex(&self.failing) = error;
     }
 
     pub(super) fn last_error(&self) -> Option<String> {

@@ -5,6 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use muster_system::process::pause;
+
 use super::log::ChainedLog;
 use super::record::{self, LostRecords};
 use super::stream::AuditStreamState;
@@ -39,10 +41,10 @@ pub(super) struct AuditWriter {
 
 impl AuditWriter {
     /// Runs until every sender is dropped.
-    pub(super) fn run(mut self, orders: &Receiver<WriterCommand>) {
+    pub(super) fn run(mut self, commands: &Receiver<WriterCommand>) {
         loop {
-            match orders.recv_timeout(self.next_timeout()) {
-                Ok(order) => self.process_commands(order, orders),
+            match commands.recv_timeout(self.next_timeout()) {
+                Ok(command) => self.process_commands(command, commands),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -76,48 +78,47 @@ impl AuditWriter {
     }
 
     /// Processes one command and those queued after it.
-    fn process_commands(&mut self, first: WriterCommand, orders: &Receiver<WriterCommand>) {
+    fn process_commands(&mut self, first: WriterCommand, commands: &Receiver<WriterCommand>) {
         if matches!(first, WriterCommand::Write(_)) {
-            // This is a dedicated thread, not a runtime thread; an early wake-up only makes the batch smaller.
-            std::thread::park_timeout(BATCH_DELAY);
+            pause(BATCH_DELAY);
         }
         let (mut lines, mut bytes) = (Vec::new(), 0);
         let mut next = Some(first);
-        while let Some(order) = next.take() {
-            if let WriterCommand::Write(line) = order {
+        while let Some(command) = next.take() {
+            if let WriterCommand::Write(line) = command {
                 bytes += line.len();
                 lines.push(line);
             } else {
                 self.write_queued(std::mem::take(&mut lines));
-                self.answer_command(order);
+                self.answer_command(command);
             }
             if bytes < MAX_BATCH_BYTES {
-                next = orders.try_recv().ok();
+                next = commands.try_recv().ok();
             }
         }
         self.write_queued(lines);
     }
 
-    fn answer_command(&mut self, order: WriterCommand) {
+    fn answer_command(&mut self, command: WriterCommand) {
         // The receiver may be gone; then the result is dropped.
-        let _ = match order {
+        let _ = match command {
             WriterCommand::Write(_) => Ok(()),
-            WriterCommand::Reopen(answer) => answer.send(self.log.reopen()),
-            WriterCommand::Flush(answer) => {
+            WriterCommand::Reopen(reply) => reply.send(self.log.reopen()),
+            WriterCommand::Flush(reply) => {
                 self.write_refusals(true);
-                answer.send(self.log.sync())
+                reply.send(self.log.sync())
             }
-            WriterCommand::Seal(answer) => {
+            WriterCommand::Seal(reply) => {
                 self.write_refusals(true);
                 let sealed = self.log.write_checkpoint().and_then(|()| self.log.sync());
-                answer.send(sealed)
+                reply.send(sealed)
             }
         };
         self.publish_state(Ok(()));
     }
 
     fn write_refusals(&mut self, all: bool) {
-        let told = {
+        let records = {
             let mut refusals = self
                 .shared
                 .refusals
@@ -129,7 +130,7 @@ impl AuditWriter {
                 refusals.close_due(Instant::now())
             }
         };
-        let lines = told
+        let lines = records
             .iter()
             .filter_map(|refusal| record::encode_line(refusal).ok());
         self.write_lines(lines.collect());
@@ -137,9 +138,9 @@ impl AuditWriter {
 
     /// Writes lines that hold places in the queue.
     fn write_queued(&mut self, lines: Vec<Vec<u8>>) {
-        let places = lines.len();
+        let count = lines.len();
         self.write_lines(lines);
-        self.shared.release_places(places);
+        self.shared.release_places(count);
     }
 
     /// Writes lines, preceded by the count of lost records, if any.
@@ -151,14 +152,14 @@ impl AuditWriter {
             self.log.set_account(token);
         }
         let lost = self.shared.take_lost();
-        let told = (lost > 0).then(|| {
+        let lost_line = (lost > 0).then(|| {
             record::encode_line(&LostRecords {
                 time: wall_clock(),
                 verdict: "lost",
                 count: lost,
             })
         });
-        let told = usize::from(match told {
+        let lost_lines = usize::from(match lost_line {
             Some(Ok(line)) => {
                 lines.insert(0, line);
                 true
@@ -175,11 +176,11 @@ impl AuditWriter {
                 short.written
             }
         };
-        if written < told || (told == 0 && lost > 0) {
+        if written < lost_lines || (lost_lines == 0 && lost > 0) {
             self.shared.restore_lost(lost);
         }
-        let records = lines.len() - told;
-        let missed = records - written.saturating_sub(told).min(records);
+        let records = lines.len() - lost_lines;
+        let missed = records - written.saturating_sub(lost_lines).min(records);
         self.shared
             .add_lost(u64::try_from(missed).unwrap_or(u64::MAX));
         self.publish_state(Ok(()));
@@ -188,7 +189,7 @@ impl AuditWriter {
     /// Publishes the log position and the error, if any, to the handle.
     fn publish_state(&self, result: io::Result<()>) {
         if let Err(error) = result {
-            tracing::error!(%error, "the audit log could not be signed");
+            tracing::error!(%error, "cannot sign the audit log");
         }
         self.shared.set_last_anchor(self.log.last_anchor());
     }

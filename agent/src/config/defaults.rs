@@ -42,9 +42,13 @@ impl DetectedDefaults {
 }
 
 /// Sets every default; `main` is the configuration file.
-pub(super) fn set_defaults(settings: &mut MergedSettings, main: &Path, around: &DetectedDefaults) {
+pub(super) fn set_defaults(
+    settings: &mut MergedSettings,
+    main: &Path,
+    detected: &DetectedDefaults,
+) {
     let beside = |name: &str| Value::String(absolute_path(main, name));
-    let identity = around
+    let identity = detected
         .identity
         .clone()
         .map(|name| ("identity", Value::String(name.into())));
@@ -57,7 +61,7 @@ pub(super) fn set_defaults(settings: &mut MergedSettings, main: &Path, around: &
         ("trust.max_age_seconds", json!(0)),
         ("paths.state", json!("/var/lib/muster")),
         ("paths.facts_d", beside("facts.d")),
-        ("paths.classes", json!(around.classes)),
+        ("paths.classes", json!(detected.classes)),
         ("paths.policies", beside("policies")),
         ("paths.ddls", beside("ddl")),
         ("paths.audit", json!("/var/log/muster/audit.log")),
@@ -102,25 +106,25 @@ pub(super) fn set_defaults(settings: &mut MergedSettings, main: &Path, around: &
 }
 
 /// A fault for every required key that is not set, except keys whose value was already reported as invalid.
-pub(super) fn missing_keys(settings: &MergedSettings, told: &[ConfigFault]) -> Vec<ConfigFault> {
-    let needed = [
+pub(super) fn missing_keys(settings: &MergedSettings, faults: &[ConfigFault]) -> Vec<ConfigFault> {
+    let required = [
         (
             "identity",
-            "the machine's host name is not a usable name; name the node",
+            "the machine's host name is not a valid identity; set the name of the node",
         ),
         (
             "broker.urls",
-            "list the brokers, as in urls = [\"tls://broker.example.net:4222\"]",
+            "list the broker URLs, for example urls = [\"tls://broker.example.net:4222\"]",
         ),
         (
             "trust.operator",
-            "give the operator's public key, which begins with O",
+            "set it to the operator's public key, which begins with `O`",
         ),
     ];
-    let is_told = |wanted: &str| told.iter().any(|fault| fault.key() == Some(wanted));
-    needed
+    let is_reported = |key: &str| faults.iter().any(|fault| fault.key() == Some(key));
+    required
         .into_iter()
-        .filter(|(key, _)| settings.get(key).is_none() && !is_told(key))
+        .filter(|(key, _)| settings.get(key).is_none() && !is_reported(key))
         .map(|(key, hint)| ConfigFault::Missing { key, hint })
         .collect()
 }

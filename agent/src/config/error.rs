@@ -21,7 +21,7 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// A file exceeds the size limit.
-    #[error("{} has {size} bytes; a configuration file has at most {limit}", path.display())]
+    #[error("{} has {size} bytes; the limit is {limit} bytes", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -81,7 +81,9 @@ pub enum ConfigFault {
         error: NameError,
     },
     /// A URL that contains a user name or password. The message omits the URL, because it contains a secret.
-    #[error("{origin}: `{key}` holds a URL with a user name; put credentials in the .creds file")]
+    #[error(
+        "{origin}: `{key}` contains a URL with a user name; put credentials in the .creds file"
+    )]
     Userinfo {
         /// The dotted key.
         key: String,
@@ -97,7 +99,7 @@ pub enum ConfigFault {
         hint: &'static str,
     },
     /// The merged values cannot be deserialised, though each matches its key.
-    #[error("the merged configuration is not usable")]
+    #[error("the merged configuration is not valid")]
     Merged(#[source] serde_json::Error),
 }
 

@@ -28,7 +28,7 @@ pub(super) enum ConfigValueKind {
     /// An HTTP URL with a loopback, link-local or IPv6 unique local address; empty for none.
     OptionalLinkUrl,
     /// One of these values.
-    Word(&'static [&'static str]),
+    Choice(&'static [&'static str]),
 }
 
 /// What a dotted path matches in the table.
@@ -74,7 +74,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("facts.facter", ConfigValueKind::OptionalPath),
     (
         "facts.cloud",
-        ConfigValueKind::Word(&["off", "auto", "ec2", "gce", "azure", "openstack"]),
+        ConfigValueKind::Choice(&["off", "auto", "ec2", "gce", "azure", "openstack"]),
     ),
     ("facts.cloud_url", ConfigValueKind::OptionalLinkUrl),
     ("facts.cloud_imds_v1", ConfigValueKind::Flag),
@@ -101,7 +101,10 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
         ConfigValueKind::Number(0, DAY_SECONDS),
     ),
     ("requests.plain_secrets", ConfigValueKind::Flag),
-    ("policy.default", ConfigValueKind::Word(&["deny", "allow"])),
+    (
+        "policy.default",
+        ConfigValueKind::Choice(&["deny", "allow"]),
+    ),
     ("policy.tell_rules", ConfigValueKind::Flag),
     ("policy.approve_dangerous", ConfigValueKind::Flag),
     ("audit.fail_closed", ConfigValueKind::Flag),
@@ -119,9 +122,9 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ),
     (
         "log.level",
-        ConfigValueKind::Word(&["error", "warn", "info", "debug", "trace"]),
+        ConfigValueKind::Choice(&["error", "warn", "info", "debug", "trace"]),
     ),
-    ("log.format", ConfigValueKind::Word(&["text", "json"])),
+    ("log.format", ConfigValueKind::Choice(&["text", "json"])),
     ("metrics.listen", ConfigValueKind::OptionalAddress),
     ("drain.seconds", ConfigValueKind::Number(0, DAY_SECONDS)),
     ("provisioning.credentials", ConfigValueKind::OptionalPath),
@@ -167,7 +170,7 @@ pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
     CONFIG_KEYS
         .iter()
         .map(|(known, _)| (*known, strsim::jaro_winkler(known, unknown)))
-        .filter(|(_, likeness)| *likeness >= MIN_SIMILARITY)
+        .filter(|(_, similarity)| *similarity >= MIN_SIMILARITY)
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map(|(known, _)| known)
 }

@@ -78,19 +78,19 @@ impl Config {
     /// Merges files, given as path and text, over the defaults.
     fn merge_files(
         main: &Path,
-        around: &DetectedDefaults,
+        detected: &DetectedDefaults,
         files: &[(PathBuf, String)],
     ) -> Result<Self, ConfigError> {
-        let mut reading = ConfigReader::default();
-        defaults::set_defaults(&mut reading.settings, main, around);
+        let mut reader = ConfigReader::default();
+        defaults::set_defaults(&mut reader.settings, main, detected);
         for (path, text) in files {
-            reading.add_file(path, text)?;
+            reader.add_file(path, text)?;
         }
         let ConfigReader {
             settings,
             mut faults,
             warnings,
-        } = reading;
+        } = reader;
         faults.extend(defaults::missing_keys(&settings, &faults));
         if !faults.is_empty() {
             return Err(ConfigError::Invalid(faults));
@@ -114,27 +114,27 @@ impl Config {
     /// The configuration of an enrolled machine: enrolment values replace defaults but not configured values, and credentials and account are those
     /// in the state directory.
     #[must_use]
-    pub fn with_enrolment(&self, told: &EnrolmentDetails, home: &IdentityStore) -> Self {
+    pub fn with_enrolment(&self, details: &EnrolmentDetails, store: &IdentityStore) -> Self {
         let mut config = self.clone();
         let path = |path: PathBuf| Value::String(path.to_string_lossy().into_owned());
-        config.values.broker.credentials = home.credentials_path();
-        config.set_enrolled("broker.credentials", path(home.credentials_path()));
-        config.values.trust.account = home.account_path();
-        config.set_enrolled("trust.account", path(home.account_path()));
+        config.values.broker.credentials = store.credentials_path();
+        config.set_enrolled("broker.credentials", path(store.credentials_path()));
+        config.values.trust.account = store.account_path();
+        config.set_enrolled("trust.account", path(store.account_path()));
         if self.is_default("identity") {
-            config.values.identity = told.identity.clone();
-            config.set_enrolled("identity", Value::from(told.identity.as_str()));
+            config.values.identity = details.identity.clone();
+            config.set_enrolled("identity", Value::from(details.identity.as_str()));
         }
-        if self.is_default("collectives") && !told.collectives.is_empty() {
-            config.values.collectives.clone_from(&told.collectives);
-            let names = told.collectives.iter().map(SubjectName::as_str);
+        if self.is_default("collectives") && !details.collectives.is_empty() {
+            config.values.collectives.clone_from(&details.collectives);
+            let names = details.collectives.iter().map(SubjectName::as_str);
             config.set_enrolled("collectives", names.collect());
         }
-        if !told.urls.is_empty() {
-            config.values.broker.urls.clone_from(&told.urls);
-            config.set_enrolled("broker.urls", told.urls.iter().cloned().collect());
+        if !details.urls.is_empty() {
+            config.values.broker.urls.clone_from(&details.urls);
+            config.set_enrolled("broker.urls", details.urls.iter().cloned().collect());
         }
-        config.given_facts.clone_from(&told.facts);
+        config.given_facts.clone_from(&details.facts);
         config
     }
 

@@ -55,10 +55,10 @@ impl ConfigReader {
         &mut self,
         source: &ConfigSource<'_>,
         path: &mut Vec<String>,
-        at: usize,
+        offset: usize,
         value: &Spanned<DeValue<'_>>,
     ) {
-        let origin = source.origin_at(at);
+        let origin = source.origin_at(offset);
         let key = path.join(".");
         match (keys::match_key(path), value.get_ref()) {
             (KeyMatch::Value(kind), value) => {
@@ -66,7 +66,7 @@ impl ConfigReader {
                     Ok(value) => self
                         .settings
                         .set(path.clone(), SettingEntry { value, origin }),
-                    Err(wrong) => self.faults.push(wrong.at_key(key, origin)),
+                    Err(fault) => self.faults.push(fault.at_key(key, origin)),
                 }
             }
             (KeyMatch::Free | KeyMatch::Unknown, DeValue::Table(table)) if !table.is_empty() => {
@@ -80,7 +80,7 @@ impl ConfigReader {
                 Ok(value) => self
                     .faults
                     .push(ValueFault::wrong_kind(&value, "a table").at_key(key, origin)),
-                Err(wrong) => self.faults.push(wrong.at_key(key, origin)),
+                Err(fault) => self.faults.push(fault.at_key(key, origin)),
             },
             (KeyMatch::Table, DeValue::Table(table)) => {
                 self.check_agent_name(path, &origin);
@@ -124,8 +124,8 @@ impl ConfigReader {
 }
 
 impl ConfigSource<'_> {
-    fn origin_at(&self, at: usize) -> SettingOrigin {
-        let before = self.text.get(..at).unwrap_or(self.text);
+    fn origin_at(&self, offset: usize) -> SettingOrigin {
+        let before = self.text.get(..offset).unwrap_or(self.text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
         SettingOrigin::File {
             path: self.path.to_owned(),
@@ -191,15 +191,15 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
         },
         ConfigValueKind::Flag if value.is_boolean() => Ok(value),
         ConfigValueKind::Flag => Err(ValueFault::wrong_kind(&value, "true or false")),
-        ConfigValueKind::Number(least, most) => match value.as_i64().map(u64::try_from) {
-            Some(Ok(number)) if (least..=most).contains(&number) => Ok(value),
+        ConfigValueKind::Number(min, max) => match value.as_i64().map(u64::try_from) {
+            Some(Ok(number)) if (min..=max).contains(&number) => Ok(value),
             Some(_) => Err(ValueFault::wrong_value(
                 &value,
-                format!("a number from {least} to {most}"),
+                format!("a number from {min} to {max}"),
             )),
             None => Err(ValueFault::wrong_kind(
                 &value,
-                &format!("a whole number from {least} to {most}"),
+                &format!("a whole number from {min} to {max}"),
             )),
         },
         ConfigValueKind::Mode => check_mode(&value).map(|()| value),
@@ -220,14 +220,14 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
             given if is_on_link(given) => Ok(value),
             _ => Err(ValueFault::wrong_value(
                 &value,
-                "a URL such as http://169.254.169.254, with an address of this machine or its link",
+                "a URL such as http://169.254.169.254, with a loopback or link-local address",
             )),
         },
-        ConfigValueKind::Word(words) => match expect_text(&value)? {
-            word if words.contains(&word) => Ok(value),
+        ConfigValueKind::Choice(choices) => match expect_text(&value)? {
+            choice if choices.contains(&choice) => Ok(value),
             _ => Err(ValueFault::wrong_value(
                 &value,
-                format!("one of {}", words.join(", ")),
+                format!("one of {}", choices.join(", ")),
             )),
         },
     }
@@ -276,7 +276,7 @@ fn check_mode(value: &Value) -> Result<(), ValueFault> {
 fn expect_text(value: &Value) -> Result<&str, ValueFault> {
     value
         .as_str()
-        .ok_or_else(|| ValueFault::wrong_kind(value, "a text"))
+        .ok_or_else(|| ValueFault::wrong_kind(value, "a string"))
 }
 
 fn check_each(
@@ -285,7 +285,7 @@ fn check_each(
 ) -> Result<Value, ValueFault> {
     let items = value
         .as_array()
-        .ok_or_else(|| ValueFault::wrong_kind(value, "a list of texts"))?;
+        .ok_or_else(|| ValueFault::wrong_kind(value, "a list of strings"))?;
     if items.is_empty() {
         return Err(ValueFault::wrong_value(
             value,
@@ -342,10 +342,10 @@ pub(super) fn absolute_path(file: &Path, given: &str) -> String {
 /// The type of a JSON value, with an article.
 fn describe_kind(value: &Value) -> &'static str {
     match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a table",
     }
@@ -359,7 +359,7 @@ fn to_json(value: &DeValue<'_>) -> Result<Value, ValueFault> {
         DeValue::Datetime(instant) => Value::String(instant.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
             .map(Value::from)
-            .map_err(|_| ValueFault::Value(number.to_string(), "a number of 64 bits".to_owned()))?,
+            .map_err(|_| ValueFault::Value(number.to_string(), "a 64-bit integer".to_owned()))?,
         DeValue::Float(number) => number
             .as_str()
             .parse::<f64>()

@@ -67,12 +67,12 @@ fn value_text(value: &Value) -> String {
 
 /// A value for display. The keys of plugin tables are unknown here, so secrets are detected by their names.
 pub(super) fn redact_setting(path: &[String], value: &Value) -> Value {
-    let of_plugin = path.first().is_some_and(|first| first == "plugins");
-    if of_plugin && path.iter().skip(2).any(|name| looks_secret(name)) {
+    let is_plugin = path.first().is_some_and(|first| first == "plugins");
+    if is_plugin && path.iter().skip(2).any(|name| looks_secret(name)) {
         return Value::String(REDACTED.to_owned());
     }
     match value {
-        Value::Object(_) | Value::Array(_) if of_plugin => redact_nested(value),
+        Value::Object(_) | Value::Array(_) if is_plugin => redact_nested(value),
         other => other.clone(),
     }
 }
@@ -100,7 +100,7 @@ fn redact_nested(value: &Value) -> Value {
 /// Whether a name denotes a secret itself, not a file that contains one.
 fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let place = ["file", "path", "dir"]
+    let is_path = ["file", "path", "dir"]
         .iter()
         .any(|end| name.ends_with(end));
     let words = [
@@ -113,7 +113,7 @@ fn looks_secret(name: &str) -> bool {
         "api_key",
         "private_key",
     ];
-    !place && words.iter().any(|word| name.contains(word))
+    !is_path && words.iter().any(|word| name.contains(word))
 }
 
 #[cfg(test)]

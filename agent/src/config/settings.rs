@@ -29,7 +29,7 @@ impl fmt::Display for SettingOrigin {
         match self {
             Self::Default => out.write_str("default"),
             Self::File { path, line } => write!(out, "{}:{line}", path.display()),
-            Self::Enrolled => out.write_str("told when it was enrolled"),
+            Self::Enrolled => out.write_str("received at enrolment"),
         }
     }
 }
@@ -70,8 +70,8 @@ impl MergedSettings {
             .map(|(path, setting)| (path.as_slice(), setting))
     }
 
-    /// All values as one nested object. `show` may replace a value, to redact it.
-    pub(super) fn to_tree(&self, show: impl Fn(&[String], &Value) -> Value) -> Value {
+    /// All values as one nested object. `transform` may replace a value, to redact it.
+    pub(super) fn to_tree(&self, transform: impl Fn(&[String], &Value) -> Value) -> Value {
         let mut root = Map::new();
         for (path, setting) in &self.0 {
             if let Some((last, tables)) = path.split_last() {
@@ -85,7 +85,7 @@ impl MergedSettings {
                     });
                 }
                 if let Some(table) = table {
-                    table.insert(last.clone(), show(path, &setting.value));
+                    table.insert(last.clone(), transform(path, &setting.value));
                 }
             }
         }

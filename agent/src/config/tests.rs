@@ -184,11 +184,11 @@ fn every_wrong_value_is_told_at_once_with_its_place() {
     );
     let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
     for expected in [
-        "rpcd.toml:1: `identity`: `no good` holds ' '",
+        "rpcd.toml:1: `identity`: `no good` contains ' '",
         "rpcd.toml:2: `collectives` is []; it must be a list with at least one entry",
         "rpcd.toml:3: `limits` is a number; it must be a table",
-        "rpcd.toml:5: `broker.urls` is a text; it must be a list of texts",
-        "rpcd.toml:6: `broker.plaintext_on_loopback` is a text; it must be true or false",
+        "rpcd.toml:5: `broker.urls` is a string; it must be a list of strings",
+        "rpcd.toml:6: `broker.plaintext_on_loopback` is a string; it must be true or false",
         "rpcd.toml:8: `policy.default` is \"perhaps\"; it must be one of deny, allow",
         "rpcd.toml:10: `drain.seconds` is -1; it must be a number from 0 to 86400",
         "rpcd.toml:12: `requests.skew_seconds` is a number; it must be a whole number",

@@ -225,7 +225,7 @@ pub struct MetricsConfig {
 pub struct DrainConfig {
     /// How long running actions may continue when the daemon stops.
     #[serde(rename = "seconds", deserialize_with = "deserialize_seconds")]
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Section `provisioning`.

@@ -112,17 +112,22 @@ impl IdentityStore {
     /// Whether the credentials' token has expired, and also the renewed one, if there is one.
     fn are_credentials_expired(&self, creds: &UserCredentials) -> bool {
         let now = WallClock::system().now();
-        let is_over = |claims: &TokenClaims<UserClaims>| {
+        let has_expired = |claims: &TokenClaims<UserClaims>| {
             TokenLife::of_claims(claims).is_some_and(|life| life.has_expired(now))
         };
-        let read = |state: StateDir| state.read_file(RENEWED_TOKEN_FILE, MAX_FILE_BYTES).ok()?;
-        let renewed = self.open_state().ok().and_then(read).unwrap_or_default();
+        let read_renewed =
+            |state: StateDir| state.read_file(RENEWED_TOKEN_FILE, MAX_FILE_BYTES).ok()?;
+        let renewed = self
+            .open_state()
+            .ok()
+            .and_then(read_renewed)
+            .unwrap_or_default();
         let renewed = String::from_utf8_lossy(&renewed);
         let has_renewed = decode_token::<UserClaims>(renewed.trim()).is_ok_and(|token| {
             let claims = token.unverified_claims();
-            claims.sub == creds.key_pair().public_key() && !is_over(claims)
+            claims.sub == creds.key_pair().public_key() && !has_expired(claims)
         });
-        is_over(creds.claims()) && !has_renewed
+        has_expired(creds.claims()) && !has_renewed
     }
 
     /// Whether provisioning must finish before the node offers all agents.
@@ -144,42 +149,42 @@ impl IdentityStore {
     pub(super) fn load_or_propose(
         &self,
         configured: Option<&Identity>,
-        found: &Identity,
+        detected: &Identity,
     ) -> Result<ProposedIdentity, NodeEnrolmentError> {
         let path = self.directory.join(PROPOSAL_FILE);
         let text = match muster_secret::read_secret(&path, SecretOwner::Daemon, MAX_FILE_BYTES) {
             Ok(text) => text,
             Err(error) if error.is_missing() => {
-                let wish = ProposedIdentity {
-                    identity: configured.unwrap_or(found).clone(),
+                let proposal = ProposedIdentity {
+                    identity: configured.unwrap_or(detected).clone(),
                     key: KeyPair::generate(KeyKind::User)?,
                 };
-                self.save_proposal(&wish)?;
-                return Ok(wish);
+                self.save_proposal(&proposal)?;
+                return Ok(proposal);
             }
             Err(error) => return Err(error.into()),
         };
-        let read: StoredIdentity = serde_json::from_str(&text).map_err(damaged_error(&path))?;
-        let seed = Zeroizing::new(read.seed);
+        let stored: StoredIdentity = serde_json::from_str(&text).map_err(damaged_error(&path))?;
+        let seed = Zeroizing::new(stored.seed);
         let key = KeyPair::from_seed(&seed).map_err(damaged_error(&path))?;
-        let wish = ProposedIdentity {
-            identity: configured.unwrap_or(&read.identity).clone(),
+        let proposal = ProposedIdentity {
+            identity: configured.unwrap_or(&stored.identity).clone(),
             key,
         };
-        if wish.identity != read.identity {
-            self.save_proposal(&wish)?;
+        if proposal.identity != stored.identity {
+            self.save_proposal(&proposal)?;
         }
-        Ok(wish)
+        Ok(proposal)
     }
 
-    fn save_proposal(&self, wish: &ProposedIdentity) -> Result<(), NodeEnrolmentError> {
-        let seed = wish.key.seed_text();
-        let written = StoredIdentityRef {
-            identity: &wish.identity,
+    fn save_proposal(&self, proposal: &ProposedIdentity) -> Result<(), NodeEnrolmentError> {
+        let seed = proposal.key.seed_text();
+        let stored = StoredIdentityRef {
+            identity: &proposal.identity,
             seed: &seed,
         };
         let path = self.directory.join(PROPOSAL_FILE);
-        let bytes = Zeroizing::new(serde_json::to_vec(&written).map_err(damaged_error(&path))?);
+        let bytes = Zeroizing::new(serde_json::to_vec(&stored).map_err(damaged_error(&path))?);
         Ok(self.open_state()?.replace_file(PROPOSAL_FILE, &bytes)?)
     }
 
@@ -187,27 +192,28 @@ impl IdentityStore {
     /// response.
     pub(super) fn store_enrolment(
         &self,
-        wish: &ProposedIdentity,
-        welcome: &EnrolmentAcceptance,
+        proposal: &ProposedIdentity,
+        acceptance: &EnrolmentAcceptance,
     ) -> Result<(), NodeEnrolmentError> {
         let state = self.open_state()?;
-        let told = EnrolmentDetails {
-            identity: welcome.identity.clone(),
-            collectives: welcome.collectives.clone(),
-            urls: welcome.urls.clone(),
-            facts: welcome.facts.clone(),
+        let details = EnrolmentDetails {
+            identity: acceptance.identity.clone(),
+            collectives: acceptance.collectives.clone(),
+            urls: acceptance.urls.clone(),
+            facts: acceptance.facts.clone(),
         };
         let path = self.credentials_path();
-        let told = serde_json::to_vec_pretty(&told).map_err(damaged_error(&path))?;
-        let creds = UserCredentials::new(&welcome.token, wish.key.clone()).map_err(|source| {
-            NodeEnrolmentError::Creds {
-                path: path.clone(),
-                source,
-            }
-        })?;
-        state.replace_file(ACCOUNT_FILE, welcome.account.as_bytes())?;
-        state.replace_file(ENROLMENT_FILE, &told)?;
-        if welcome.provisioning && !state.contains(DISABLED_MARKER) {
+        let details = serde_json::to_vec_pretty(&details).map_err(damaged_error(&path))?;
+        let creds =
+            UserCredentials::new(&acceptance.token, proposal.key.clone()).map_err(|source| {
+                NodeEnrolmentError::Creds {
+                    path: path.clone(),
+                    source,
+                }
+            })?;
+        state.replace_file(ACCOUNT_FILE, acceptance.account.as_bytes())?;
+        state.replace_file(ENROLMENT_FILE, &details)?;
+        if acceptance.provisioning && !state.contains(DISABLED_MARKER) {
             state.replace_file(PROVISIONING_MARKER, b"")?;
         }
         Ok(state.replace_file(CREDENTIALS_FILE, creds.to_text().as_bytes())?)
@@ -220,19 +226,19 @@ impl IdentityStore {
 
 /// Reads a non-secret file, such as an account token.
 pub(super) fn read_token_file(
-    what: &'static str,
+    content: &'static str,
     path: &Path,
 ) -> Result<String, NodeEnrolmentError> {
-    let failed = |source| NodeEnrolmentError::Read {
-        what,
+    let read_error = |source| NodeEnrolmentError::Read {
+        content,
         path: path.to_owned(),
         source,
     };
-    let size = std::fs::metadata(path).map_err(failed)?.len();
+    let size = std::fs::metadata(path).map_err(read_error)?.len();
     if size > limits::MAX_TOKEN_BYTES as u64 {
-        return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
+        return Err(read_error(std::io::ErrorKind::FileTooLarge.into()));
     }
-    std::fs::read_to_string(path).map_err(failed)
+    std::fs::read_to_string(path).map_err(read_error)
 }
 
 fn damaged_error<E: std::error::Error + Send + Sync + 'static>(

@@ -35,10 +35,10 @@ pub const PROVISIONING_AGENTS: [&str; 2] = ["provision", "rpcutil"];
 #[derive(Debug, thiserror::Error)]
 pub enum NodeEnrolmentError {
     /// A file that the configuration names.
-    #[error("cannot read {what} from {}", path.display())]
+    #[error("cannot read {content} from {}", path.display())]
     Read {
         /// The content of the file.
-        what: &'static str,
+        content: &'static str,
         /// The file.
         path: PathBuf,
         /// The system error.
@@ -58,7 +58,7 @@ pub enum NodeEnrolmentError {
         source: UserCredentialsError,
     },
     /// The name in a token is not an identity.
-    #[error("the bootstrap credentials in {} carry a name that is none", path.display())]
+    #[error("the name in the bootstrap credentials in {} is not valid", path.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -67,7 +67,7 @@ pub enum NodeEnrolmentError {
         source: NameError,
     },
     /// The operator did not sign the enrolment account.
-    #[error("the newcomers' account in {} cannot be used", path.display())]
+    #[error("the newcomers' account token in {} cannot be used", path.display())]
     Trust {
         /// The file.
         path: PathBuf,
@@ -76,11 +76,11 @@ pub enum NodeEnrolmentError {
         source: TokenError,
     },
     /// The state directory cannot be written.
-    #[error("cannot keep what this machine is")]
+    #[error("cannot store the identity of this machine")]
     State(#[from] SystemError),
     /// A state file cannot be parsed.
     #[error(
-        "{} is damaged; if this machine was never enrolled, remove it, and it begins anew under a new key",
+        "{} is damaged; if this machine was never enrolled, remove the file to start enrolment again with a new key",
         path.display()
     )]
     Damaged {
@@ -91,17 +91,17 @@ pub enum NodeEnrolmentError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The key generation failed.
-    #[error("cannot make a key")]
+    #[error("cannot generate a key")]
     Key(#[from] KeyError),
     /// The enrolment request cannot be signed.
-    #[error("cannot say who this machine is")]
+    #[error("cannot sign the enrolment request")]
     Seal(#[from] EnvelopeSignError),
     /// A broker address or a connection setting is invalid.
     #[error("cannot set up the connection to the broker")]
     Bus(#[from] BusError),
     /// Enrolment was refused permanently; a retry would not help.
     #[error(
-        "this machine is refused as {identity} ({}): {}; another bootstrap token or name is needed",
+        "enrolment as `{identity}` was refused ({}): {}; use another bootstrap token or name",
         refused.reason.as_str(), refused.message
     )]
     Refused {
@@ -113,33 +113,33 @@ pub enum NodeEnrolmentError {
 }
 
 /// The effective configuration of a node. With credentials it is the configuration as read; otherwise the enrolment details are merged in, after
-/// waiting for enrolment without a time limit. `again` triggers an immediate retry.
+/// waiting for enrolment without a time limit. `retry` triggers an immediate retry.
 pub async fn ensure_enrolled(
     config: &Config,
-    again: &Notify,
+    retry: &Notify,
 ) -> Result<Config, NodeEnrolmentError> {
     if let Some(bootstrap) = bootstrap_path(config) {
-        let home = IdentityStore::open(&config.paths.state)?;
-        session::enrol_node(config, bootstrap, &home, again).await?;
+        let store = IdentityStore::open(&config.paths.state)?;
+        session::enrol_node(config, bootstrap, &store, retry).await?;
     }
     effective_config(config)
 }
 
 /// The effective configuration without network access, for read-only commands. Changes nothing.
 pub fn effective_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
-    let home = IdentityStore::in_directory(&config.paths.state);
-    if config.broker.credentials.exists() || !home.has_credentials() {
+    let store = IdentityStore::in_directory(&config.paths.state);
+    if config.broker.credentials.exists() || !store.has_credentials() {
         return Ok(config.clone());
     }
-    enrolled_config(config, &home)
+    enrolled_config(config, &store)
 }
 
 /// The bootstrap credential of a machine that is not enrolled yet.
 pub fn bootstrap_path(config: &Config) -> Option<&Path> {
-    let is_somebody = config.broker.credentials.exists()
+    let has_credentials = config.broker.credentials.exists()
         || IdentityStore::in_directory(&config.paths.state).has_credentials();
     let credentials = config.provisioning.credentials.as_deref();
-    credentials.filter(|_| !is_somebody)
+    credentials.filter(|_| !has_credentials)
 }
 
 /// Checks that the bootstrap credential and the account are valid.
@@ -147,8 +147,8 @@ pub fn check_bootstrap(config: &Config, bootstrap: &Path) -> Result<(), NodeEnro
     session::BootstrapCredentials::read_files(config, bootstrap).map(drop)
 }
 
-fn enrolled_config(config: &Config, home: &IdentityStore) -> Result<Config, NodeEnrolmentError> {
-    Ok(config.with_enrolment(&home.read_enrolment()?, home))
+fn enrolled_config(config: &Config, store: &IdentityStore) -> Result<Config, NodeEnrolmentError> {
+    Ok(config.with_enrolment(&store.read_enrolment()?, store))
 }
 
 /// The configured name; `None` if it is the default host name.

@@ -59,7 +59,7 @@ const REPORTED_NETWORK_FACTS: [&str; 5] = ["domain", "fqdn", "hostname", "ip", "
 /// The bootstrap credential of this machine, and the account that it trusts until it has its own credentials.
 pub(super) struct BootstrapCredentials {
     signer: Signer,
-    newcomers: AccountTrust,
+    enrolment_account: AccountTrust,
     operator: PublicKey,
 }
 
@@ -77,17 +77,17 @@ impl BootstrapCredentials {
             source,
         })?;
         let account = &config.provisioning.account;
-        let untrusted = |source| NodeEnrolmentError::Trust {
+        let trust_error = |source| NodeEnrolmentError::Trust {
             path: account.clone(),
             source,
         };
         let operator =
-            PublicKey::parse(&config.trust.operator).map_err(|error| untrusted(error.into()))?;
+            PublicKey::parse(&config.trust.operator).map_err(|error| trust_error(error.into()))?;
         let text = identity_store::read_token_file("the newcomers' account token", account)?;
-        let newcomers = AccountTrust::new(operator, text.trim()).map_err(untrusted)?;
+        let enrolment_account = AccountTrust::new(operator, text.trim()).map_err(trust_error)?;
         Ok(Self {
             signer,
-            newcomers,
+            enrolment_account,
             operator,
         })
     }
@@ -114,33 +114,33 @@ impl BootstrapCredentials {
 pub(super) async fn enrol_node(
     config: &Config,
     bootstrap: &Path,
-    home: &IdentityStore,
-    again: &Notify,
+    store: &IdentityStore,
+    retry: &Notify,
 ) -> Result<(), NodeEnrolmentError> {
     let bootstrap = BootstrapCredentials::read_files(config, bootstrap)?;
-    let known = collect_facts(config).await;
-    let found = cloud_name(&known).unwrap_or_else(|| config.identity.clone());
-    let wish = home.load_or_propose(configured_name(config), &found)?;
+    let facts = collect_facts(config).await;
+    let detected_name = cloud_name(&facts).unwrap_or_else(|| config.identity.clone());
+    let proposal = store.load_or_propose(configured_name(config), &detected_name)?;
     tracing::info!(
-        identity = %wish.identity, key = %wish.key.public_key(),
-        "this machine has no credentials; it asks to be enrolled"
+        identity = %proposal.identity, key = %proposal.key.public_key(),
+        "this machine has no credentials; requesting enrolment"
     );
-    let asking = EnrolmentSession {
+    let session = EnrolmentSession {
         bus: bootstrap
-            .connect_options(config, &wish.identity)?
+            .connect_options(config, &proposal.identity)?
             .connect()
             .await?,
-        facts: reported_facts(&known),
+        facts: reported_facts(&facts),
         clock: WallClock::system(),
         cache: TokenCache::default(),
         bootstrap,
-        wish,
+        proposal,
     };
-    let welcome = asking.retry_until_welcome(again).await?;
-    home.store_enrolment(&asking.wish, &welcome)?;
-    tracing::info!(identity = %asking.wish.identity, "enrolled");
-    if let Err(error) = asking.bus.close().await {
-        tracing::debug!(%error, "left the newcomers' account in a hurry");
+    let acceptance = session.retry_until_welcome(retry).await?;
+    store.store_enrolment(&session.proposal, &acceptance)?;
+    tracing::info!(identity = %session.proposal.identity, "enrolled");
+    if let Err(error) = session.bus.close().await {
+        tracing::debug!(%error, "cannot close the connection to the newcomers' account cleanly");
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ pub(super) async fn enrol_node(
 struct EnrolmentSession {
     bus: Bus,
     bootstrap: BootstrapCredentials,
-    wish: ProposedIdentity,
+    proposal: ProposedIdentity,
     facts: NodeFacts,
     clock: WallClock,
     cache: TokenCache,
@@ -157,41 +157,41 @@ struct EnrolmentSession {
 
 /// The result of an attempt.
 enum EnrolmentAttempt {
-    Welcome(Box<EnrolmentAcceptance>),
+    Accepted(Box<EnrolmentAcceptance>),
     /// Retry after at least this pause.
-    Later(Duration),
+    RetryAfter(Duration),
     /// Retry with the normal backoff.
-    Nothing,
+    Retry,
 }
 
 impl EnrolmentSession {
     async fn retry_until_welcome(
         &self,
-        again: &Notify,
+        retry: &Notify,
     ) -> Result<EnrolmentAcceptance, NodeEnrolmentError> {
-        let mut fruitless = 0;
+        let mut failures = 0;
         loop {
             self.wait_connected().await;
             let pause = match self.attempt_enrolment().await? {
-                EnrolmentAttempt::Welcome(welcome) => return Ok(*welcome),
-                EnrolmentAttempt::Later(pause) => {
-                    fruitless = 0;
+                EnrolmentAttempt::Accepted(acceptance) => return Ok(*acceptance),
+                EnrolmentAttempt::RetryAfter(pause) => {
+                    failures = 0;
                     // Add up to 50 % jitter, so that machines that got the same pause do not retry together.
-                    let more = pause.mul_f64(0.5);
-                    let spread = ReconnectBackoff {
-                        first: more,
-                        max: more,
+                    let max_jitter = pause.mul_f64(0.5);
+                    let jitter = ReconnectBackoff {
+                        first: max_jitter,
+                        max: max_jitter,
                     };
-                    pause + spread.random_delay(1)
+                    pause + jitter.random_delay(1)
                 }
-                EnrolmentAttempt::Nothing => {
-                    fruitless += 1;
-                    RETRY_BACKOFF.random_delay(fruitless)
+                EnrolmentAttempt::Retry => {
+                    failures += 1;
+                    RETRY_BACKOFF.random_delay(failures)
                 }
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = again.notified() => fruitless = 0,
+                () = retry.notified() => failures = 0,
             }
         }
     }
@@ -204,12 +204,12 @@ impl EnrolmentSession {
         {
             let token = self.bootstrap.signer.token();
             let now = self.clock.now();
-            match self.bootstrap.newcomers.verify_user(&token, now) {
-                Ok(_) => tracing::warn!("there is no connection to the broker yet"),
+            match self.bootstrap.enrolment_account.verify_user(&token, now) {
+                Ok(_) => tracing::warn!("not connected to the broker yet"),
                 Err(error) => {
                     tracing::error!(
                         error = error_chain(&error),
-                        "the bootstrap token is of no use"
+                        "the bootstrap token is not valid"
                     );
                 }
             }
@@ -217,29 +217,34 @@ impl EnrolmentSession {
     }
 
     async fn attempt_enrolment(&self) -> Result<EnrolmentAttempt, NodeEnrolmentError> {
-        let hello = self.build_request()?;
-        let bytes = match sign_enrolment_request(&hello, &self.bootstrap.signer, &self.wish.key) {
-            Err(EnvelopeSignError::Oversized { .. }) => {
-                let bare = EnrolmentRequest {
-                    facts: NodeFacts::default(),
-                    ..hello.clone()
-                };
-                sign_enrolment_request(&bare, &self.bootstrap.signer, &self.wish.key)?
-            }
-            sealed => sealed?,
-        };
+        let request = self.build_request()?;
+        let bytes =
+            match sign_enrolment_request(&request, &self.bootstrap.signer, &self.proposal.key) {
+                Err(EnvelopeSignError::Oversized { .. }) => {
+                    let without_facts = EnrolmentRequest {
+                        facts: NodeFacts::default(),
+                        ..request.clone()
+                    };
+                    sign_enrolment_request(
+                        &without_facts,
+                        &self.bootstrap.signer,
+                        &self.proposal.key,
+                    )?
+                }
+                signed => signed?,
+            };
         match self.send_request(bytes.into()).await {
             Ok(message) if message.is_no_responders() => {
-                tracing::warn!("no enroller is connected; this machine asks again");
-                Ok(EnrolmentAttempt::Nothing)
+                tracing::warn!("no enroller is connected; the enrolment request will be retried");
+                Ok(EnrolmentAttempt::Retry)
             }
-            Ok(message) => self.evaluate_answer(&hello, &message),
+            Ok(message) => self.evaluate_answer(&request, &message),
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
-                    "the wish to be enrolled is not answered"
+                    "no reply to the enrolment request"
                 );
-                Ok(EnrolmentAttempt::Nothing)
+                Ok(EnrolmentAttempt::Retry)
             }
         }
     }
@@ -248,22 +253,22 @@ impl EnrolmentSession {
     async fn send_request(&self, request: Bytes) -> Result<BusMessage, BusError> {
         let key = self.bootstrap.signer.public_key().to_string();
         let address = AnswerAddress::of_request(&key, &Uuid::now_v7());
-        let mut answers = self.bus.subscribe(&address.subscription_pattern()).await?;
+        let mut replies = self.bus.subscribe(&address.subscription_pattern()).await?;
         let reply_subject = address.of_broadcast();
         self.bus
             .publish_with_reply(subject::ENROLMENT_SUBJECT, &reply_subject, request)
             .await?;
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, answers.next()).await;
-        answer.ok().flatten().ok_or(BusError::Slow {
-            what: "answer",
-            within: ANSWER_TIMEOUT,
+        let reply = tokio::time::timeout(ANSWER_TIMEOUT, replies.next()).await;
+        reply.ok().flatten().ok_or(BusError::Timeout {
+            operation: "answer",
+            timeout: ANSWER_TIMEOUT,
         })
     }
 
     fn build_request(&self) -> Result<EnrolmentRequest, NodeEnrolmentError> {
         Ok(EnrolmentRequest {
-            identity: self.wish.identity.clone(),
-            key: self.wish.key.public_key(),
+            identity: self.proposal.identity.clone(),
+            key: self.proposal.key.public_key(),
             credential: self.bootstrap.signer.public_key(),
             nonce: EnrolmentNonce::from_random()?,
             facts: self.facts.clone(),
@@ -274,46 +279,56 @@ impl EnrolmentSession {
 
     fn evaluate_answer(
         &self,
-        hello: &EnrolmentRequest,
+        request: &EnrolmentRequest,
         message: &BusMessage,
     ) -> Result<EnrolmentAttempt, NodeEnrolmentError> {
         let now = self.clock.now();
-        let newcomers = &self.bootstrap.newcomers;
-        let outcome =
-            match open_enrolment_answer(message.payload(), hello, newcomers, &self.cache, now) {
-                Ok(outcome) => outcome,
-                Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "an answer is not believed");
-                    return Ok(EnrolmentAttempt::Nothing);
-                }
-            };
+        let enrolment_account = &self.bootstrap.enrolment_account;
+        let outcome = match open_enrolment_answer(
+            message.payload(),
+            request,
+            enrolment_account,
+            &self.cache,
+            now,
+        ) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                tracing::warn!(error = error_chain(&error), "rejected an enrolment reply");
+                return Ok(EnrolmentAttempt::Retry);
+            }
+        };
         match outcome {
-            EnrolmentOutcome::Welcome(welcome) => {
-                match welcome.verify_tokens(self.bootstrap.operator, hello.key, now) {
-                    Ok(_) => Ok(EnrolmentAttempt::Welcome(welcome)),
+            EnrolmentOutcome::Welcome(acceptance) => {
+                match acceptance.verify_tokens(self.bootstrap.operator, request.key, now) {
+                    Ok(_) => Ok(EnrolmentAttempt::Accepted(acceptance)),
                     Err(error) => {
-                        tracing::error!(error = error_chain(&error), "a welcome is not believed");
-                        Ok(EnrolmentAttempt::Nothing)
+                        tracing::error!(
+                            error = error_chain(&error),
+                            "rejected the credentials in an enrolment reply"
+                        );
+                        Ok(EnrolmentAttempt::Retry)
                     }
                 }
             }
             EnrolmentOutcome::Wait(wait) => {
                 tracing::info!(reason = wait.message, "not enrolled yet");
                 let pause = Duration::from_millis(wait.retry_after_ms);
-                Ok(EnrolmentAttempt::Later(
+                Ok(EnrolmentAttempt::RetryAfter(
                     pause.clamp(Duration::from_secs(1), MAX_RETRY_PAUSE),
                 ))
             }
             EnrolmentOutcome::Refused(refused) if refused.reason.is_final() => {
-                let identity = hello.identity.clone();
+                let identity = request.identity.clone();
                 Err(NodeEnrolmentError::Refused { identity, refused })
             }
             EnrolmentOutcome::Refused(refused) => {
-                let word = refused.reason.as_str();
-                tracing::error!(reason = word, "refused: {}", refused.message);
+                let reason = refused.reason.as_str();
+                tracing::error!(reason, "refused: {}", refused.message);
                 Ok(match refused.reason {
-                    EnrolmentRefusalReason::NameTaken => EnrolmentAttempt::Later(RETRY_BACKOFF.max),
-                    _ => EnrolmentAttempt::Nothing,
+                    EnrolmentRefusalReason::NameTaken => {
+                        EnrolmentAttempt::RetryAfter(RETRY_BACKOFF.max)
+                    }
+                    _ => EnrolmentAttempt::Retry,
                 })
             }
         }
@@ -333,7 +348,7 @@ async fn collect_facts(config: &Config) -> NodeFacts {
     });
     let (facts, problems) = collecting.await.unwrap_or_default();
     for problem in problems {
-        tracing::warn!(%problem, "facts are incomplete");
+        tracing::warn!(%problem, "cannot collect all facts");
     }
     facts
 }
@@ -346,15 +361,18 @@ fn cloud_name(facts: &NodeFacts) -> Option<Identity> {
 
 /// The facts in the enrolment request. The enroller does not need addresses of all interfaces, disks or memory.
 fn reported_facts(facts: &NodeFacts) -> NodeFacts {
-    let mut told = Map::new();
+    let mut reported = Map::new();
     for name in REPORTED_FACTS {
-        told.extend(facts.get(name).map(|fact| (name.to_owned(), fact.clone())));
+        reported.extend(facts.get(name).map(|fact| (name.to_owned(), fact.clone())));
     }
     if let Some(Value::Object(network)) = facts.get("networking") {
-        let known = REPORTED_NETWORK_FACTS
+        let network_facts = REPORTED_NETWORK_FACTS
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), network.get(name)?.clone())));
-        told.insert("networking".to_owned(), Value::Object(known.collect()));
+        reported.insert(
+            "networking".to_owned(),
+            Value::Object(network_facts.collect()),
+        );
     }
-    NodeFacts::from_map(told).unwrap_or_default()
+    NodeFacts::from_map(reported).unwrap_or_default()
 }

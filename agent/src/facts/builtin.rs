@@ -56,10 +56,10 @@ fn kernel_name() -> &'static str {
 
 /// Memory and the list of processors; no processes, no load.
 fn read_hardware() -> Result<sysinfo::System, sysinfo::Error> {
-    let wanted = RefreshKind::nothing()
+    let refresh_kind = RefreshKind::nothing()
         .with_memory(MemoryRefreshKind::everything())
         .with_cpu(CpuRefreshKind::nothing());
-    sysinfo::System::new_with_specifics(wanted)
+    sysinfo::System::new_with_specifics(refresh_kind)
 }
 
 fn processor_facts(machine: &sysinfo::System) -> Value {
@@ -87,8 +87,8 @@ fn memory_facts(machine: &sysinfo::System) -> Value {
 
 /// Local file systems only: an unreachable remote server would block the collection.
 fn mountpoint_facts() -> Option<Value> {
-    let wanted = DiskRefreshKind::nothing().with_storage();
-    let disks = Disks::new_with_refreshed_list_specifics(wanted).ok()?;
+    let refresh_kind = DiskRefreshKind::nothing().with_storage();
+    let disks = Disks::new_with_refreshed_list_specifics(refresh_kind).ok()?;
     let entry = |disk: &sysinfo::Disk| {
         let mut mounted = space_facts(disk.total_space(), disk.available_space());
         if let Some(mounted) = mounted.as_object_mut() {

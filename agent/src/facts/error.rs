@@ -10,13 +10,13 @@ use muster_wire::state::NodeFactsError;
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no new facts from {source_name}; {}",
-    if *.kept { "its last good ones are kept" } else { "facts that it could set or override are unknown until it succeeds" }
+    if *.uses_last_good { "the last valid ones are kept" } else { "facts that it can set or override are unknown until it succeeds" }
 )]
 pub struct FactProblem {
     /// The file, command or collector.
     pub source_name: String,
     /// Whether its earlier facts are still in use.
-    pub kept: bool,
+    pub uses_last_good: bool,
     /// The error.
     #[source]
     pub error: FactError,
@@ -35,7 +35,7 @@ pub enum FactError {
         source: io::Error,
     },
     /// The facts exceed the size limit.
-    #[error("more than {limit} bytes; leave out what nobody asks for")]
+    #[error("the facts exceed {limit} bytes; remove facts that are not used")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
@@ -53,7 +53,7 @@ pub enum FactError {
     #[error("not valid YAML: {0}")]
     Yaml(String),
     /// A line without `=`, or without a name before it.
-    #[error("line {number} is not `name=value`")]
+    #[error("line {number} does not have the form `name=value`")]
     Line {
         /// The line, from 1.
         number: usize,
@@ -63,8 +63,8 @@ pub enum FactError {
     Facts(#[from] NodeFactsError),
     /// An executable that other users can change: it would run with the daemon's privileges.
     #[error(
-        "not run: it can be changed by others than root and us (owner {owner}, mode {mode:04o}); \
-         make it root's, mode 755"
+        "not executed: users other than root and the daemon's user can change it \
+         (owner {owner}, mode {mode:04o}); set the owner to root and the mode to 755"
     )]
     Unsafe {
         /// The owner's uid.
@@ -73,7 +73,7 @@ pub enum FactError {
         mode: u32,
     },
     /// It could not be started or did not finish.
-    #[error("cannot run it")]
+    #[error("cannot run the program")]
     Run(#[source] SystemError),
     /// A metadata service failed.
     #[error("{problem}")]
@@ -82,11 +82,11 @@ pub enum FactError {
         problem: String,
     },
     /// Its exit code was not 0.
-    #[error("it ended with code {code}: {said}")]
+    #[error("the program ended with code {code}: {output}")]
     Failed {
         /// The exit code.
         code: i32,
         /// The first line of its output.
-        said: String,
+        output: String,
     },
 }

@@ -86,8 +86,8 @@ fn read_source(
     let extension = path
         .extension()
         .map(|extension| extension.to_string_lossy().to_lowercase());
-    if let Some(form) = extension.as_deref().and_then(FactFormat::from_extension) {
-        return read_fact_file(&path, form).map(Some);
+    if let Some(format) = extension.as_deref().and_then(FactFormat::from_extension) {
+        return read_fact_file(&path, format).map(Some);
     }
     if metadata.mode() & 0o111 == 0 {
         return Ok(None);
@@ -98,11 +98,11 @@ fn read_source(
     match text.trim() {
         // A program may have no facts for this machine.
         "" => Ok(Some(Map::new())),
-        said => parse_facts(FactFormat::detect_output(said), &output).map(Some),
+        trimmed => parse_facts(FactFormat::detect_output(trimmed), &output).map(Some),
     }
 }
 
-fn read_fact_file(path: &Path, form: FactFormat) -> Result<Map<String, Value>, FactError> {
+fn read_fact_file(path: &Path, format: FactFormat) -> Result<Map<String, Value>, FactError> {
     let read_error = |source| FactError::Read {
         path: path.to_owned(),
         source,
@@ -120,7 +120,7 @@ fn read_fact_file(path: &Path, form: FactFormat) -> Result<Map<String, Value>, F
     if bytes.trim_ascii().is_empty() {
         return Err(FactError::Empty);
     }
-    parse_facts(form, &bytes)
+    parse_facts(format, &bytes)
 }
 
 /// Rejects files that other users can change: they would run as the daemon, which often runs as root.
@@ -137,10 +137,10 @@ fn check_safe(metadata: &Metadata) -> Result<(), FactError> {
 fn run_program<S: Into<String>>(
     system: &dyn System,
     argv: impl IntoIterator<Item = S>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Vec<u8>, FactError> {
     let mut command = Command::new(argv);
-    command.timeout = Some(patience);
+    command.timeout = Some(timeout);
     command.output_limit = MAX_SOURCE_BYTES;
     let output = system.run_command(&command).map_err(FactError::Run)?;
     if !output.is_success() {
@@ -148,11 +148,11 @@ fn run_program<S: Into<String>>(
         let first = text
             .lines()
             .find(|line| !line.trim().is_empty())
-            .unwrap_or("it printed nothing");
-        let said = first.chars().take(MAX_ERROR_CHARS).collect();
+            .unwrap_or("no output");
+        let first_line = first.chars().take(MAX_ERROR_CHARS).collect();
         return Err(FactError::Failed {
             code: output.code,
-            said,
+            output: first_line,
         });
     }
     if output.truncated {

@@ -122,26 +122,26 @@ impl FactStore {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let mut problems = Vec::new();
-        let mut read = Vec::new();
+        let mut collected = Vec::new();
         for (name, facts) in self.gather_sources(machines, &last_good) {
             let facts = match facts {
                 Ok(facts) => Some(facts),
                 Err(error) => {
-                    let kept = last_good.get(&name).cloned();
+                    let last_facts = last_good.get(&name).cloned();
                     problems.push(FactProblem {
                         source_name: name.clone(),
                         error,
-                        kept: kept.is_some(),
+                        uses_last_good: last_facts.is_some(),
                     });
-                    kept
+                    last_facts
                 }
             };
-            read.push((name, facts));
+            collected.push((name, facts));
         }
-        let facts = merge_sources(&read, &self.sources.identity, &mut problems);
+        let facts = merge_sources(&collected, &self.sources.identity, &mut problems);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(facts);
-        let good = read.into_iter();
-        *last_good = good
+        let collected = collected.into_iter();
+        *last_good = collected
             .filter_map(|(name, facts)| Some((name, facts?)))
             .collect();
         problems
@@ -174,11 +174,11 @@ impl FactStore {
                 gathered.extend(sources);
             }
             Err(error) => {
-                let inside = format!("{directory}/");
-                let kept = last_good
+                let prefix = format!("{directory}/");
+                let last_facts = last_good
                     .iter()
-                    .filter(|(name, _)| name.starts_with(&inside));
-                gathered.extend(kept.map(|(name, facts)| (name.clone(), Ok(facts.clone()))));
+                    .filter(|(name, _)| name.starts_with(&prefix));
+                gathered.extend(last_facts.map(|(name, facts)| (name.clone(), Ok(facts.clone()))));
                 gathered.push((directory, Err(error)));
             }
         }
@@ -195,10 +195,10 @@ fn merge_sources(
 ) -> NodeFacts {
     let mut merged = NodeFacts::default();
     let mut complete = true;
-    let mut settled = BTreeSet::new();
+    let mut known_names = BTreeSet::new();
     for (name, facts) in sources {
         let Some(facts) = facts else {
-            (complete, settled) = (false, BTreeSet::new());
+            (complete, known_names) = (false, BTreeSet::new());
             continue;
         };
         let mut candidate = merged.as_map().clone();
@@ -207,14 +207,14 @@ fn merge_sources(
         match NodeFacts::from_map(candidate) {
             Ok(candidate) => {
                 merged = candidate;
-                settled.extend(facts.keys().cloned());
+                known_names.extend(facts.keys().cloned());
             }
             Err(error) => {
-                (complete, settled) = (false, BTreeSet::new());
+                (complete, known_names) = (false, BTreeSet::new());
                 problems.push(FactProblem {
                     source_name: name.clone(),
                     error: error.into(),
-                    kept: false,
+                    uses_last_good: false,
                 });
             }
         }
@@ -222,8 +222,8 @@ fn merge_sources(
     if complete {
         return merged;
     }
-    settled.insert("identity".to_owned());
-    merged.with_known_names(settled)
+    known_names.insert("identity".to_owned());
+    merged.with_known_names(known_names)
 }
 
 #[cfg(test)]

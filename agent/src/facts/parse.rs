@@ -44,9 +44,12 @@ impl FactFormat {
 }
 
 /// Parses a text of a known format. The result is within the limits of facts.
-pub(super) fn parse_facts(form: FactFormat, bytes: &[u8]) -> Result<Map<String, Value>, FactError> {
+pub(super) fn parse_facts(
+    format: FactFormat,
+    bytes: &[u8],
+) -> Result<Map<String, Value>, FactError> {
     let text = std::str::from_utf8(bytes).map_err(|_| FactError::NotText)?;
-    let value = match form {
+    let value = match format {
         FactFormat::Json => serde_json::from_str(text).map_err(FactError::Json)?,
         FactFormat::Yaml => parse_yaml(text)?,
         FactFormat::Lines => Value::Object(parse_lines(text)?),

@@ -131,13 +131,13 @@ fn a_broken_source_keeps_its_last_good_facts_and_harms_no_other() {
     put(scratch.path(), "c.txt", "", 0o644);
     let problems = store.reload(one(&system));
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems[0].kept && matches!(problems[0].error, FactError::Json(_)));
+    assert!(problems[0].uses_last_good && matches!(problems[0].error, FactError::Json(_)));
     assert!(
         problems[0]
             .to_string()
-            .contains("a.json; its last good ones are kept")
+            .contains("a.json; the last valid ones are kept")
     );
-    assert!(!problems[1].kept && matches!(problems[1].error, FactError::Empty));
+    assert!(!problems[1].uses_last_good && matches!(problems[1].error, FactError::Empty));
     assert_eq!(store.current().get("a"), Some(&json!(1)));
     assert_eq!(store.current().get("b"), Some(&json!(2)));
 
@@ -169,7 +169,7 @@ fn a_failing_program_is_told_in_its_own_words() {
     let (_, problems) = collect(&system, &sources(scratch.path()));
     assert_eq!(
         problems[0].error.to_string(),
-        "it ended with code 3: no database"
+        "the program ended with code 3: no database"
     );
 }
 

@@ -33,9 +33,9 @@ pub(super) enum HttpStatus {
     BadRequest,
     NotFound,
     NotAllowed,
-    Slow,
+    RequestTimeout,
     TooLarge,
-    Broken,
+    InternalError,
     Unavailable,
 }
 
@@ -46,9 +46,9 @@ impl HttpStatus {
             Self::BadRequest => "400 Bad Request",
             Self::NotFound => "404 Not Found",
             Self::NotAllowed => "405 Method Not Allowed",
-            Self::Slow => "408 Request Timeout",
+            Self::RequestTimeout => "408 Request Timeout",
             Self::TooLarge => "431 Request Header Fields Too Large",
-            Self::Broken => "500 Internal Server Error",
+            Self::InternalError => "500 Internal Server Error",
             Self::Unavailable => "503 Service Unavailable",
         }
     }
@@ -97,57 +97,57 @@ pub(super) trait HttpHandler: Send + Sync + 'static {
 }
 
 /// Serves until dropped.
-pub(super) async fn serve_http<S: HttpHandler>(listener: TcpListener, site: Arc<S>) {
-    let mut talks = JoinSet::new();
+pub(super) async fn serve_http<S: HttpHandler>(listener: TcpListener, handler: Arc<S>) {
+    let mut connections = JoinSet::new();
     let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Possibly out of file descriptors: an immediate retry would only use CPU time.
-                tracing::debug!(%error, "a connection for metrics was not taken");
+                tracing::debug!(%error, "cannot accept a metrics connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        while talks.try_join_next().is_some() {}
-        oldest_first.retain(|talk| !talk.is_finished());
+        while connections.try_join_next().is_some() {}
+        oldest_first.retain(|connection| !connection.is_finished());
         if oldest_first.len() >= MAX_CONNECTIONS
             && let Some(oldest) = oldest_first.pop_front()
         {
             oldest.abort();
         }
-        let site = Arc::clone(&site);
-        oldest_first.push_back(talks.spawn(async move {
-            let talked =
-                tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, &*site)).await;
-            if let Ok(Err(error)) = talked {
-                tracing::debug!(%error, "a connection for metrics broke off");
+        let handler = Arc::clone(&handler);
+        oldest_first.push_back(connections.spawn(async move {
+            let served =
+                tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, &*handler)).await;
+            if let Ok(Err(error)) = served {
+                tracing::debug!(%error, "a metrics connection failed");
             }
         }));
     }
 }
 
-async fn serve_connection<S: HttpHandler>(mut stream: TcpStream, site: &S) -> io::Result<()> {
-    let asked = tokio::time::timeout(HEAD_TIMEOUT, read_request(&mut stream)).await;
-    let (answer, with_body) = match asked {
+async fn serve_connection<S: HttpHandler>(mut stream: TcpStream, handler: &S) -> io::Result<()> {
+    let received = tokio::time::timeout(HEAD_TIMEOUT, read_request(&mut stream)).await;
+    let (response, with_body) = match received {
         Err(_) => (
-            HttpResponse::plain_text(HttpStatus::Slow, "too slow\n"),
+            HttpResponse::plain_text(HttpStatus::RequestTimeout, "request timeout\n"),
             true,
         ),
-        Ok(asked) => match asked? {
-            HttpRequest::Nothing => return Ok(()),
-            HttpRequest::Wrongly(status) => (
-                HttpResponse::plain_text(status, "this is no request for here\n"),
+        Ok(received) => match received? {
+            HttpRequest::Empty => return Ok(()),
+            HttpRequest::Invalid(status) => (
+                HttpResponse::plain_text(status, "unsupported request\n"),
                 true,
             ),
-            HttpRequest::For { path, with_body } => (site.answer_path(&path).await, with_body),
+            HttpRequest::Valid { path, with_body } => (handler.answer_path(&path).await, with_body),
         },
     };
-    stream.write_all(&answer.to_bytes(with_body)).await?;
+    stream.write_all(&response.to_bytes(with_body)).await?;
     stream.shutdown().await?;
-    let (mut rest, mut nowhere) = (stream.take(MAX_LINGER_BYTES), tokio::io::sink());
-    let lingering = tokio::io::copy(&mut rest, &mut nowhere);
+    let (mut rest, mut sink) = (stream.take(MAX_LINGER_BYTES), tokio::io::sink());
+    let lingering = tokio::io::copy(&mut rest, &mut sink);
     let _ = tokio::time::timeout(LINGER_TIMEOUT, lingering).await;
     Ok(())
 }
@@ -156,31 +156,31 @@ async fn serve_connection<S: HttpHandler>(mut stream: TcpStream, site: &S) -> io
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HttpRequest {
     /// The connection closed without a request.
-    Nothing,
+    Empty,
     /// The request is rejected with this status.
-    Wrongly(HttpStatus),
+    Invalid(HttpStatus),
     /// A path, and whether to send the body or only the head.
-    For { path: String, with_body: bool },
+    Valid { path: String, with_body: bool },
 }
 
 async fn read_request(stream: &mut TcpStream) -> io::Result<HttpRequest> {
     let mut head = Vec::with_capacity(1024);
     loop {
-        let room = MAX_HEAD_BYTES.saturating_sub(head.len());
-        if room == 0 {
-            return Ok(HttpRequest::Wrongly(HttpStatus::TooLarge));
+        let remaining = MAX_HEAD_BYTES.saturating_sub(head.len());
+        if remaining == 0 {
+            return Ok(HttpRequest::Invalid(HttpStatus::TooLarge));
         }
-        let more = u64::try_from(room).unwrap_or(u64::MAX);
-        if (&mut *stream).take(more).read_buf(&mut head).await? == 0 {
-            let nothing = head.is_empty();
-            return Ok(if nothing {
-                HttpRequest::Nothing
+        let limit = u64::try_from(remaining).unwrap_or(u64::MAX);
+        if (&mut *stream).take(limit).read_buf(&mut head).await? == 0 {
+            let is_empty = head.is_empty();
+            return Ok(if is_empty {
+                HttpRequest::Empty
             } else {
-                HttpRequest::Wrongly(HttpStatus::BadRequest)
+                HttpRequest::Invalid(HttpStatus::BadRequest)
             });
         }
-        if let Some(asked) = parse_request(&head) {
-            return Ok(asked);
+        if let Some(request) = parse_request(&head) {
+            return Ok(request);
         }
     }
 }
@@ -189,20 +189,20 @@ async fn read_request(stream: &mut TcpStream) -> io::Result<HttpRequest> {
 fn parse_request(head: &[u8]) -> Option<HttpRequest> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    let asked = match request.parse(head) {
+    let parsed = match request.parse(head) {
         Ok(httparse::Status::Partial) => return None,
         Ok(httparse::Status::Complete(_)) => (request.method, request.path),
         Err(httparse::Error::TooManyHeaders) => {
-            return Some(HttpRequest::Wrongly(HttpStatus::TooLarge));
+            return Some(HttpRequest::Invalid(HttpStatus::TooLarge));
         }
-        Err(_) => return Some(HttpRequest::Wrongly(HttpStatus::BadRequest)),
+        Err(_) => return Some(HttpRequest::Invalid(HttpStatus::BadRequest)),
     };
-    Some(match asked {
-        (Some(method @ ("GET" | "HEAD")), Some(target)) => HttpRequest::For {
+    Some(match parsed {
+        (Some(method @ ("GET" | "HEAD")), Some(target)) => HttpRequest::Valid {
             path: target.split('?').next().unwrap_or(target).to_owned(),
             with_body: method == "GET",
         },
-        _ => HttpRequest::Wrongly(HttpStatus::NotAllowed),
+        _ => HttpRequest::Invalid(HttpStatus::NotAllowed),
     })
 }
 
@@ -221,7 +221,7 @@ mod tests {
         let path = "/metrics".to_owned();
         assert_eq!(
             parse_request(whole),
-            Some(HttpRequest::For {
+            Some(HttpRequest::Valid {
                 path,
                 with_body: true
             })
@@ -230,18 +230,18 @@ mod tests {
         let head = parse_request(b"HEAD /healthz HTTP/1.0\r\n\r\n");
         assert_eq!(
             head,
-            Some(HttpRequest::For {
+            Some(HttpRequest::Valid {
                 path,
                 with_body: false
             })
         );
         let post = parse_request(b"POST /metrics HTTP/1.1\r\n\r\n");
-        assert_eq!(post, Some(HttpRequest::Wrongly(HttpStatus::NotAllowed)));
+        assert_eq!(post, Some(HttpRequest::Invalid(HttpStatus::NotAllowed)));
         let other = parse_request(b"\x16\x03\x01\x02\x00\x01\r\n\r\n");
-        assert_eq!(other, Some(HttpRequest::Wrongly(HttpStatus::BadRequest)));
+        assert_eq!(other, Some(HttpRequest::Invalid(HttpStatus::BadRequest)));
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(100));
         let many = parse_request(many.as_bytes());
-        assert_eq!(many, Some(HttpRequest::Wrongly(HttpStatus::TooLarge)));
+        assert_eq!(many, Some(HttpRequest::Invalid(HttpStatus::TooLarge)));
     }
 
     #[test]

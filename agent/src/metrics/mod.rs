@@ -43,25 +43,25 @@ pub struct MetricsContext {
 }
 
 /// Serves until dropped. A port that cannot be bound disables only the metrics: the error is logged, and binding is retried.
-pub async fn serve_metrics(address: SocketAddr, shown: MetricsContext) {
+pub async fn serve_metrics(address: SocketAddr, context: MetricsContext) {
     if !address.ip().is_loopback() {
-        tracing::warn!(%address, "metrics are open to other machines: whoever reaches the port may read them");
+        tracing::warn!(%address, "metrics are readable without authentication from other machines");
     }
-    let site = Arc::new(MetricsEndpoints {
-        shown,
+    let endpoints = Arc::new(MetricsEndpoints {
+        context,
         pages: Arc::new(Semaphore::new(MAX_CONCURRENT_PAGES)),
     });
-    let health = site.shown.core.health();
+    let health = endpoints.context.core.health();
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => {
                 health.set_findings("metrics", FindingLevel::Warning, &[]);
                 let address = listener.local_addr().unwrap_or(address);
-                tracing::info!(%address, "metrics are served");
-                return http::serve_http(listener, site).await;
+                tracing::info!(%address, "serving metrics");
+                return http::serve_http(listener, endpoints).await;
             }
             Err(error) => {
-                let problem = format!("metrics cannot be served on {address}: {error}");
+                let problem = format!("cannot serve metrics on {address}: {error}");
                 tracing::error!("{problem}");
                 health.set_findings("metrics", FindingLevel::Warning, &[problem]);
                 tokio::time::sleep(BIND_RETRY_INTERVAL).await;
@@ -73,7 +73,7 @@ pub async fn serve_metrics(address: SocketAddr, shown: MetricsContext) {
 /// The handler of the endpoints.
 #[derive(Debug)]
 struct MetricsEndpoints {
-    shown: MetricsContext,
+    context: MetricsContext,
     pages: Arc<Semaphore>,
 }
 
@@ -89,15 +89,16 @@ impl http::HttpHandler for MetricsEndpoints {
             }
             "/healthz" => HttpResponse::plain_text(HttpStatus::Ok, "ok\n"),
             "/readyz" => {
-                let looked =
-                    |shown: &MetricsContext| shown.unready_reasons(&shown.core.collect_findings());
-                self.run_blocking(looked)
+                let unready_reasons = |context: &MetricsContext| {
+                    context.unready_reasons(&context.core.collect_findings())
+                };
+                self.run_blocking(unready_reasons)
                     .await
-                    .map_or_else(internal_error, |why| readiness_response(&why))
+                    .map_or_else(internal_error, |reasons| readiness_response(&reasons))
             }
             _ => HttpResponse::plain_text(
                 HttpStatus::NotFound,
-                "there are /metrics, /healthz and /readyz\n",
+                "not found; the available paths are /metrics, /healthz and /readyz\n",
             ),
         }
     }
@@ -107,31 +108,31 @@ impl MetricsEndpoints {
     /// Runs a function on a blocking thread, with limited concurrency. The permit is held until the function ends, even if the client disconnects.
     async fn run_blocking<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&MetricsContext) -> T + Send + 'static,
+        work: impl FnOnce(&MetricsContext) -> T + Send + 'static,
     ) -> Option<T> {
-        let place = Arc::clone(&self.pages).acquire_owned().await.ok()?;
-        let shown = self.shown.clone();
-        let looking = tokio::task::spawn_blocking(move || {
-            let seen = look(&shown);
-            drop(place);
-            seen
+        let permit = Arc::clone(&self.pages).acquire_owned().await.ok()?;
+        let context = self.context.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            let result = work(&context);
+            drop(permit);
+            result
         });
-        looking.await.ok()
+        task.await.ok()
     }
 }
 
 fn internal_error() -> HttpResponse {
     HttpResponse::plain_text(
-        HttpStatus::Broken,
-        "this cannot be told now; the log may say why\n",
+        HttpStatus::InternalError,
+        "internal error; see the log of the daemon\n",
     )
 }
 
-fn readiness_response(why: &[String]) -> HttpResponse {
-    if why.is_empty() {
+fn readiness_response(reasons: &[String]) -> HttpResponse {
+    if reasons.is_empty() {
         return HttpResponse::plain_text(HttpStatus::Ok, "ready\n");
     }
-    let lines = why.join("\n- ");
+    let lines = reasons.join("\n- ");
     HttpResponse::plain_text(HttpStatus::Unavailable, format!("not ready:\n- {lines}\n"))
 }
 
@@ -147,7 +148,7 @@ impl MetricsContext {
                 "not subscribed yet",
             ),
         ];
-        let states = states.into_iter().filter(|(is_so, _)| *is_so);
+        let states = states.into_iter().filter(|(applies, _)| *applies);
         let findings = findings.iter().filter(|finding| {
             finding.level == FindingLevel::Error && READINESS_CHECKS.contains(&finding.check)
         });

@@ -63,79 +63,79 @@ pub(super) struct DurationSummary {
 /// The counts since the daemon started.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMetrics {
-    ended: Mutex<BTreeMap<OutcomeLabels, u64>>,
-    took: Mutex<BTreeMap<(String, String), DurationSummary>>,
-    refused: Mutex<BTreeMap<(StageName, &'static str), u64>>,
+    outcomes: Mutex<BTreeMap<OutcomeLabels, u64>>,
+    durations: Mutex<BTreeMap<(String, String), DurationSummary>>,
+    refusals: Mutex<BTreeMap<(StageName, &'static str), u64>>,
     /// When the last authenticated request arrived; 0 before the first.
-    last: AtomicU64,
+    last_arrival: AtomicU64,
 }
 
 impl RequestMetrics {
     /// Records the arrival of an authenticated request.
     pub(crate) fn record_arrival(&self, now: Millis) {
-        self.last.fetch_max(now, Ordering::Relaxed);
+        self.last_arrival.fetch_max(now, Ordering::Relaxed);
     }
 
     /// Records the end of an authenticated caller's request, by an action or a refusal.
     pub(crate) fn record_outcome(
         &self,
-        what: KnownAction<'_>,
+        known: KnownAction<'_>,
         status: ReplyStatus,
         reason: &'static str,
     ) {
-        let end = |what: KnownAction<'_>| OutcomeLabels {
-            agent: what.agent.to_owned(),
-            action: what.action.to_owned(),
+        let labels = |known: KnownAction<'_>| OutcomeLabels {
+            agent: known.agent.to_owned(),
+            action: known.action.to_owned(),
             status: status.code(),
             reason,
         };
-        *bounded_entry(&mut lock_mutex(&self.ended), end(what), || {
-            end(KnownAction::OTHER)
+        *bounded_entry(&mut lock_mutex(&self.outcomes), labels(known), || {
+            labels(KnownAction::OTHER)
         }) += 1;
     }
 
     /// Records the duration of an action.
-    pub(crate) fn record_duration(&self, what: KnownAction<'_>, time: Duration) {
-        let key = |what: KnownAction<'_>| (what.agent.to_owned(), what.action.to_owned());
-        let mut all = lock_mutex(&self.took);
-        let took = bounded_entry(&mut all, key(what), || key(KnownAction::OTHER));
-        took.count += 1;
-        took.sum += time;
+    pub(crate) fn record_duration(&self, known: KnownAction<'_>, time: Duration) {
+        let key = |known: KnownAction<'_>| (known.agent.to_owned(), known.action.to_owned());
+        let mut durations = lock_mutex(&self.durations);
+        let summary = bounded_entry(&mut durations, key(known), || key(KnownAction::OTHER));
+        summary.count += 1;
+        summary.sum += time;
     }
 
     /// Records a refusal by a stage. Stages and reasons are constants of the program, so their number is bounded.
     pub(crate) fn record_refusal(&self, stage: StageName, reason: &'static str) {
-        *lock_mutex(&self.refused)
+        *lock_mutex(&self.refusals)
             .entry((stage, reason))
             .or_default() += 1;
     }
 
     pub(super) fn outcome_counts(&self) -> BTreeMap<OutcomeLabels, u64> {
-        lock_mutex(&self.ended).clone()
+        lock_mutex(&self.outcomes).clone()
     }
 
     pub(super) fn action_durations(&self) -> BTreeMap<(String, String), DurationSummary> {
-        lock_mutex(&self.took).clone()
+        lock_mutex(&self.durations).clone()
     }
 
     pub(super) fn refusal_counts(&self) -> BTreeMap<(StageName, &'static str), u64> {
-        lock_mutex(&self.refused).clone()
+        lock_mutex(&self.refusals).clone()
     }
 
     /// When the last authenticated request arrived.
     pub(super) fn last_arrival(&self) -> Option<Millis> {
-        Some(self.last.load(Ordering::Relaxed)).filter(|last| *last > 0)
+        Some(self.last_arrival.load(Ordering::Relaxed)).filter(|time| *time > 0)
     }
 }
 
 /// The entry of this key, or the shared entry if there are too many.
 fn bounded_entry<K: Ord, V: Default>(
-    all: &mut BTreeMap<K, V>,
+    series: &mut BTreeMap<K, V>,
     key: K,
     other: impl FnOnce() -> K,
 ) -> &mut V {
-    let full = all.len() >= MAX_SERIES && !all.contains_key(&key);
-    all.entry(if full { other() } else { key }).or_default()
+    let full = series.len() >= MAX_SERIES && !series.contains_key(&key);
+    series.entry(if full { other() } else { key }).or_default()
 }
 
 /// Poisoning is ignored: counters are never inconsistent.

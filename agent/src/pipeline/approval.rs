@@ -29,34 +29,36 @@ pub(super) fn check_approval<'p>(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
     policy: &'p PolicySet,
-    wanted: Option<&str>,
+    approvers: Option<&str>,
     known: &KnownLookups,
 ) -> EvaluationProgress<'p, Result<RequestApprover, String>> {
-    let request = &accepted.asked.request;
-    let by = wanted.map_or_else(
-        || "a second person who may do the same".to_owned(),
-        |wanted| format!("one of: {wanted}"),
+    let request = &accepted.verified.request;
+    let approver_text = approvers.map_or_else(
+        || "a second person who is allowed to send the same request".to_owned(),
+        |approvers| format!("one of: {approvers}"),
     );
     let now = core.clock.now();
-    let opened = match open_request_approval(core, accepted, &by, now) {
+    let opened = match open_request_approval(core, accepted, &approver_text, now) {
         Ok(opened) => opened,
-        Err(why) => return EvaluationProgress::Decided(Err(why)),
+        Err(reason) => return EvaluationProgress::Decided(Err(reason)),
     };
     let approver = PolicyPrincipal::from_verified(&opened.approver);
-    let caller = PolicyPrincipal::from_verified(&accepted.asked.caller);
-    let may = core.with_node_view(|node| {
-        let asked = |caller| PolicyQuery {
+    let caller = PolicyPrincipal::from_verified(&accepted.verified.caller);
+    let allowed = core.with_node_view(|node| {
+        let query = |caller| PolicyQuery {
             caller,
             agent: &request.agent,
             action: &request.action,
             node,
             now,
         };
-        policy.may_approve(&asked(&caller), &asked(&approver), known)
+        policy.may_approve(&query(&caller), &query(&approver), known)
     });
-    may.map(|may| {
-        if !may {
-            return Err(format!("{approver} may not approve it; it takes {by}"));
+    allowed.map(|allowed| {
+        if !allowed {
+            return Err(format!(
+                "{approver} is not allowed to approve it; it requires the approval of {approver_text}"
+            ));
         }
         consume_approval(core, &opened)?;
         Ok(RequestApprover {
@@ -71,53 +73,56 @@ pub(super) fn check_approval<'p>(
 fn open_request_approval(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
-    by: &str,
+    approver_text: &str,
     now: Millis,
 ) -> Result<ApprovedProposal, String> {
-    let (request, caller) = (&accepted.asked.request, &accepted.asked.caller);
+    let (request, caller) = (&accepted.verified.request, &accepted.verified.caller);
     let Some(text) = &request.approval else {
-        return Err(format!("it takes the approval of {by}"));
+        return Err(format!("it requires the approval of {approver_text}"));
     };
     let trust = core.trust.get();
-    let refused = |error: &dyn std::error::Error| {
-        format!("its approval does not count: {}", error_chain(error))
+    let invalid = |error: &dyn std::error::Error| {
+        format!("its approval is not valid: {}", error_chain(error))
     };
-    let opened = open_approval(text, &trust, &core.tokens, now).map_err(|error| refused(&error))?;
+    let opened = open_approval(text, &trust, &core.tokens, now).map_err(|error| invalid(&error))?;
     let schema = accepted.registry.agent(request.agent.as_str());
     let schema = schema.and_then(|agent| agent.ddl().find_action(request.action.as_str()));
     let is_secret = |name: &str| schema.is_some_and(|action| action.is_sensitive(name));
     opened
         .check_request(request, caller, now, is_secret)
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| invalid(&error))?;
     Ok(opened)
 }
 
 /// Stores the approval like a request: until it expires, and across a restart.
 fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<(), String> {
     let (proposal, caller) = (&approved.proposed.proposal, &approved.proposed.caller);
-    let until = proposal.expires_at.saturating_add(core.skew);
-    let life = proposal.expires_at.saturating_sub(proposal.issued_at);
+    let remember_until = proposal.expires_at.saturating_add(core.skew);
+    let lifetime = proposal.expires_at.saturating_sub(proposal.issued_at);
     if core
         .seen
-        .may_have_been_seen(proposal.issued_at, life, core.skew)
+        .may_have_been_seen(proposal.issued_at, lifetime, core.skew)
     {
         return Err(
-            "it was proposed before this daemon started, and the node's journal of used approvals from before is gone; \
+            "it was proposed before this daemon started, and the node's journal of used approvals from that time is lost; \
              propose it again"
                 .to_owned(),
         );
     }
-    let noted = core
-        .seen
-        .insert(caller.key.as_bytes(), proposal.id, until, core.clock.now());
-    match noted {
-        Ok(InsertionOutcome::Fresh) => Ok(()),
+    let insertion = core.seen.insert(
+        caller.key.as_bytes(),
+        proposal.id,
+        remember_until,
+        core.clock.now(),
+    );
+    match insertion {
+        Ok(InsertionOutcome::New) => Ok(()),
         Ok(InsertionOutcome::Seen) => {
             Err("its approval was used before; propose it again".to_owned())
         }
         Ok(InsertionOutcome::Full { .. }) => {
-            Err("the node cannot remember one more approval".to_owned())
+            Err("the node cannot store another approval".to_owned())
         }
-        Err(error) => Err(format!("the node cannot remember its approval: {error}")),
+        Err(error) => Err(format!("the node cannot store its approval: {error}")),
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn record_start(
         approval: approval_record(accepted),
         ..new_record(
             core,
-            &accepted.asked,
+            &accepted.verified,
             (Verdict::Started, RecordClass::Change),
         )
     };
@@ -32,7 +32,9 @@ pub(super) fn record_start(
         .record_decision(&record)
         .map_err(|error| CallOutcome {
             status: ReplyStatus::Other,
-            message: format!("refused, because it could not be recorded: {error}"),
+            message: format!(
+                "refused, because the request could not be recorded in the audit log: {error}"
+            ),
             reason: None,
             data: Map::new(),
             queued: Duration::ZERO,
@@ -45,9 +47,9 @@ pub(super) fn record_end(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
     outcome: &CallOutcome,
-    began: bool,
+    started: bool,
 ) {
-    let verdict = if began {
+    let verdict = if started {
         Verdict::Executed
     } else {
         Verdict::Refused
@@ -64,7 +66,7 @@ pub(super) fn record_end(
         status: Some(outcome.status),
         reason: outcome.reason.as_ref().map(ReplyReason::as_str),
         took_ms: Some(u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX)),
-        ..new_record(core, &accepted.asked, (verdict, class))
+        ..new_record(core, &accepted.verified, (verdict, class))
     };
     write_record(core, &ended);
 }
@@ -84,7 +86,7 @@ pub(super) fn record_refusal(core: &DaemonCore, refused: &RefusedRequest) {
         rule,
         status: Some(refused.status),
         reason: refused.reason.as_ref().map(ReplyReason::as_str),
-        ..new_record(core, &refused.asked, (verdict, RecordClass::Refusal))
+        ..new_record(core, &refused.verified, (verdict, RecordClass::Refusal))
     };
     write_record(core, &refusal);
 }
@@ -101,18 +103,18 @@ fn approval_record(accepted: &AcceptedRequest) -> Option<ApprovalRecord> {
 
 fn new_record(
     core: &DaemonCore,
-    asked: &VerifiedRequest,
+    verified: &VerifiedRequest,
     (verdict, class): (Verdict, RecordClass),
 ) -> AuditRecord {
-    let request = &asked.request;
+    let request = &verified.request;
     AuditRecord {
         class,
         time: core.clock.now(),
         verdict,
         request: request.id,
         caller: request.caller.clone(),
-        caller_key: Some(asked.caller.key.to_string()),
-        caller_role: asked.caller.role,
+        caller_key: Some(verified.caller.key.to_string()),
+        caller_role: verified.caller.role,
         collective: request.collective.clone(),
         agent: request.agent.clone(),
         action: request.action.clone(),
@@ -129,6 +131,6 @@ fn new_record(
 /// Writes a record after the fact: a failure can only be logged.
 fn write_record(core: &DaemonCore, record: &AuditRecord) {
     if let Err(error) = core.audit.record_decision(record) {
-        tracing::error!(%error, request = %record.request, "not recorded");
+        tracing::error!(%error, request = %record.request, "cannot write an audit record");
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum AuthorisationOutcome {
     /// The caller is allowed.
     Allowed(AcceptedRequest),
     /// Data sources must decide; contains the permit of the waiting request.
-    Open(AcceptedRequest, OwnedSemaphorePermit),
+    Pending(AcceptedRequest, OwnedSemaphorePermit),
 }
 
 /// Why a request is allowed: the rule, and the approver.
@@ -40,7 +40,7 @@ type DenialReason = String;
 impl HasStageTimer for AuthorisationOutcome {
     fn stage_timer(&mut self) -> &mut StageTimer {
         match self {
-            Self::Allowed(accepted) | Self::Open(accepted, _) => accepted.stage_timer(),
+            Self::Allowed(accepted) | Self::Pending(accepted, _) => accepted.stage_timer(),
         }
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn authorise_immediately(
         EvaluationProgress::Decided(verdict) => verdict,
         EvaluationProgress::Needs(_) => {
             return match core.lookups.try_enter() {
-                Some(place) => Ok(AuthorisationOutcome::Open(accepted, place)),
+                Some(permit) => Ok(AuthorisationOutcome::Pending(accepted, permit)),
                 None => Err(busy_rejection(accepted)),
             };
         }
@@ -99,21 +99,21 @@ fn evaluate_policy<'p>(
     accepted: &AcceptedRequest,
     known: &KnownLookups,
 ) -> EvaluationProgress<'p, Result<PolicyGrant, DenialReason>> {
-    let request = &accepted.asked.request;
-    let caller = PolicyPrincipal::from_verified(&accepted.asked.caller);
-    let ask = |agent: &SubjectName, action: &SubjectName| {
+    let request = &accepted.verified.request;
+    let caller = PolicyPrincipal::from_verified(&accepted.verified.caller);
+    let evaluate = |agent: &SubjectName, action: &SubjectName| {
         core.with_node_view(|node| {
-            let question = PolicyQuery {
+            let query = PolicyQuery {
                 caller: &caller,
                 agent,
                 action,
                 node,
                 now: core.clock.now(),
             };
-            policy.evaluate_query(&question, known)
+            policy.evaluate_query(&query, known)
         })
     };
-    let decision = match ask(&request.agent, &request.action) {
+    let decision = match evaluate(&request.agent, &request.action) {
         EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
         EvaluationProgress::Decided(decision) => decision,
     };
@@ -123,7 +123,7 @@ fn evaluate_policy<'p>(
     match data_source_read(core, accepted) {
         None => {}
         Some(Err(denial)) => return EvaluationProgress::Decided(Err(denial)),
-        Some(Ok((data, source))) => match ask(&data, &source) {
+        Some(Ok((data, source))) => match evaluate(&data, &source) {
             EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
             EvaluationProgress::Decided(PolicyDecision {
                 allowed: true,
@@ -135,21 +135,23 @@ fn evaluate_policy<'p>(
             }
         },
     }
-    let wanted = decision.approved_by.as_deref();
+    let approvers = decision.approved_by.as_deref();
     let rule = decision.rule;
-    if wanted.is_none() && !(accepted.dangerous && core.authority.approve_dangerous) {
+    if approvers.is_none() && !(accepted.dangerous && core.authority.approve_dangerous) {
         return EvaluationProgress::Decided(Ok(PolicyGrant {
             rule,
             approver: None,
         }));
     }
-    approval::check_approval(core, accepted, policy, wanted, known).map(|checked| match checked {
-        Ok(approver) => Ok(PolicyGrant {
-            rule,
-            approver: Some(approver),
-        }),
-        Err(why) => Err(format!("{rule}: {why}")),
-    })
+    approval::check_approval(core, accepted, policy, approvers, known).map(
+        |checked| match checked {
+            Ok(approver) => Ok(PolicyGrant {
+                rule,
+                approver: Some(approver),
+            }),
+            Err(reason) => Err(format!("{rule}: {reason}")),
+        },
+    )
 }
 
 /// The query for the policy `data`, if the request reads one of the node's data sources.
@@ -157,19 +159,19 @@ fn data_source_read(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
 ) -> Option<Result<(SubjectName, SubjectName), DenialReason>> {
-    let request = &accepted.asked.request;
+    let request = &accepted.verified.request;
     let (agent, action, input) = DATA_SOURCE_READ;
     if (request.agent.as_str(), request.action.as_str()) != (agent, action) {
         return None;
     }
-    let named = accepted.input.get(input)?.as_str()?;
+    let source_name = accepted.input.get(input)?.as_str()?;
     // The action itself reports an unknown source.
     core.data_sources
         .iter()
-        .find(|source| source.name() == named)?;
-    let asked =
-        SubjectName::parse(DATA_POLICY).and_then(|data| Ok((data, SubjectName::parse(named)?)));
-    Some(asked.map_err(|error| format!("{DATA_POLICY}: `{named}`: {error}")))
+        .find(|source| source.name() == source_name)?;
+    let query = SubjectName::parse(DATA_POLICY)
+        .and_then(|data| Ok((data, SubjectName::parse(source_name)?)));
+    Some(query.map_err(|error| format!("{DATA_POLICY}: `{source_name}`: {error}")))
 }
 
 fn denied_rejection(
@@ -178,20 +180,21 @@ fn denied_rejection(
     rule: String,
 ) -> RequestRejection {
     core.counters.denied.increment();
-    let request = &accepted.asked.request;
-    let caller = PolicyPrincipal::from_verified(&accepted.asked.caller);
+    let request = &accepted.verified.request;
+    let caller = PolicyPrincipal::from_verified(&accepted.verified.caller);
     let message = format!(
-        "{caller} may not ask for {} {} here: {rule}",
+        "{caller} is not allowed to call {} {} on this node: {rule}",
         request.agent, request.action
     );
     let reason = Some(ReplyReason::Denied { rule });
-    RequestRejection::new_refusal(accepted.asked, ReplyStatus::Other, message, reason)
+    RequestRejection::new_refusal(accepted.verified, ReplyStatus::Other, message, reason)
 }
 
 fn busy_rejection(accepted: AcceptedRequest) -> RequestRejection {
-    let message = "too many requests wait here for data sources that a policy needs".to_owned();
+    let message =
+        "too many requests on this node wait for data sources that policies use".to_owned();
     let reason = Some(ReplyReason::Busy {
         retry_after_ms: BUSY_RETRY_MILLIS,
     });
-    RequestRejection::new_refusal(accepted.asked, ReplyStatus::Other, message, reason)
+    RequestRejection::new_refusal(accepted.verified, ReplyStatus::Other, message, reason)
 }

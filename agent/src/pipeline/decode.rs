@@ -20,7 +20,7 @@ pub(super) fn parse_address(
     });
     found.ok_or_else(|| {
         core.counters.unvalidated.increment();
-        core.tallies
+        core.request_metrics
             .record_refusal(StageName::Decode, "foreign_subject");
         core.audit
             .count_refusal("foreign_subject", Some(&incoming.subject));

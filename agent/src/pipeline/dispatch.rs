@@ -24,11 +24,11 @@ pub(super) async fn run_action(
     progress: ProgressSink,
 ) -> (CallOutcome, bool) {
     if !accepted.read_only {
-        let remembered = sync_seen_journal(core, accepted.asked.remembered).await;
-        accepted.asked.watch.end_stage(StageName::Journal);
-        if let Err(message) = remembered {
-            accepted.asked.watch.mark_refused();
-            core.tallies.record_refusal(StageName::Journal, "");
+        let synced = sync_seen_journal(core, accepted.verified.journaled).await;
+        accepted.verified.timer.end_stage(StageName::Journal);
+        if let Err(message) = synced {
+            accepted.verified.timer.mark_refused();
+            core.request_metrics.record_refusal(StageName::Journal, "");
             let refused = CallOutcome {
                 status: ReplyStatus::Other,
                 message,
@@ -41,7 +41,7 @@ pub(super) async fn run_action(
         }
     }
     let registry = Arc::clone(&accepted.registry);
-    let cancel = accepted.ticket.cancel_token().clone();
+    let cancel = accepted.running_guard.cancel_token().clone();
     let dispatched = registry.dispatch_call(build_call(core, accepted, progress));
     tokio::pin!(dispatched);
     let outcome = tokio::select! {
@@ -51,10 +51,11 @@ pub(super) async fn run_action(
             dispatched.await
         }
     };
-    accepted.asked.watch.record_dispatch(&outcome);
-    let began = !outcome.was_rejected_busy();
-    if !began {
-        core.tallies.record_refusal(StageName::Queue, "busy");
+    accepted.verified.timer.record_dispatch(&outcome);
+    let started = !outcome.was_rejected_busy();
+    if !started {
+        core.request_metrics
+            .record_refusal(StageName::Queue, "busy");
     }
     if outcome.reason == Some(ReplyReason::Cancelled) && stopping.is_cancelled() {
         let message = "the daemon stopped before the action was done".to_owned();
@@ -63,9 +64,9 @@ pub(super) async fn run_action(
             reason: Some(ReplyReason::Stopping),
             ..outcome
         };
-        return (stopped, began);
+        return (stopped, started);
     }
-    (outcome, began)
+    (outcome, started)
 }
 
 /// Runs an action inline if it replies from memory and changes nothing; `None` if it is another action, or no permit is free.
@@ -73,7 +74,7 @@ pub(super) fn run_immediately(
     core: &Arc<DaemonCore>,
     accepted: &mut AcceptedRequest,
 ) -> Option<CallOutcome> {
-    let request = &accepted.asked.request;
+    let request = &accepted.verified.request;
     let (agent, action) = (request.agent.as_str(), request.action.as_str());
     let fits = accepted.read_only && accepted.registry.answers_immediately(agent, action);
     if !fits {
@@ -81,7 +82,7 @@ pub(super) fn run_immediately(
     }
     let call = build_call(core, accepted, ProgressSink::default());
     let outcome = accepted.registry.answer_immediately(call).ok()?;
-    accepted.asked.watch.record_dispatch(&outcome);
+    accepted.verified.timer.record_dispatch(&outcome);
     Some(outcome)
 }
 
@@ -91,7 +92,7 @@ fn build_call(
     accepted: &AcceptedRequest,
     progress: ProgressSink,
 ) -> ActionCall {
-    let request = &accepted.asked.request;
+    let request = &accepted.verified.request;
     let node: Arc<dyn NodeHandle> = Arc::clone(core) as _;
     let context = CallContext {
         request: request.id,
@@ -100,7 +101,7 @@ fn build_call(
         action: request.action.clone(),
         trace: request.traceparent,
         deadline: Instant::now() + accepted.timeout,
-        cancel: accepted.ticket.cancel_token().clone(),
+        cancel: accepted.running_guard.cancel_token().clone(),
         system: Arc::clone(&core.system),
         node,
         progress,
@@ -111,17 +112,19 @@ fn build_call(
     }
 }
 
-async fn sync_seen_journal(core: &Arc<DaemonCore>, noted: bool) -> Result<(), String> {
-    let refused = |why: &dyn std::fmt::Display| {
-        format!("refused, because the node could not remember the request: {why}")
+async fn sync_seen_journal(core: &Arc<DaemonCore>, journaled: bool) -> Result<(), String> {
+    let refusal_message = |reason: &dyn std::fmt::Display| {
+        format!("refused, because the node could not store the request in its journal: {reason}")
     };
-    if !noted {
-        return Err(refused(&"its journal of seen requests cannot be written"));
+    if !journaled {
+        return Err(refusal_message(
+            &"the journal of seen requests cannot be written",
+        ));
     }
-    let keeper = Arc::clone(core);
-    match tokio::task::spawn_blocking(move || keeper.seen.sync()).await {
+    let core = Arc::clone(core);
+    match tokio::task::spawn_blocking(move || core.seen.sync()).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(refused(&error)),
-        Err(error) => Err(refused(&error)),
+        Ok(Err(error)) => Err(refusal_message(&error)),
+        Err(error) => Err(refusal_message(&error)),
     }
 }

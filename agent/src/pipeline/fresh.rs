@@ -12,87 +12,91 @@ use crate::core::DaemonCore;
 /// Checks the age and stores the request. A replayed message gets no reply; a caller whose clock is wrong gets one refusal.
 pub(super) fn check_freshness(
     core: &DaemonCore,
-    mut asked: VerifiedRequest,
+    mut verified: VerifiedRequest,
 ) -> Result<VerifiedRequest, RequestRejection> {
-    let (request, now) = (&asked.request, core.clock.now());
+    let (request, now) = (&verified.request, core.clock.now());
     let stale = fresh::check_freshness(request.issued_at, request.ttl, now, core.skew).err();
     // Store a stale request from now on, so that repeating it does not repeat the reply. Store one from the future until it would be fresh and
     // expired, so that correcting the clock does not admit it. A day is the maximum lifetime of a request.
-    let since = if stale.is_some() {
+    let remember_from = if stale.is_some() {
         let latest = now.saturating_add(limits::MAX_TTL_MILLIS);
         request.issued_at.clamp(now, latest)
     } else {
         request.issued_at
     };
-    let until = fresh::remember_until(since, request.ttl, core.skew);
-    let noted = core
-        .seen
-        .insert(asked.caller.key.as_bytes(), request.id, until, now);
-    match noted {
+    let remember_until = fresh::remember_until(remember_from, request.ttl, core.skew);
+    let insertion = core.seen.insert(
+        verified.caller.key.as_bytes(),
+        request.id,
+        remember_until,
+        now,
+    );
+    match insertion {
         Ok(InsertionOutcome::Seen) => {
             core.counters.replayed.increment();
-            core.tallies.record_refusal(StageName::Fresh, "replayed");
+            core.request_metrics
+                .record_refusal(StageName::Fresh, "replayed");
             core.audit
                 .count_refusal("replayed", Some(request.caller.as_str()));
             return Err(RequestRejection::Silent);
         }
         Ok(InsertionOutcome::Full { retry_after_ms }) => {
-            let message = "the node remembers as many requests as it can".to_owned();
+            let message = "the store of seen requests of the node is full".to_owned();
             let reason = Some(ReplyReason::Busy { retry_after_ms });
             return Err(RequestRejection::new_refusal(
-                asked,
+                verified,
                 ReplyStatus::Other,
                 message,
                 reason,
             ));
         }
-        Ok(InsertionOutcome::Fresh) => asked.remembered = true,
-        Err(error) => tracing::error!(%error, "a restart would not remember this request"),
+        Ok(InsertionOutcome::New) => verified.journaled = true,
+        Err(error) => tracing::error!(%error, "cannot store a seen request in the journal"),
     }
     if let Some(age) = core.trust_freshness().expired_age(now) {
-        return Err(refuse_unconfirmed(asked, age));
+        return Err(refuse_unconfirmed(verified, age));
     }
     if let Some(stale) = stale {
-        return Err(refuse_stale(core, asked, &stale));
+        return Err(refuse_stale(core, verified, &stale));
     }
-    let request = &asked.request;
+    let request = &verified.request;
     if core
         .seen
         .may_have_been_seen(request.issued_at, request.ttl, core.skew)
     {
-        return Err(refuse_forgotten(core, asked, now));
+        return Err(refuse_forgotten(core, verified, now));
     }
-    Ok(asked)
+    Ok(verified)
 }
 
 /// Refuses a fresh request that an earlier daemon, whose journal is lost, may have executed.
-fn refuse_forgotten(core: &DaemonCore, asked: VerifiedRequest, now: Millis) -> RequestRejection {
+fn refuse_forgotten(core: &DaemonCore, verified: VerifiedRequest, now: Millis) -> RequestRejection {
     core.counters.ttlexpired.increment();
-    let age_ms = now.saturating_sub(asked.request.issued_at);
+    let age_ms = now.saturating_sub(verified.request.issued_at);
     let reason = Some(ReplyReason::Expired {
         age_ms: i64::try_from(age_ms).unwrap_or(i64::MAX),
     });
-    let message = "the request was issued before this daemon started, and the node's journal of seen requests from before is gone; \
+    let message = "the request was issued before this daemon started, and the node's journal of seen requests from that time is lost; \
                    send it again"
         .to_owned();
-    RequestRejection::new_refusal(asked, ReplyStatus::Other, message, reason)
+    RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }
 
 /// Refuses because the node cannot determine whether the caller was revoked meanwhile.
-fn refuse_unconfirmed(asked: VerifiedRequest, age: Millis) -> RequestRejection {
+fn refuse_unconfirmed(verified: VerifiedRequest, age: Millis) -> RequestRejection {
     let message = format!(
-        "this node could not confirm for {} s that its account token is the newest, longer than trust.max_age_seconds; see `rpc doctor`",
+        "this node has not confirmed for {} s that its account token is the newest, longer than trust.max_age_seconds; run `rpc doctor`",
         age / 1000
     );
     let reason = Some(ReplyReason::Expired {
         age_ms: i64::try_from(age).unwrap_or(i64::MAX),
     });
-    RequestRejection::new_refusal(asked, ReplyStatus::Other, message, reason)
+    RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }
 
 fn refuse_stale(
     core: &DaemonCore,
-    asked: VerifiedRequest,
+    verified: VerifiedRequest,
     stale: &StaleRequest,
 ) -> RequestRejection {
     core.counters.ttlexpired.increment();
@@ -100,5 +104,5 @@ fn refuse_stale(
         age_ms: stale.age_ms,
     });
     let message = format!("{stale}; compare the clocks of caller and node");
-    RequestRejection::new_refusal(asked, ReplyStatus::Other, message, reason)
+    RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }

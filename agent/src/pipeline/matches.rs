@@ -14,15 +14,15 @@ use crate::lookup::RequestLookups;
 
 /// A request that may target this node.
 pub(super) enum TargetMatch {
-    Us(VerifiedRequest),
+    Targeted(VerifiedRequest),
     /// Data sources must decide; contains the permit of the waiting request.
-    Perhaps(VerifiedRequest, OwnedSemaphorePermit),
+    Undecided(VerifiedRequest, OwnedSemaphorePermit),
 }
 
 impl HasStageTimer for TargetMatch {
     fn stage_timer(&mut self) -> &mut StageTimer {
         match self {
-            Self::Us(asked) | Self::Perhaps(asked, _) => asked.stage_timer(),
+            Self::Targeted(verified) | Self::Undecided(verified, _) => verified.stage_timer(),
         }
     }
 }
@@ -31,25 +31,25 @@ impl HasStageTimer for TargetMatch {
 /// no queries.
 pub(super) fn match_target(
     core: &DaemonCore,
-    judged: Result<VerifiedRequest, RequestRejection>,
+    checked: Result<VerifiedRequest, RequestRejection>,
 ) -> Result<TargetMatch, RequestRejection> {
-    let request = match &judged {
-        Ok(asked) => &asked.request,
-        Err(RequestRejection::Refused(refused)) => &refused.asked.request,
-        Err(RequestRejection::Silent) => return judged.map(TargetMatch::Us),
+    let request = match &checked {
+        Ok(verified) => &verified.request,
+        Err(RequestRejection::Refused(refused)) => &refused.verified.request,
+        Err(RequestRejection::Silent) => return checked.map(TargetMatch::Targeted),
     };
-    match (is_targeted(core, request), judged) {
-        (Some(true), judged) => {
+    match (is_targeted(core, request), checked) {
+        (Some(true), checked) => {
             core.counters.passed.increment();
-            judged.map(TargetMatch::Us)
+            checked.map(TargetMatch::Targeted)
         }
-        (None, Ok(asked)) => {
-            if let Some(place) = core.lookups.try_enter() {
-                return Ok(TargetMatch::Perhaps(asked, place));
+        (None, Ok(verified)) => {
+            if let Some(permit) = core.lookups.try_enter() {
+                return Ok(TargetMatch::Undecided(verified, permit));
             }
             tracing::warn!(
-                request = %asked.request.id,
-                "not answered: too many requests wait for data sources to tell whether they are for this node"
+                request = %verified.request.id,
+                "dropped a request: too many requests wait for data sources that their filters use"
             );
             Err(not_targeted(core))
         }
@@ -60,16 +60,16 @@ pub(super) fn match_target(
 /// Queries the data sources. Takes as long as the queries.
 pub(super) async fn match_with_lookups(
     core: &DaemonCore,
-    asked: VerifiedRequest,
+    verified: VerifiedRequest,
     lookups: &mut RequestLookups,
 ) -> Result<VerifiedRequest, RequestRejection> {
-    let truth = match &asked.request.target {
+    let truth = match &verified.request.target {
         RequestTarget::Nodes(_) => TruthValue::True,
         RequestTarget::Filter(filter) => lookups.evaluate_filter(filter).await,
     };
     if truth == TruthValue::True {
         core.counters.passed.increment();
-        return Ok(asked);
+        return Ok(verified);
     }
     Err(not_targeted(core))
 }

@@ -72,16 +72,16 @@ pub struct VerifiedRequest {
     /// The caller's own inbox, if it wants a reply.
     pub reply_to: Option<String>,
     /// Whether the journal entry of the request survives a crash, once it is synced to disk.
-    pub remembered: bool,
+    pub journaled: bool,
     /// The stage timings so far, if the caller requested them.
-    watch: StageTimer,
+    timer: StageTimer,
 }
 
 /// A request that targets this node and is valid and allowed.
 #[derive(Debug)]
 pub struct AcceptedRequest {
     /// The request.
-    pub asked: VerifiedRequest,
+    pub verified: VerifiedRequest,
     /// The agents on offer when it was accepted.
     pub registry: Arc<AgentRegistry>,
     /// The inputs, with defaults.
@@ -97,7 +97,7 @@ pub struct AcceptedRequest {
     /// The policy rule that allowed it.
     pub rule: String,
     /// Its entry in the list of running requests, through which it can be cancelled.
-    pub ticket: RunningGuard,
+    pub running_guard: RunningGuard,
     /// The approver, if approval was required.
     pub(crate) approver: Option<approval::RequestApprover>,
 }
@@ -127,7 +127,7 @@ struct UnverifiedMessage;
 /// A refusal of an authenticated caller's request.
 #[derive(Debug)]
 pub(crate) struct RefusedRequest {
-    asked: VerifiedRequest,
+    verified: VerifiedRequest,
     status: ReplyStatus,
     message: String,
     reason: Option<ReplyReason>,
@@ -137,13 +137,13 @@ pub(crate) struct RefusedRequest {
 
 impl RequestRejection {
     fn new_refusal(
-        asked: VerifiedRequest,
+        verified: VerifiedRequest,
         status: ReplyStatus,
         message: String,
         reason: Option<ReplyReason>,
     ) -> Self {
         Self::Refused(Box::new(RefusedRequest {
-            asked,
+            verified,
             status,
             message,
             reason,
@@ -164,16 +164,16 @@ pub enum RequestAdmission {
 /// A request that waits for data sources.
 #[derive(Debug)]
 pub struct PendingAdmission {
-    open: PendingCheck,
+    check: PendingCheck,
     /// Its permit among the waiting requests.
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 /// The pending decision.
 #[derive(Debug)]
 enum PendingCheck {
     /// Whether the request targets this node.
-    Meant(Box<VerifiedRequest>),
+    Target(Box<VerifiedRequest>),
     /// Whether the caller is allowed.
     Allowed(Box<AcceptedRequest>),
 }
@@ -181,8 +181,8 @@ enum PendingCheck {
 impl PendingCheck {
     fn verified_request(&self) -> &VerifiedRequest {
         match self {
-            Self::Meant(asked) => asked,
-            Self::Allowed(accepted) => &accepted.asked,
+            Self::Target(verified) => verified,
+            Self::Allowed(accepted) => &accepted.verified,
         }
     }
 }
@@ -193,10 +193,11 @@ pub fn accept_message(
     incoming: &IncomingMessage,
 ) -> Result<RequestAdmission, Option<OutgoingReply>> {
     core.counters.total.increment();
-    let came = Instant::now();
-    let asked = decode_and_verify(core, incoming, came).map_err(|_: UnverifiedMessage| None)?;
-    let _said_of = request_span(&asked.request).entered();
-    admit_request(core, asked).map_err(|stop| reject_request(core, stop))
+    let arrived = Instant::now();
+    let verified =
+        decode_and_verify(core, incoming, arrived).map_err(|_: UnverifiedMessage| None)?;
+    let _span_guard = request_span(&verified.request).entered();
+    admit_request(core, verified).map_err(|rejection| reject_request(core, rejection))
 }
 
 /// Makes the pending decision, then runs the remaining admission stages.
@@ -205,12 +206,12 @@ pub async fn decide_admission(
     undecided: PendingAdmission,
     stopping: &CancellationToken,
 ) -> Result<AcceptedRequest, Option<OutgoingReply>> {
-    let PendingAdmission { open, place } = undecided;
-    let span = request_span(&open.verified_request().request);
+    let PendingAdmission { check, permit } = undecided;
+    let span = request_span(&check.verified_request().request);
     let deciding = async {
-        let decided = resolve_pending(core, open, stopping).await;
-        drop(place);
-        decided.map_err(|stop| reject_request(core, stop))
+        let decided = resolve_pending(core, check, stopping).await;
+        drop(permit);
+        decided.map_err(|rejection| reject_request(core, rejection))
     };
     deciding.instrument(span).await
 }
@@ -232,16 +233,16 @@ fn request_span(request: &Request) -> tracing::Span {
 
 async fn resolve_pending(
     core: &Arc<DaemonCore>,
-    open: PendingCheck,
+    check: PendingCheck,
     stopping: &CancellationToken,
 ) -> Result<AcceptedRequest, RequestRejection> {
-    let asked = open.verified_request();
-    let mut lookups = RequestLookups::new(core, &asked.request, &asked.caller, stopping);
-    let accepted = match open {
-        PendingCheck::Meant(asked) => {
-            let settled = matches::match_with_lookups(core, *asked, &mut lookups).await;
-            let asked = stage_timer::end_stage(StageName::Match, settled)?;
-            validate_request(core, asked)?
+    let verified = check.verified_request();
+    let mut lookups = RequestLookups::new(core, &verified.request, &verified.caller, stopping);
+    let accepted = match check {
+        PendingCheck::Target(verified) => {
+            let matched = matches::match_with_lookups(core, *verified, &mut lookups).await;
+            let verified = stage_timer::end_stage(StageName::Match, matched)?;
+            validate_request(core, verified)?
         }
         PendingCheck::Allowed(accepted) => *accepted,
     };
@@ -253,28 +254,31 @@ async fn resolve_pending(
 fn decode_and_verify(
     core: &DaemonCore,
     incoming: &IncomingMessage,
-    came: Instant,
+    arrived: Instant,
 ) -> Result<VerifiedRequest, UnverifiedMessage> {
     let address = decode::parse_address(core, incoming)?;
     let decoded = Instant::now();
-    let mut asked = verify::verify_message(core, incoming, &address)?;
-    if asked.request.trace {
-        asked.watch = StageTimer::new(came, decoded);
+    let mut verified = verify::verify_message(core, incoming, &address)?;
+    if verified.request.trace {
+        verified.timer = StageTimer::new(arrived, decoded);
     }
-    Ok(asked)
+    Ok(verified)
 }
 
 /// Decides how to handle an authenticated caller's request.
 fn admit_request(
     core: &DaemonCore,
-    asked: VerifiedRequest,
+    verified: VerifiedRequest,
 ) -> Result<RequestAdmission, RequestRejection> {
-    let freshness = stage_timer::end_stage(StageName::Fresh, fresh::check_freshness(core, asked));
-    let meant = matches::match_target(core, freshness);
-    let (open, place) = match stage_timer::end_stage(StageName::Match, meant)? {
-        TargetMatch::Perhaps(asked, place) => (PendingCheck::Meant(Box::new(asked)), place),
-        TargetMatch::Us(asked) => {
-            let valid = validate_request(core, asked)?;
+    let freshness =
+        stage_timer::end_stage(StageName::Fresh, fresh::check_freshness(core, verified));
+    let matched = matches::match_target(core, freshness);
+    let (check, permit) = match stage_timer::end_stage(StageName::Match, matched)? {
+        TargetMatch::Undecided(verified, permit) => {
+            (PendingCheck::Target(Box::new(verified)), permit)
+        }
+        TargetMatch::Targeted(verified) => {
+            let valid = validate_request(core, verified)?;
             match stage_timer::end_stage(
                 StageName::Authorise,
                 authorise::authorise_immediately(core, valid),
@@ -282,36 +286,36 @@ fn admit_request(
                 AuthorisationOutcome::Allowed(accepted) => {
                     return Ok(RequestAdmission::Accepted(Box::new(accepted)));
                 }
-                AuthorisationOutcome::Open(accepted, place) => {
-                    (PendingCheck::Allowed(Box::new(accepted)), place)
+                AuthorisationOutcome::Pending(accepted, permit) => {
+                    (PendingCheck::Allowed(Box::new(accepted)), permit)
                 }
             }
         }
     };
     Ok(RequestAdmission::Undecided(Box::new(PendingAdmission {
-        open,
-        place,
+        check,
+        permit,
     })))
 }
 
 /// Decrypts the inputs and validates them against their schema.
 fn validate_request(
     core: &DaemonCore,
-    asked: VerifiedRequest,
+    verified: VerifiedRequest,
 ) -> Result<AcceptedRequest, RequestRejection> {
-    let opened = unseal::unseal_inputs(core, asked);
-    let valid = opened.and_then(|asked| validate::validate_inputs(core, asked));
+    let opened = unseal::unseal_inputs(core, verified);
+    let valid = opened.and_then(|verified| validate::validate_inputs(core, verified));
     stage_timer::end_stage(StageName::Validate, valid)
 }
 
 /// Records a refusal and builds its reply.
-fn reject_request(core: &DaemonCore, stop: RequestRejection) -> Option<OutgoingReply> {
-    match stop {
+fn reject_request(core: &DaemonCore, rejection: RequestRejection) -> Option<OutgoingReply> {
+    match rejection {
         RequestRejection::Silent => None,
         RequestRejection::Refused(mut refused) => {
             count_refusal(core, &refused);
             audit::record_refusal(core, &refused);
-            refused.asked.watch.end_stage(StageName::Audit);
+            refused.verified.timer.end_stage(StageName::Audit);
             reply::build_refusal(core, &refused)
         }
     }
@@ -324,8 +328,8 @@ pub fn execute_immediately(
     mut accepted: Box<AcceptedRequest>,
     bus: &Bus,
 ) -> Result<Option<OutgoingReply>, Box<AcceptedRequest>> {
-    let _said_of = request_span(&accepted.asked.request).entered();
-    if accepted.asked.request.stream {
+    let _span_guard = request_span(&accepted.verified.request).entered();
+    if accepted.verified.request.stream {
         return Err(accepted);
     }
     match dispatch::run_immediately(core, &mut accepted) {
@@ -347,7 +351,7 @@ pub async fn execute_request(
     stopping: &CancellationToken,
     bus: &Bus,
 ) -> Option<OutgoingReply> {
-    let span = request_span(&accepted.asked.request);
+    let span = request_span(&accepted.verified.request);
     run_request(core, accepted, stopping, bus)
         .instrument(span)
         .await
@@ -360,53 +364,65 @@ async fn run_request(
     bus: &Bus,
 ) -> Option<OutgoingReply> {
     let recorded = audit::record_start(core, &accepted);
-    accepted.asked.watch.end_stage(StageName::Audit);
+    accepted.verified.timer.end_stage(StageName::Audit);
     if let Err(refused) = recorded {
-        accepted.asked.watch.mark_refused();
-        core.tallies.record_refusal(StageName::Audit, "");
+        accepted.verified.timer.mark_refused();
+        core.request_metrics.record_refusal(StageName::Audit, "");
         count_outcome(core, &accepted, &refused);
-        return reply::build_reply(core, &accepted.asked, &refused, (None, bus.max_payload()));
+        return reply::build_reply(
+            core,
+            &accepted.verified,
+            &refused,
+            (None, bus.max_payload()),
+        );
     }
-    let ((outcome, began), told) = if let Some(listener) = accepted.asked.progress_listener() {
-        let (sink, source) = progress_channel();
-        let work = async {
-            let outcome = dispatch::run_action(core, &mut accepted, stopping, sink).await;
-            source.close();
-            outcome
+    let ((outcome, started), progress) =
+        if let Some(listener) = accepted.verified.progress_listener() {
+            let (sink, source) = progress_channel();
+            let work = async {
+                let outcome = dispatch::run_action(core, &mut accepted, stopping, sink).await;
+                source.close();
+                outcome
+            };
+            let sending = progress::send_progress(core, &listener, bus, &source);
+            let (outcome, progress) = tokio::join!(work, sending);
+            (outcome, Some(progress))
+        } else {
+            let outcome =
+                dispatch::run_action(core, &mut accepted, stopping, ProgressSink::default()).await;
+            (outcome, None)
         };
-        let telling = progress::send_progress(core, &listener, bus, &source);
-        let (outcome, told) = tokio::join!(work, telling);
-        (outcome, Some(told))
-    } else {
-        let outcome =
-            dispatch::run_action(core, &mut accepted, stopping, ProgressSink::default()).await;
-        (outcome, None)
-    };
-    finish_request(core, &mut accepted, (&outcome, began), told, bus)
+    finish_request(core, &mut accepted, (&outcome, started), progress, bus)
 }
 
 /// Counts, records and replies after the action has ended.
 fn finish_request(
     core: &DaemonCore,
     accepted: &mut AcceptedRequest,
-    (outcome, began): (&CallOutcome, bool),
-    told: Option<ProgressCounts>,
+    (outcome, started): (&CallOutcome, bool),
+    progress: Option<ProgressCounts>,
     bus: &Bus,
 ) -> Option<OutgoingReply> {
     count_outcome(core, accepted, outcome);
-    audit::record_end(core, accepted, outcome, began);
-    accepted.asked.watch.end_stage(StageName::Audit);
-    reply::build_reply(core, &accepted.asked, outcome, (told, bus.max_payload()))
+    audit::record_end(core, accepted, outcome, started);
+    accepted.verified.timer.end_stage(StageName::Audit);
+    reply::build_reply(
+        core,
+        &accepted.verified,
+        outcome,
+        (progress, bus.max_payload()),
+    )
 }
 
 /// Counts the outcome of an accepted request, and logs it at debug level.
 fn count_outcome(core: &DaemonCore, accepted: &AcceptedRequest, outcome: &CallOutcome) {
-    let request = &accepted.asked.request;
+    let request = &accepted.verified.request;
     let reason = outcome.reason.as_ref().map_or("", ReplyReason::as_str);
-    let what = KnownAction::from_request(&accepted.registry, request);
-    core.tallies.record_outcome(what, outcome.status, reason);
+    let action = KnownAction::from_request(&accepted.registry, request);
+    core.request_metrics
+        .record_outcome(action, outcome.status, reason);
     if !outcome.took.is_zero() {
-        core.tallies.record_duration(what, outcome.took);
+        core.request_metrics.record_duration(action, outcome.took);
     }
     let took_ms = outcome.took.as_millis();
     tracing::debug!(status = outcome.status.code(), reason, took_ms, "answered");
@@ -414,24 +430,24 @@ fn count_outcome(core: &DaemonCore, accepted: &AcceptedRequest, outcome: &CallOu
 
 /// Counts a refused request, and logs it at debug level.
 fn count_refusal(core: &DaemonCore, refused: &RefusedRequest) {
-    let (request, registry) = (&refused.asked.request, core.registry.get());
+    let (request, registry) = (&refused.verified.request, core.registry.get());
     let reason = refused.reason.as_ref().map_or("", ReplyReason::as_str);
-    core.tallies.record_outcome(
+    core.request_metrics.record_outcome(
         KnownAction::from_request(&registry, request),
         refused.status,
         reason,
     );
     let stage = refused.stage.unwrap_or(StageName::Other);
-    core.tallies.record_refusal(stage, reason);
+    core.request_metrics.record_refusal(stage, reason);
     tracing::debug!(status = refused.status.code(), reason, %stage, "refused");
 }
 
 impl VerifiedRequest {
     /// Where to send progress, if the caller requested it.
     fn progress_listener(&self) -> Option<ProgressListener> {
-        let to = self.reply_to.as_ref().filter(|_| self.request.stream)?;
+        let inbox = self.reply_to.as_ref().filter(|_| self.request.stream)?;
         Some(ProgressListener {
-            to: to.clone(),
+            inbox: inbox.clone(),
             request: self.request.id,
             agent: self.request.agent.clone(),
             action: self.request.action.clone(),

@@ -19,7 +19,7 @@ use crate::core::DaemonCore;
 #[derive(Debug)]
 pub(super) struct ProgressListener {
     /// The caller's own inbox.
-    pub(super) to: String,
+    pub(super) inbox: String,
     /// The request.
     pub(super) request: Uuid,
     /// The requested agent.
@@ -62,7 +62,7 @@ pub(super) async fn send_progress(
         };
         let sent = match sign_envelope(EnvelopeKind::Progress, &progress, &core.signer) {
             Ok(payload) if messages < MAX_PROGRESS_MESSAGES => {
-                bus.publish(&listener.to, payload.into()).await.is_ok()
+                bus.publish(&listener.inbox, payload.into()).await.is_ok()
             }
             _ => false,
         };

@@ -16,15 +16,15 @@ use serde_json::Map;
 use super::{OutgoingReply, RefusedRequest, VerifiedRequest};
 use crate::core::DaemonCore;
 
-/// The reply to an executed request. `room` is the broker's maximum message size, in bytes.
+/// The reply to an executed request. `max_payload` is the broker's maximum message size, in bytes.
 pub(super) fn build_reply(
     core: &DaemonCore,
-    asked: &VerifiedRequest,
+    verified: &VerifiedRequest,
     outcome: &CallOutcome,
-    (progress, room): (Option<ProgressCounts>, usize),
+    (progress, max_payload): (Option<ProgressCounts>, usize),
 ) -> Option<OutgoingReply> {
-    let subject = asked.reply_to.clone()?;
-    let request = &asked.request;
+    let subject = verified.reply_to.clone()?;
+    let request = &verified.request;
     let reply = Reply {
         request: request.id,
         sender: core.identity().clone(),
@@ -39,8 +39,8 @@ pub(super) fn build_reply(
         stages: Vec::new(),
         progress,
     };
-    let reply = add_stages(core, asked, reply);
-    let payload = seal_reply(core, reply, room)?;
+    let reply = add_stages(core, verified, reply);
+    let payload = seal_reply(core, reply, max_payload)?;
     core.counters.replies.increment();
     Some(OutgoingReply { subject, payload })
 }
@@ -48,7 +48,7 @@ pub(super) fn build_reply(
 /// The reply to a refused request.
 pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Option<OutgoingReply> {
     let (message, reason) = visible_refusal(core, refused);
-    let told = CallOutcome {
+    let outcome = CallOutcome {
         status: refused.status,
         message,
         reason,
@@ -56,20 +56,25 @@ pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Opti
         queued: Duration::ZERO,
         took: Duration::ZERO,
     };
-    build_reply(core, &refused.asked, &told, (None, limits::MAX_REPLY_BYTES))
+    build_reply(
+        core,
+        &refused.verified,
+        &outcome,
+        (None, limits::MAX_REPLY_BYTES),
+    )
 }
 
 /// Adds the stage timings, if requested. A signed reply cannot contain the time of its own signing; a trial signing measures it.
-fn add_stages(core: &DaemonCore, asked: &VerifiedRequest, mut reply: Reply) -> Reply {
-    let Some(mut watch) = asked.watch.active_timer() else {
+fn add_stages(core: &DaemonCore, verified: &VerifiedRequest, mut reply: Reply) -> Reply {
+    let Some(mut timer) = verified.timer.active_timer() else {
         return reply;
     };
-    reply.stages = watch.stages().to_vec();
-    let begun = Instant::now();
+    reply.stages = timer.stages().to_vec();
+    let start = Instant::now();
     // Ignore the result; the real signing reports its errors.
     let _ = sign_envelope(EnvelopeKind::Reply, &reply, &core.signer);
-    watch.add_stage(StageName::Reply, begun.elapsed());
-    reply.stages = watch.stages().to_vec();
+    timer.add_stage(StageName::Reply, start.elapsed());
+    reply.stages = timer.stages().to_vec();
     reply
 }
 
@@ -77,11 +82,11 @@ fn add_stages(core: &DaemonCore, asked: &VerifiedRequest, mut reply: Reply) -> R
 fn visible_refusal(core: &DaemonCore, refused: &RefusedRequest) -> (String, Option<ReplyReason>) {
     match &refused.reason {
         Some(ReplyReason::Denied { .. }) if !core.authority.tell_rules => {
-            let request = &refused.asked.request;
-            let caller = PolicyPrincipal::from_verified(&refused.asked.caller);
+            let request = &refused.verified.request;
+            let caller = PolicyPrincipal::from_verified(&refused.verified.caller);
             let (agent, action) = (&request.agent, &request.action);
-            let message = format!("{caller} may not ask for {agent} {action} here");
-            let rule = "the node's policy, which it does not tell".to_owned();
+            let message = format!("{caller} is not allowed to call {agent} {action} on this node");
+            let rule = "the node's policy, which is not disclosed".to_owned();
             (message, Some(ReplyReason::Denied { rule }))
         }
         reason => (refused.message.clone(), reason.clone()),
@@ -89,12 +94,12 @@ fn visible_refusal(core: &DaemonCore, refused: &RefusedRequest) -> (String, Opti
 }
 
 /// Signs a reply; one that is too large for callers or for the broker is replaced by an error reply.
-fn seal_reply(core: &DaemonCore, reply: Reply, room: usize) -> Option<Bytes> {
+fn seal_reply(core: &DaemonCore, reply: Reply, max_payload: usize) -> Option<Bytes> {
     let error = match sign_envelope(EnvelopeKind::Reply, &reply, &core.signer) {
-        Ok(payload) if payload.len() <= room => return Some(payload.into()),
+        Ok(payload) if payload.len() <= max_payload => return Some(payload.into()),
         Ok(payload) => EnvelopeSignError::Oversized {
             bytes: payload.len(),
-            limit: room,
+            limit: max_payload,
         },
         Err(error) => error,
     };
@@ -104,18 +109,18 @@ fn seal_reply(core: &DaemonCore, reply: Reply, room: usize) -> Option<Bytes> {
         },
         EnvelopeSignError::Json(_) | EnvelopeSignError::Inputs(_) => ReplyReason::Broken,
     };
-    tracing::error!(%error, request = %reply.request, "an answer could not be sent");
-    let short = Reply {
+    tracing::error!(%error, request = %reply.request, "cannot send a reply");
+    let error_reply = Reply {
         statuscode: ReplyStatus::Other,
         statusmsg: format!(
-            "the answer was dropped: {error} (a reply has {} bytes at most)",
-            limits::MAX_REPLY_BYTES.min(room)
+            "the reply was dropped: {error} (the limit is {} bytes)",
+            limits::MAX_REPLY_BYTES.min(max_payload)
         ),
         reason: Some(reason),
         data: Map::new(),
         ..reply
     };
-    sign_envelope(EnvelopeKind::Reply, &short, &core.signer)
+    sign_envelope(EnvelopeKind::Reply, &error_reply, &core.signer)
         .ok()
         .map(Bytes::from)
 }

@@ -20,12 +20,12 @@ pub(super) struct ActiveTimer {
 
 impl StageTimer {
     /// Starts after verification, with the earlier times of arrival and decoding.
-    pub(super) fn new(came: Instant, decoded: Instant) -> Self {
+    pub(super) fn new(arrived: Instant, decoded: Instant) -> Self {
         let mut running = ActiveTimer {
             since: Instant::now(),
             stages: Vec::with_capacity(12),
         };
-        running.add_stage(StageName::Decode, decoded - came);
+        running.add_stage(StageName::Decode, decoded - arrived);
         running.add_stage(StageName::Verify, running.since - decoded);
         Self(Some(running))
     }
@@ -51,7 +51,7 @@ impl StageTimer {
     /// Records the end of the action, or of its wait for a permit.
     pub(super) fn record_dispatch(&mut self, outcome: &CallOutcome) {
         let Some(running) = &mut self.0 else { return };
-        let all = running.since.elapsed();
+        let elapsed = running.since.elapsed();
         running.since = Instant::now();
         running.add_stage(StageName::Queue, outcome.queued);
         if outcome.was_rejected_busy() {
@@ -60,7 +60,7 @@ impl StageTimer {
         running.add_stage(StageName::Run, outcome.took);
         running.add_stage(
             StageName::Check,
-            all.saturating_sub(outcome.queued + outcome.took),
+            elapsed.saturating_sub(outcome.queued + outcome.took),
         );
     }
 
@@ -80,8 +80,8 @@ impl ActiveTimer {
     /// Adds the time of a stage; a repeated stage accumulates.
     pub(super) fn add_stage(&mut self, stage: StageName, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        match self.stages.iter_mut().find(|known| known.stage == stage) {
-            Some(known) => known.us = known.us.saturating_add(us),
+        match self.stages.iter_mut().find(|timing| timing.stage == stage) {
+            Some(timing) => timing.us = timing.us.saturating_add(us),
             None => self.stages.push(StageTiming {
                 stage,
                 us,
@@ -103,32 +103,32 @@ pub(super) trait HasStageTimer {
 
 impl HasStageTimer for VerifiedRequest {
     fn stage_timer(&mut self) -> &mut StageTimer {
-        &mut self.watch
+        &mut self.timer
     }
 }
 
 impl HasStageTimer for AcceptedRequest {
     fn stage_timer(&mut self) -> &mut StageTimer {
-        &mut self.asked.watch
+        &mut self.verified.timer
     }
 }
 
 /// Ends a stage that passed or refused the request. Refusals of earlier stages pass unchanged.
 pub(super) fn end_stage<T: HasStageTimer>(
     stage: StageName,
-    mut judged: Result<T, RequestRejection>,
+    mut result: Result<T, RequestRejection>,
 ) -> Result<T, RequestRejection> {
-    match &mut judged {
+    match &mut result {
         Ok(passed) => passed.stage_timer().end_stage(stage),
         Err(RequestRejection::Refused(refused)) => {
-            let watch = &mut refused.asked.watch;
-            watch.end_stage(stage);
+            let timer = &mut refused.verified.timer;
+            timer.end_stage(stage);
             if refused.stage.is_none() {
-                watch.mark_refused();
+                timer.mark_refused();
                 refused.stage = Some(stage);
             }
         }
         Err(RequestRejection::Silent) => {}
     }
-    judged
+    result
 }

@@ -8,48 +8,48 @@ use crate::core::DaemonCore;
 /// Merges the decrypted inputs with the others; the schema validates them later.
 pub(super) fn unseal_inputs(
     core: &DaemonCore,
-    mut asked: VerifiedRequest,
+    mut verified: VerifiedRequest,
 ) -> Result<VerifiedRequest, RequestRejection> {
-    let refused = |asked, message| {
+    let refused = |verified, message| {
         Err(RequestRejection::new_refusal(
-            asked,
+            verified,
             ReplyStatus::InvalidData,
             message,
             None,
         ))
     };
-    if let Some(name) = find_plain_secret(core, &asked) {
+    if let Some(name) = find_plain_secret(core, &verified) {
         let message = format!(
-            "the input `{name}` is sensitive, and came readable for the broker; \
-             it must be sealed, as `rpc` does unless its requests.plain_secrets is set"
+            "the input `{name}` is sensitive, but was not encrypted; \
+             `rpc` encrypts it unless its requests.plain_secrets is set"
         );
-        return refused(asked, message);
+        return refused(verified, message);
     }
-    let Some(sealed) = asked.request.sealed.take() else {
-        return Ok(asked);
+    let Some(sealed) = verified.request.sealed.take() else {
+        return Ok(verified);
     };
     let opened =
-        match sealed.decrypt_inputs(core.identity(), core.signer.key_pair(), asked.request.id) {
+        match sealed.decrypt_inputs(core.identity(), core.signer.key_pair(), verified.request.id) {
             Ok(opened) => opened,
-            Err(error) => return refused(asked, error.to_string()),
+            Err(error) => return refused(verified, error.to_string()),
         };
-    let twice = opened
+    let duplicate = opened
         .keys()
-        .find(|name| asked.request.data.contains_key(*name));
-    if let Some(name) = twice {
-        let message = format!("the input `{name}` came twice: sealed, and in clear");
-        return refused(asked, message);
+        .find(|name| verified.request.data.contains_key(*name));
+    if let Some(name) = duplicate {
+        let message = format!("the input `{name}` is given twice: encrypted and in plain text");
+        return refused(verified, message);
     }
-    asked.request.data.extend(opened);
-    Ok(asked)
+    verified.request.data.extend(opened);
+    Ok(verified)
 }
 
 /// A sensitive input that is not encrypted, unless this node accepts those. The next stage refuses undeclared inputs.
-fn find_plain_secret(core: &DaemonCore, asked: &VerifiedRequest) -> Option<String> {
+fn find_plain_secret(core: &DaemonCore, verified: &VerifiedRequest) -> Option<String> {
     if core.plain_secrets {
         return None;
     }
-    let request = &asked.request;
+    let request = &verified.request;
     let registry = core.registry.get();
     let agent = registry.agent(request.agent.as_str())?;
     let schema = agent.ddl().find_action(request.action.as_str())?;

@@ -12,14 +12,17 @@ use crate::core::DaemonCore;
 /// Fills in defaults and refuses missing, mistyped or undeclared inputs. Does not set the policy rule yet.
 pub(super) fn validate_inputs(
     core: &DaemonCore,
-    asked: VerifiedRequest,
+    verified: VerifiedRequest,
 ) -> Result<AcceptedRequest, RequestRejection> {
-    let (agent, action) = (asked.request.agent.as_str(), asked.request.action.as_str());
+    let (agent, action) = (
+        verified.request.agent.as_str(),
+        verified.request.action.as_str(),
+    );
     let registry = core.registry.get();
     let Some(ddl) = registry.agent(agent).map(muster_api::Agent::ddl) else {
         let message = format!("this node has no agent {agent}");
         return Err(RequestRejection::new_refusal(
-            asked,
+            verified,
             ReplyStatus::UnknownAction,
             message,
             None,
@@ -28,13 +31,13 @@ pub(super) fn validate_inputs(
     let Some(schema) = ddl.find_action(action) else {
         let message = format!("agent {agent} has no action {action}");
         return Err(RequestRejection::new_refusal(
-            asked,
+            verified,
             ReplyStatus::UnknownAction,
             message,
             None,
         ));
     };
-    let input = match schema.validate_input(&asked.request.data) {
+    let input = match schema.validate_input(&verified.request.data) {
         Ok(input) => input,
         Err(error) => {
             let status = if error.is_missing() {
@@ -43,27 +46,27 @@ pub(super) fn validate_inputs(
                 ReplyStatus::InvalidData
             };
             return Err(RequestRejection::new_refusal(
-                asked,
+                verified,
                 status,
                 error.to_string(),
                 None,
             ));
         }
     };
-    let wanted = asked.request.timeout.map(Duration::from_millis);
-    let most = ddl.timeout_of(schema);
+    let requested = verified.request.timeout.map(Duration::from_millis);
+    let max_timeout = ddl.timeout_of(schema);
     Ok(AcceptedRequest {
         redacted: digest_contents(&schema.redact_input(&input)).0,
         read_only: schema.is_read_only(),
-        timeout: wanted.map_or(most, |wanted| wanted.min(most)),
+        timeout: requested.map_or(max_timeout, |requested| requested.min(max_timeout)),
         dangerous: schema.is_dangerous(),
         rule: String::new(),
-        ticket: core
+        running_guard: core
             .running
-            .add_request(asked.to_running_request(core.clock.now())),
+            .add_request(verified.to_running_request(core.clock.now())),
         registry: Arc::clone(&registry),
         approver: None,
         input,
-        asked,
+        verified,
     })
 }

@@ -28,22 +28,22 @@ pub(super) fn verify_message(
     );
     let opened = opened.map_err(|refusal| {
         core.counters.unvalidated.increment();
-        core.tallies
+        core.request_metrics
             .record_refusal(StageName::Verify, refusal.reason_code());
-        let (subject, why) = (&incoming.subject, error_chain(&refusal));
-        if let Some(untold) = core.strangers.admit(Instant::now()) {
-            tracing::warn!(%subject, %why, untold, "refused a message");
+        let (subject, reason) = (&incoming.subject, error_chain(&refusal));
+        if let Some(suppressed) = core.unverified_log.admit(Instant::now()) {
+            tracing::warn!(%subject, why = %reason, untold = suppressed, "refused a message");
         } else {
-            tracing::debug!(%subject, %why, "refused a message");
+            tracing::debug!(%subject, why = %reason, "refused a message");
         }
         core.audit
             .count_refusal(refusal.reason_code(), Some(&incoming.subject));
         UnverifiedMessage
     })?;
     core.counters.validated.increment();
-    core.tallies.record_arrival(core.clock.now());
-    let wanted = incoming.reply_to.as_ref().filter(|_| opened.request.reply);
-    let reply_to = wanted.and_then(|subject| {
+    core.request_metrics.record_arrival(core.clock.now());
+    let reply_subject = incoming.reply_to.as_ref().filter(|_| opened.request.reply);
+    let reply_to = reply_subject.and_then(|subject| {
         let address = AnswerAddress::from_reply_subject(subject, &opened.caller.key.to_string())?;
         Some(address.of_node(core.identity()))
     });
@@ -51,7 +51,7 @@ pub(super) fn verify_message(
         reply_to,
         request: opened.request,
         caller: opened.caller,
-        remembered: false,
-        watch: StageTimer::default(),
+        journaled: false,
+        timer: StageTimer::default(),
     })
 }

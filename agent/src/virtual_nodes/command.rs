@@ -41,93 +41,93 @@ const PROGRESS_REPORTS: usize = 10;
 /// `rpcd virtual`.
 #[derive(Debug, Args)]
 pub struct VirtualNodesArgs {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 1000)]
     nodes: usize,
-    /// The file with the key that signs nodes
+    /// The file with the key that signs the tokens of nodes
     #[arg(long, value_name = "FILE")]
     node_key: PathBuf,
 }
 
 /// Runs the nodes until a signal ends it.
-pub fn run_virtual_nodes(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let room = raise_file_limit().context("cannot tell how many files may be open")?;
-    let needed = u64::try_from(wanted.nodes).unwrap_or(u64::MAX);
-    if needed.saturating_add(RESERVED_FILES) > room {
+pub fn run_virtual_nodes(args: &VirtualNodesArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let file_limit = raise_file_limit().context("cannot read the limit of open files")?;
+    let needed = u64::try_from(args.nodes).unwrap_or(u64::MAX);
+    if needed.saturating_add(RESERVED_FILES) > file_limit {
         bail!(
-            "{} nodes have a connection each, and this process may have {room} files open; ask for at most {} nodes, \
+            "{} nodes need one connection each, but this process may open only {file_limit} files; use at most {} nodes, \
              or raise the limit (`ulimit -Hn`)",
-            wanted.nodes,
-            room.saturating_sub(RESERVED_FILES)
+            args.nodes,
+            file_limit.saturating_sub(RESERVED_FILES)
         );
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(run_until_signal(wanted, config))?;
+    runtime.block_on(run_until_signal(args, config))?;
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
 /// Raises the limit of open files to its maximum, and returns it.
 fn raise_file_limit() -> nix::Result<u64> {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    Ok(most)
+    let (_, max) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, max, max)?;
+    Ok(max)
 }
 
-async fn run_until_signal(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::Result<()> {
-    let hear = |kind| signal(kind).context("cannot receive signals");
-    let mut terminate = hear(SignalKind::terminate())?;
-    let mut interrupt = hear(SignalKind::interrupt())?;
-    let _until_the_end = state_lock::acquire_state_lock(&config.paths.state).await?;
-    let maker = NodeFactory::new(wanted, config)?;
+async fn run_until_signal(args: &VirtualNodesArgs, config: &Config) -> anyhow::Result<()> {
+    let listen = |kind| signal(kind).context("cannot install signal handlers");
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let _state_lock = state_lock::acquire_state_lock(&config.paths.state).await?;
+    let factory = NodeFactory::new(args, config)?;
     tokio::select! {
-        started = maker.start_all(wanted.nodes) => started?,
+        started = factory.start_all(args.nodes) => started?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     }
-    tracing::info!(nodes = maker.crowd.len(), "ready");
+    tracing::info!(nodes = factory.fleet.len(), "ready");
     notify_systemd(&[NotifyState::Ready]);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     notify_systemd(&[NotifyState::Stopping]);
-    maker.crowd.stop_all(SHUTDOWN_TIMEOUT).await;
+    factory.fleet.stop_all(SHUTDOWN_TIMEOUT).await;
     Ok(())
 }
 
 /// The common inputs of all nodes.
 struct NodeFactory {
-    mould: NodeTemplate,
-    crowd: NodeFleet,
+    template: NodeTemplate,
+    fleet: NodeFleet,
     role: KeyPair,
     account: PublicKey,
     options: BusOptions,
-    valid: TokenValidity,
+    validity: TokenValidity,
 }
 
 impl NodeFactory {
-    fn new(wanted: &VirtualNodesArgs, config: &Config) -> anyhow::Result<Self> {
+    fn new(args: &VirtualNodesArgs, config: &Config) -> anyhow::Result<Self> {
         let state = &config.paths.state;
         let trust = assemble::read_trust(config, &config.trust.account)?;
         let (policy, problems) =
             crate::policy::load_policies(&config.paths.policies, config.policy.default);
         if let Some(problem) = problems.into_iter().next() {
-            return Err(problem).context("a policy of the virtual nodes cannot be used");
+            return Err(problem).context("a policy of the virtual nodes is not valid");
         }
-        let role = assemble::read_key(&wanted.node_key)?;
+        let role = assemble::read_key(&args.node_key)?;
         let signer = assemble::read_signer(&config.broker.credentials)?;
         let now = WallClock::system().now() / 1000;
         Ok(Self {
             account: trust.account_key(),
-            crowd: NodeFleet::new(wanted.nodes, state, &signer, trust.account_token())?,
+            fleet: NodeFleet::new(args.nodes, state, &signer, trust.account_token())?,
             options: assemble::connect_options(config, &signer)?,
-            mould: NodeTemplate::new(trust, config.collectives.clone(), policy, state)?,
+            template: NodeTemplate::new(trust, config.collectives.clone(), policy, state)?,
             role,
-            valid: TokenValidity {
+            validity: TokenValidity {
                 issued_at: now,
                 expires: Some(now + TOKEN_LIFETIME_SECONDS),
             },
@@ -136,13 +136,13 @@ impl NodeFactory {
 
     /// Creates and connects all nodes, and reports the progress to the service manager.
     async fn start_all(&self, nodes: usize) -> anyhow::Result<()> {
-        let (done, stride) = (&AtomicUsize::new(0), nodes.div_ceil(PROGRESS_REPORTS));
+        let (connected, stride) = (&AtomicUsize::new(0), nodes.div_ceil(PROGRESS_REPORTS));
         stream::iter((0..nodes).map(Ok))
             .try_for_each_concurrent(MAX_CONCURRENT_CONNECTS, |number| async move {
                 self.start_one(number).await?;
-                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                if done.is_multiple_of(stride) {
-                    let status = format!("{done} of {nodes} nodes are connected");
+                let connected = connected.fetch_add(1, Ordering::Relaxed) + 1;
+                if connected.is_multiple_of(stride) {
+                    let status = format!("{connected} of {nodes} nodes are connected");
                     notify_systemd(&[NotifyState::Status(&status)]);
                 }
                 Ok(())
@@ -151,10 +151,13 @@ impl NodeFactory {
     }
 
     async fn start_one(&self, number: usize) -> anyhow::Result<()> {
-        let member = VirtualNode::from_number(number)?;
-        let signer = self.issue_signer(&member)?;
-        let log = self.crowd.log_for(number).context("it has no audit log")?;
-        let core = self.mould.build_core(member, signer, log)?;
+        let node = VirtualNode::from_number(number)?;
+        let signer = self.issue_signer(&node)?;
+        let log = self
+            .fleet
+            .log_for(number)
+            .context("the virtual node has no audit log")?;
+        let core = self.template.build_core(node, signer, log)?;
         let connection = assemble::with_signer(self.options.clone(), core.signer());
         let bus = connection.connect().await;
         let bus = bus.map_err(|source| NodeFleetError::Connect {
@@ -162,21 +165,26 @@ impl NodeFactory {
             source,
         })?;
         bus.wait_connected().await;
-        Ok(self.crowd.start_node(core, bus).await?)
+        Ok(self.fleet.start_node(core, bus).await?)
     }
 
     /// A key and a token that exist only in this process.
-    fn issue_signer(&self, member: &VirtualNode) -> anyhow::Result<Signer> {
+    fn issue_signer(&self, node: &VirtualNode) -> anyhow::Result<Signer> {
         let key = KeyPair::generate(KeyKind::User)?;
         let user = UserClaims::new(self.account, Vec::new());
-        let token =
-            encode::issue_user_token(&member.name, key.public_key(), user, self.valid, &self.role)?;
+        let token = encode::issue_user_token(
+            &node.name,
+            key.public_key(),
+            user,
+            self.validity,
+            &self.role,
+        )?;
         Ok(Signer::new(UserCredentials::new(&token, key)?)?)
     }
 }
 
 fn notify_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "no service manager was told");
+        tracing::debug!(%error, "cannot notify the service manager");
     }
 }

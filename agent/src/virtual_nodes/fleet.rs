@@ -33,8 +33,8 @@ pub enum NodeFleetError {
         source: BusError,
     },
     /// It is already running.
-    #[error("the virtual node {node} runs already")]
-    Twice {
+    #[error("the virtual node {node} is already running")]
+    AlreadyRunning {
         /// The node.
         node: Identity,
     },
@@ -94,7 +94,7 @@ impl NodeFleet {
         })?;
         let mut nodes = self.lock_nodes();
         if nodes.contains_key(&node) {
-            return Err(NodeFleetError::Twice { node });
+            return Err(NodeFleetError::AlreadyRunning { node });
         }
         let stop = CancellationToken::new();
         let daemon = tokio::spawn(daemon.run(stop.clone(), DRAIN_TIMEOUT));
@@ -143,18 +143,18 @@ impl NodeFleet {
     }
 
     /// Stops all nodes concurrently, and waits at most this long.
-    pub async fn stop_all(&self, patience: Duration) {
+    pub async fn stop_all(&self, timeout: Duration) {
         let nodes = std::mem::take(&mut *self.lock_nodes());
         for running in nodes.values() {
             running.stop.cancel();
         }
-        let left = async {
+        let all_stopped = async {
             for running in nodes.into_values() {
                 let _ = running.daemon.await;
             }
         };
-        if tokio::time::timeout(patience, left).await.is_err() {
-            tracing::warn!("some virtual nodes were left behind in the middle of leaving");
+        if tokio::time::timeout(timeout, all_stopped).await.is_err() {
+            tracing::warn!("some virtual nodes did not stop in time");
         }
     }
 

@@ -97,7 +97,7 @@ fn node_facts(number: usize, kind: &NodeProfile, host: &str, name: &str) -> Node
         (number >> 8) & 255,
         number & 255
     );
-    let told = json!({
+    let facts = json!({
         "country": COUNTRIES.get(number % COUNTRIES.len()),
         "customer": kind.customer,
         "environment": kind.environment,
@@ -113,12 +113,12 @@ fn node_facts(number: usize, kind: &NodeProfile, host: &str, name: &str) -> Node
         "virtual": "muster",
     });
     // Cannot fail: it is an object, and much smaller than the limit for facts.
-    NodeFacts::from_value(told).unwrap_or_default()
+    NodeFacts::from_value(facts).unwrap_or_default()
 }
 
 fn node_classes(number: usize, kind: &NodeProfile) -> Arc<[String]> {
     let drawn = EXTRA_CLASSES.iter().zip(4..);
-    let drawn = drawn.filter(|(_, what)| draw_number(number, *what).is_multiple_of(3));
+    let drawn = drawn.filter(|(_, salt)| draw_number(number, *salt).is_multiple_of(3));
     let mut classes: Vec<String> = ["common", kind.class].map(str::to_owned).into();
     classes.extend(drawn.map(|(class, _)| (*class).to_owned()));
     classes.sort();
@@ -126,11 +126,11 @@ fn node_classes(number: usize, kind: &NodeProfile) -> Arc<[String]> {
 }
 
 /// A pseudo-random number, the same for the same arguments (the finaliser of `SplitMix64`).
-fn draw_number(number: usize, what: u64) -> u64 {
+fn draw_number(number: usize, salt: u64) -> u64 {
     let seed = u64::try_from(number).unwrap_or(u64::MAX);
     let mut bits = seed
         .wrapping_mul(64)
-        .wrapping_add(what)
+        .wrapping_add(salt)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -139,10 +139,10 @@ fn draw_number(number: usize, what: u64) -> u64 {
 
 /// One of the choices, of which there must be at least one.
 fn pick_choice<T: Copy + Default>(choice: &[T], drawn: u64) -> T {
-    let few = u64::try_from(choice.len()).unwrap_or(u64::MAX).max(1);
-    let which = usize::try_from(drawn % few).ok();
-    which
-        .and_then(|which| choice.get(which))
+    let count = u64::try_from(choice.len()).unwrap_or(u64::MAX).max(1);
+    let index = usize::try_from(drawn % count).ok();
+    index
+        .and_then(|index| choice.get(index))
         .copied()
         .unwrap_or_default()
 }

@@ -16,8 +16,7 @@ use muster_wire::token::AccountTrust;
 
 use super::machine::new_machine;
 use super::node::VirtualNode;
-use crate::agents;
-use crate::assemble::AssembleError;
+use crate::agents::{self, PluginSetupError};
 use crate::audit::AuditLog;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
@@ -45,7 +44,7 @@ impl NodeTemplate {
         collectives: Vec<SubjectName>,
         policy: PolicySet,
         state: &Path,
-    ) -> Result<Self, AssembleError> {
+    ) -> Result<Self, PluginSetupError> {
         let puppetral = muster_puppetral::build_agent(muster_puppetral::Options::default())?;
         let data_sources = agents::data_sources(
             muster_catalog::Options::default(),
@@ -69,21 +68,21 @@ impl NodeTemplate {
     /// Creates the state of one node. Only its audit records are stored on disk.
     pub fn build_core(
         &self,
-        member: VirtualNode,
+        node: VirtualNode,
         signer: Signer,
         audit: Arc<AuditLog>,
-    ) -> Result<DaemonCore, AssembleError> {
-        let nowhere = Path::new("/nonexistent");
-        let sources = FactSources::new(signer.identity().clone(), nowhere.to_owned());
+    ) -> Result<DaemonCore, PluginSetupError> {
+        let nonexistent = Path::new("/nonexistent");
+        let sources = FactSources::new(signer.identity().clone(), nonexistent.to_owned());
         Ok(DaemonCore::new(CoreParts {
             trust: Arc::clone(&self.trust),
             collectives: self.collectives.clone(),
-            facts: FactStore::with_facts(sources, member.facts),
-            classes: ClassStore::with_classes(nowhere.to_owned(), member.classes),
+            facts: FactStore::with_facts(sources, node.facts),
+            classes: ClassStore::with_classes(nonexistent.to_owned(), node.classes),
             policy: Arc::clone(&self.policy),
             registry: Arc::new(self.build_registry()?),
             data_sources: Arc::clone(&self.data_sources),
-            system: Arc::new(new_machine(&member.name)),
+            system: Arc::new(new_machine(&node.name)),
             seen: SeenRequests::in_memory(),
             audit,
             skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
@@ -91,17 +90,18 @@ impl NodeTemplate {
             plain_secrets: false,
             clock: WallClock::system(),
             config: None,
-            config_file: nowhere.to_owned(),
+            config_file: nonexistent.to_owned(),
             signer,
         }))
     }
 
     /// Each node has its own permits, and its own instance of the agent that queues changes.
-    fn build_registry(&self) -> Result<AgentRegistry, AssembleError> {
+    fn build_registry(&self) -> Result<AgentRegistry, PluginSetupError> {
         let options = muster_puppetral::Options::default();
-        let own = muster_puppetral::build_agent_with_schema(Arc::clone(&self.puppetral), options)?;
+        let puppetral =
+            muster_puppetral::build_agent_with_schema(Arc::clone(&self.puppetral), options)?;
         let mut registry = AgentRegistry::new();
-        for agent in self.agents.iter().cloned().chain([own]) {
+        for agent in self.agents.iter().cloned().chain([puppetral]) {
             registry.add(agent, CallLimits::default())?;
         }
         Ok(registry)

@@ -12,6 +12,7 @@ use muster_wire::identity::Identity;
 use muster_wire::limits;
 
 use crate::ask::RequestPlan;
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::settings::RpcSettings;
 
@@ -30,7 +31,7 @@ pub enum ApprovalFileError {
         source: io::Error,
     },
     /// The file exceeds the maximum size of an approval.
-    #[error("{} has more than {limit} bytes; is it the right file?", path.display())]
+    #[error("{} is larger than {limit} bytes; check that it is the right file", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -38,7 +39,7 @@ pub enum ApprovalFileError {
         limit: usize,
     },
     /// The file is not a valid proposal or approval.
-    #[error("{} does not count", path.display())]
+    #[error("{} is not valid", path.display())]
     Void {
         /// The file.
         path: PathBuf,
@@ -47,41 +48,43 @@ pub enum ApprovalFileError {
         source: ApprovalError,
     },
     /// The typed request differs from the approved one.
-    #[error("what was approved is not what is asked: the {0} differs")]
+    #[error("the request differs from the approved request: the {0} is not the same")]
     Differs(&'static str),
     /// An approval with node names is combined with filters.
-    #[error("an approval names its nodes; leave the filters out")]
+    #[error("an approval specifies its nodes; remove the filters")]
     AndFilters,
     /// The proposal hides an input that is not declared sensitive.
     #[error(
-        "the proposal hides the input `{0}`, which is no secret as far as is known here; do not approve what you cannot see"
+        "the proposal hides the input `{0}`, which no DDL known here declares sensitive; do not approve a value that you cannot see"
     )]
     Hidden(String),
     /// A user cannot approve their own proposal.
-    #[error("{0} wants to ask this, and cannot approve it; it takes a second person")]
+    #[error("{0} made this proposal and cannot approve it; a second user must approve it")]
     Oneself(Identity),
     /// Confirmation is required, and there is no terminal.
-    #[error("there is nobody to ask whether it is approved, and --yes was not given")]
+    #[error("the approval needs confirmation: use a terminal, or pass `--yes`")]
     NobodyToAsk,
     /// A key or trust error.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-impl ApprovalFileError {
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for ApprovalFileError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::Differs(_) => "`rpc approve --show FILE` shows what a proposal asks for",
-            Self::Oneself(_) => "send the file to somebody whom the node's policy lets approve it",
-            Self::File { verb: "write", .. } => "no file is overwritten; choose another name",
+            Self::Differs(_) => "run `rpc approve --show FILE` to see what a proposal requests",
+            Self::Oneself(_) => {
+                "send the file to a user that the node's policy allows to approve it"
+            }
+            Self::File { verb: "write", .. } => {
+                "existing files are not overwritten; choose another name"
+            }
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::AndFilters | Self::Differs(_) => CommandExitCode::Usage,
             _ => CommandExitCode::Local,

@@ -15,6 +15,7 @@ use muster_ddl::DdlError;
 use muster_wire::bundle::BundleError;
 use muster_wire::identity::NameError;
 
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::render::printable::escape_to_line;
 
@@ -50,13 +51,13 @@ pub enum BundleFileError {
         source: BundleError,
     },
     /// A symbolic link, a socket, or another file type that bundles do not support.
-    #[error("{} is no plain file; a bundle has only those", .0.display())]
+    #[error("{} is not a regular file; a bundle can contain only regular files", .0.display())]
     NotPlain(PathBuf),
     /// A file name that is not UTF-8.
     #[error("the name of {} is not UTF-8", .0.display())]
     Unreadable(PathBuf),
     /// No DDL, or several.
-    #[error("{} must have just one *.json, the agent's DDL; it has {found}", path.display())]
+    #[error("{} must contain exactly one *.json file, the agent's DDL; it contains {found}", path.display())]
     Ddls {
         /// The directory.
         path: PathBuf,
@@ -64,7 +65,7 @@ pub enum BundleFileError {
         found: usize,
     },
     /// The DDL is invalid.
-    #[error("{file} is not a usable DDL")]
+    #[error("{file} is not a valid DDL")]
     Ddl {
         /// The file.
         file: String,
@@ -73,10 +74,10 @@ pub enum BundleFileError {
         source: DdlError,
     },
     /// The agent's name is invalid.
-    #[error("the agent's name is none")]
+    #[error("the agent's name is not valid")]
     Name(#[from] NameError),
     /// The version is not a semantic version.
-    #[error("the agent's version {version:?} is no semantic version, as 1.4.0 is")]
+    #[error("the agent's version {version:?} is not a semantic version, such as 1.4.0")]
     Version {
         /// The version in the DDL.
         version: String,
@@ -88,16 +89,16 @@ pub enum BundleFileError {
     #[error("{0}")]
     Agent(String),
     /// A program that is missing from the bundle.
-    #[error("{0} would be run, and is not there as a program (chmod 755)")]
+    #[error("the program `{0}` is missing or not executable (chmod 755)")]
     NoProgram(String),
     /// The directory for agents does not exist.
-    #[error("{} is no directory", .0.display())]
+    #[error("{} is not a directory", .0.display())]
     NoDirectory(PathBuf),
     /// An agent that was installed manually.
-    #[error("{} is there, and is not from a bundle; move it away first", .0.display())]
+    #[error("{} already exists and is not from a bundle; move it away first", .0.display())]
     InTheWay(PathBuf),
     /// Files of an installed agent that were changed since the installation.
-    #[error("{name} is not as it was installed: {}", .files.join(", "))]
+    #[error("{name} was changed after its installation: {}", .files.join(", "))]
     Changed {
         /// The agent.
         name: String,
@@ -105,7 +106,7 @@ pub enum BundleFileError {
         files: Vec<String>,
     },
     /// The installed version is newer.
-    #[error("{name} {found} is installed, and {offered} is older")]
+    #[error("{name} {found} is installed, and the bundle has the older version {offered}")]
     Older {
         /// The agent.
         name: String,
@@ -123,7 +124,7 @@ pub enum BundleFileError {
         path: PathBuf,
     },
     /// The installation record is invalid.
-    #[error("{} is not the record of an installation", path.display())]
+    #[error("{} is not a valid installation record", path.display())]
     Record {
         /// The file.
         path: PathBuf,
@@ -132,45 +133,49 @@ pub enum BundleFileError {
         source: serde_json::Error,
     },
     /// Without an account token revocations cannot be checked.
-    #[error("no account token of the operator is known here, and so nothing of revoked signers: none was given, none is configured, and {} has none", .0.display())]
+    #[error("no account token of the operator was found, so revoked signers are unknown: none was given, none is configured, and {} contains none", .0.display())]
     NoAccount(PathBuf),
     /// Confirmation is required, and there is no terminal.
-    #[error("there is nobody to ask whether {0} may be removed, and --yes was not given")]
+    #[error(
+        "cannot ask for confirmation to remove {0}: standard input is not a terminal, and `--yes` was not given"
+    )]
     NobodyToAsk(String),
     /// An error with the signer's key.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-impl BundleFileError {
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for BundleFileError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::NoAccount(_) => {
-                "give the newest one with --account, or the node's state directory with --state"
+                "specify the newest account token with `--account`, or the node's state directory with `--state`"
             }
-            Self::Older { .. } => "--downgrade installs it all the same",
+            Self::Older { .. } => "use `--downgrade` to install it anyway",
             Self::Changed { .. } => {
-                "move away what is to be kept; then `rpc plugin remove` and install again"
+                "move away the files to keep, run `rpc plugin remove`, then install again"
             }
-            Self::NoDirectory(_) => "it is `paths.ddls` of rpcd.toml, /etc/muster/ddl unless set",
+            Self::NoDirectory(_) => {
+                "specify the directory of `paths.ddls` in rpcd.toml; its default is /etc/muster/ddl"
+            }
             Self::Refused {
                 source: BundleError::Foreign { .. },
                 ..
-            } => "--key trusts one key only; whose key is it?",
+            } => "`--key` accepts signatures of one key only: check which key signed the bundle",
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::NobodyToAsk(_) => CommandExitCode::Usage,
             _ => CommandExitCode::Local,
         }
     }
+}
 
+impl BundleFileError {
     fn file_error(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { verb, path, source }

@@ -43,27 +43,27 @@ use crate::printer::VerbosityLevel;
 
 const AFTER_HELP: &str = "\
 Exit codes:
-  0  everything passed
-  1  nothing discovered, or trouble on this side
+  0  success
+  1  no node was discovered, or a local error
   2  some requests failed
-  3  nodes were discovered, but none answered
-  4  the command line is wrong
+  3  nodes were discovered, but none replied
+  4  invalid command line
 
 Environment:
-  RPC_CONFIG       the client's configuration file
-  RPC_CREDENTIALS  credentials, instead of those of the configuration
-  MUSTER_ORG       the organisation's directory
-  XDG_STATE_HOME   where jobs are kept, in muster/jobs [~/.local/state]
-  TRACEPARENT      the W3C trace that requests are part of
-  NO_COLOR         no colours
+  RPC_CONFIG       client configuration file
+  RPC_CREDENTIALS  credentials file; overrides the configuration
+  MUSTER_ORG       directory of the organisation
+  XDG_STATE_HOME   state directory; jobs are in muster/jobs [~/.local/state]
+  TRACEPARENT      W3C trace context, sent with requests
+  NO_COLOR         disables colours
 
 Examples:
-  rpc find -W \"country=uk apache\"      who would be asked
-  rpc puppetral do type=user name=rip  asks all nodes that have the agent
-  rpc demo up                          a broker and five nodes to play with
-  rpc org init /srv/acme --name acme   an organisation with its keys";
+  rpc find -W \"country=uk apache\"      list the matching nodes
+  rpc puppetral do type=user name=rip  run on all nodes with the agent
+  rpc demo up                          start a broker and five nodes
+  rpc org init /srv/acme --name acme   create an organisation and its keys";
 
-/// Asks a fleet, and looks after the organisation it belongs to.
+/// Run actions on a fleet of nodes, and administer its organisation.
 #[derive(Debug, Parser)]
 #[command(name = "rpc", version, after_help = AFTER_HELP, propagate_version = true)]
 #[command(
@@ -75,7 +75,7 @@ pub struct Cli {
     /// Options of every command.
     #[command(flatten)]
     pub global: GlobalArgs,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -83,7 +83,7 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Args)]
 pub struct GlobalArgs {
-    /// Configuration file of the client
+    /// Client configuration file
     #[arg(
         long,
         short = 'c',
@@ -92,7 +92,7 @@ pub struct GlobalArgs {
         help_heading = "Global options"
     )]
     pub config: Option<PathBuf>,
-    /// No talk but warnings and errors
+    /// Suppress messages except warnings and errors
     #[arg(
         long,
         short,
@@ -101,7 +101,7 @@ pub struct GlobalArgs {
         help_heading = "Global options"
     )]
     pub quiet: bool,
-    /// Say more
+    /// Print more detail
     #[arg(long, short, global = true, action = ArgAction::SetTrue, help_heading = "Global options")]
     pub verbose: bool,
     /// When to use colours: auto, always or never
@@ -128,82 +128,82 @@ pub enum ColorMode {
     Never,
 }
 
-/// The commands, in the order in which the help shows them.
+/// The commands, in the order of the help.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show who is there, and how far away
+    /// Ping nodes and show their round-trip times
     #[command(after_help = ping::AFTER_HELP)]
     Ping(ping::PingArgs),
-    /// List the nodes that match
+    /// List the nodes that match the filters
     #[command(after_help = find::AFTER_HELP)]
     Find(find::FindArgs),
-    /// Show how the values of a fact are spread
+    /// Show the distribution of a fact's values
     #[command(after_help = facts::AFTER_HELP)]
     Facts(facts::FactsArgs),
-    /// Show all about one node, or report on all of them
+    /// Show the inventory of one node, or report on many nodes
     #[command(override_usage = inventory::USAGE, after_help = inventory::AFTER_HELP)]
     Inventory(inventory::InventoryArgs),
-    /// Ask an action of all nodes that match; also `rpc AGENT ACTION`
+    /// Run an action on all matching nodes; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER_HELP)]
     Do(Box<request::RequestArgs>),
-    /// Wait for the answers to requests that were sent with --reply-to
+    /// Receive the replies to requests that were sent with --reply-to
     #[command(after_help = listen::AFTER_HELP)]
     Listen(Box<listen::ListenArgs>),
-    /// Take back a request that nodes still work on
+    /// Cancel a request that is running or queued on nodes
     #[command(after_help = cancel::AFTER_HELP)]
     Cancel(cancel::CancelArgs),
-    /// Say what a request would send, as whom, and who would check it
+    /// Show what a request would send, without sending it
     #[command(override_usage = "rpc explain AGENT [ACTION] [KEY=VALUE]... [OPTIONS]", after_help = explain::AFTER_HELP)]
     Explain(explain::ExplainArgs),
-    /// Look at requests that were kept, and compare them
+    /// List, show, compare and delete stored jobs
     #[command(subcommand)]
     Job(job::JobCommand),
-    /// Approve what another wants to ask, after it was shown
+    /// Review and approve a request that another user proposed
     #[command(after_help = approve::AFTER_HELP)]
     Approve(approve::ApproveArgs),
-    /// Show what daemons took and refused since they started
+    /// Show the request counters of daemons
     #[command(after_help = stats::AFTER_HELP)]
     Stats(stats::StatsArgs),
-    /// Look at everything between a command and its answer, and say what is wrong
+    /// Diagnose problems of the client, the brokers and the nodes
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::DoctorArgs),
-    /// Tell what filters mean
+    /// Explain and test filters
     #[command(subcommand)]
     Filter(filter::FilterCommand),
-    /// Run Puppet on many nodes, so many at a time, and tell how it went
+    /// Run Puppet with a concurrency limit, and show its state
     #[command(subcommand)]
     Puppet(Box<puppet::PuppetCommand>),
-    /// Show who holds run permits, and take them away
+    /// Show and release run permits
     #[command(subcommand)]
     Permit(permit::PermitCommand),
-    /// List agents, and tell what they can do
+    /// List, document, create, check and install agents
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
-    /// Check policies, explain what they decide, and test them
+    /// Check, explain and test policies
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
-    /// Make and keep an organisation: keys, parties, revocations
+    /// Create and manage an organisation: keys, credentials, revocations
     #[command(subcommand)]
     Org(org::OrgCommand),
-    /// Bring new machines in
+    /// Enrol and provision new machines
     #[command(subcommand)]
     Provision(provision::ProvisionCommand),
-    /// Verify and read a node's audit log
+    /// Verify and show a node's audit log
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     /// Configure and run the broker
     #[command(subcommand)]
     Broker(broker::BrokerCommand),
-    /// Try everything on this machine: a broker and some nodes
+    /// Run a demonstration fleet on this machine: a broker and some nodes
     #[command(subcommand)]
     Demo(demo::DemoCommand),
-    /// Print the JSON Schema of a document that commands print
+    /// Print the JSON Schema of a command's JSON output
     #[command(after_help = schema::AFTER_HELP)]
     Schema(schema::SchemaArgs),
-    /// Print a script that completes command lines in a shell
+    /// Print a shell completion script
     #[command(after_help = completion::AFTER_HELP)]
     Completion(completion::CompletionArgs),
-    /// Answer a shell's completion script
+    /// Print completion candidates for a shell's completion script
     #[command(hide = true, after_help = completion::AFTER_HELP)]
     Complete(completion::CompleteArgs),
     /// Write the manual pages: `rpc man DIR`

@@ -1,17 +1,9 @@
 //! The wall clock, and display of times. Used for decisions only with tokens.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use muster_wire::Millis;
 use muster_wire::token::Seconds;
 
-/// Milliseconds since the epoch. A clock before the epoch returns 0.
-pub fn now() -> Millis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
-}
+pub use muster_bus::unix_millis_now as now;
 
 /// Formats a time as RFC 3339 with milliseconds; the bare number if it is out of the calendar's range.
 pub fn format_rfc3339(at: Millis) -> String {

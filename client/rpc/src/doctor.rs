@@ -14,16 +14,16 @@ use serde::Serialize;
 
 use crate::exit::CommandExitCode;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DiagnosisLevel {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Worth a look.
+    /// Needs attention.
     Warning,
-    /// Does not work, or will not for long.
+    /// Does not work, or will soon stop working.
     Error,
 }
 
@@ -38,20 +38,20 @@ impl DiagnosisLevel {
     }
 }
 
-/// What one look found.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiagnosisFinding {
-    /// What was looked at, in one word that stays.
+    /// Name of the check, stable across versions.
     pub check: String,
-    /// How bad it is.
+    /// Severity.
     pub level: DiagnosisLevel,
-    /// What was found.
+    /// The result.
     pub message: String,
-    /// What to do about it.
+    /// Recommended action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// The nodes that it is about, where it is about some.
+    /// The affected nodes; absent if the finding is not about nodes.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub nodes: BTreeSet<Identity>,
 }
@@ -100,16 +100,16 @@ impl DiagnosisFinding {
     }
 }
 
-/// The findings about one thing.
+/// The findings of one section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiagnosisSection {
-    /// What they are about.
+    /// Title of the section.
     pub about: String,
-    /// Whether that is on this side: then an error means that nothing can be asked.
+    /// Whether the section is about the local side: an error there means that no requests can be sent.
     #[serde(skip)]
     pub here: bool,
-    /// What was found, in the order of looking.
+    /// The findings, in the order of the checks.
     pub findings: Vec<DiagnosisFinding>,
 }
 

@@ -81,7 +81,7 @@ pub fn create_private_directory(path: &Path) -> Result<(), RpcFileError> {
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(file_error("make", path))
+        .map_err(file_error("create", path))
 }
 
 /// Replaces a public file.

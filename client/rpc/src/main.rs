@@ -41,7 +41,7 @@ use std::process::ExitCode;
 
 use crate::cli::Cli;
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
+use crate::error::{Error, RuntimeStartError};
 use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 use crate::screen::Screen;
@@ -70,7 +70,7 @@ fn run_command(
         .enable_all()
         .build();
     runtime
-        .map_err(Error::Runtime)?
+        .map_err(RuntimeStartError)?
         .block_on(commands::run(cli, environment, printer))
 }
 

@@ -53,7 +53,7 @@ pub struct Organisation {
 /// Exclusive lock on an organisation's files. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct OrganisationLock(
-    #[expect(dead_code, reason = "held, not read: closing the file ends the lock")] File,
+    #[expect(dead_code, reason = "never read: dropping the file releases the lock")] File,
 );
 
 impl Organisation {

@@ -10,6 +10,8 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
+use crate::error::CommandError;
+use crate::exit::CommandExitCode;
 use crate::screen::Screen;
 
 /// Success.
@@ -34,10 +36,13 @@ impl From<serde_json::Error> for PrintError {
     }
 }
 
-impl PrintError {
-    /// Whether the reader closed the pipe, as `head` does.
-    pub fn is_reader_gone(&self) -> bool {
-        self.0.kind() == io::ErrorKind::BrokenPipe
+impl CommandError for PrintError {
+    fn exit_code(&self) -> CommandExitCode {
+        // A reader that closes the pipe early, such as `head`, is not an error.
+        match self.0.kind() {
+            io::ErrorKind::BrokenPipe => CommandExitCode::Passed,
+            _ => CommandExitCode::Local,
+        }
     }
 }
 

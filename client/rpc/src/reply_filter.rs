@@ -46,17 +46,17 @@ pub enum ReplyFilterError {
     #[error(transparent)]
     Read(#[from] FilterError),
     /// An unknown name.
-    #[error("replies have no {word:?}; they have code, msg and time, and data().name for outputs")]
+    #[error("replies have no field {word:?}; use code, msg or time, or data().name for outputs")]
     Word {
         /// The name.
         word: String,
     },
     /// A name without a comparison, which would be a node's class.
-    #[error("a word alone says nothing of a reply; write ok(), or data().name == \"value\"")]
+    #[error("a name alone is not a condition for replies; write ok(), or data().name == \"value\"")]
     Name,
     /// A use of `data()` without an output, or with a path below one.
     #[error(
-        "{text} names no output; write data().name, or data(\"name.below\") for what is within an output"
+        "{text} specifies no output; write data().name, or data(\"name.below\") for a value inside an output"
     )]
     Data {
         /// The given text.

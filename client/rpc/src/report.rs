@@ -181,15 +181,15 @@ impl ResultGap {
     pub fn as_sentence(self) -> &'static str {
         match self {
             Self::Discovery => {
-                "nodes still answered when looking for them ended, or answers were lost: there may be more than were asked; --discovery-timeout listens longer"
+                "discovery ended while nodes were still replying, or replies were lost: matching nodes may be missing; use --discovery-timeout to listen longer"
             }
             Self::Reconnected => {
-                "the connection to the broker was lost for a moment: answers may be missing"
+                "the connection to the broker was interrupted: replies may be missing"
             }
             Self::SlowConsumer => {
-                "answers came faster than they could be read, and some were dropped"
+                "replies arrived faster than they could be processed, and some were dropped"
             }
-            Self::Interrupted => "interrupted before all nodes had answered",
+            Self::Interrupted => "interrupted before all nodes had replied",
             Self::Broken => "a batch could not be sent to all of its nodes",
         }
     }

@@ -18,6 +18,7 @@ use muster_wire::token::{KeyKind, PublicKey};
 use crate::ask::ConfirmMode;
 use crate::caches;
 use crate::environment::ProcessEnvironment;
+use crate::error::CommandError;
 use file::SettingsFile;
 
 /// Path of the system configuration.
@@ -72,7 +73,7 @@ pub struct RpcSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum RpcSettingsError {
     /// No file is given, and none exists in the default places.
-    #[error("there is no configuration: looked for {}", list_paths(.0))]
+    #[error("no configuration file found; searched {}", list_paths(.0))]
     Nowhere(Vec<PathBuf>),
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
@@ -103,13 +104,12 @@ pub enum RpcSettingsError {
     },
 }
 
-impl RpcSettingsError {
-    /// The next steps for the user.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for RpcSettingsError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Nowhere(_) => vec![
-                "`rpc org add user NAME --bundle ~/.config/muster` writes one".to_owned(),
-                "`rpc demo up` makes a fleet to play with, and says where its configuration is"
+                "run `rpc org add user NAME --bundle ~/.config/muster` to create one".to_owned(),
+                "run `rpc demo up` to try a demo fleet; it prints the path of its configuration"
                     .to_owned(),
             ],
             _ => Vec::new(),
@@ -152,17 +152,17 @@ impl RpcSettings {
         if urls.is_empty() {
             return Err(missing(
                 "broker.urls",
-                "list brokers, as in urls = [\"tls://broker.acme.net:4222\"]",
+                "list the brokers, for example urls = [\"tls://broker.acme.net:4222\"]",
             ));
         }
         if urls.iter().any(|url| url.contains('@')) {
-            let problem = "holds a user name; credentials belong into the .creds file".to_owned();
+            let problem = "contains a user name; credentials belong in the .creds file".to_owned();
             return Err(wrong("broker.urls", problem));
         }
         let operator = file.trust.operator.ok_or_else(|| {
             missing(
                 "trust.operator",
-                "give the operator's public key, which begins with O",
+                "set it to the operator's public key, which begins with O",
             )
         })?;
         let operator = PublicKey::parse_kind(&operator, KeyKind::Operator).map_err(|error| {
@@ -178,7 +178,7 @@ impl RpcSettings {
             .ok_or_else(|| {
                 wrong(
                     "discovery.timeout_seconds",
-                    format!("is {timeout}; it must be 0 to 86400"),
+                    format!("is {timeout}; use a number from 0 to 86400"),
                 )
             })?;
         let source =
@@ -193,7 +193,7 @@ impl RpcSettings {
             operator,
             account: beside(file.trust.account),
             collective: SubjectName::parse(&file.collective)
-                .map_err(|error| wrong("collective", format!("is no name: {error}")))?,
+                .map_err(|error| wrong("collective", format!("is not a valid name: {error}")))?,
             discovery_timeout,
             discovery_window: file.discovery.window_ms.map(Duration::from_millis),
             source,
@@ -248,7 +248,8 @@ fn read_file(path: &Path) -> Result<String, RpcSettingsError> {
         .read_to_string(&mut text)
         .map_err(failed)?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        let message = format!("has more than {MAX_FILE_BYTES} bytes; is it a configuration?");
+        let message =
+            format!("has more than {MAX_FILE_BYTES} bytes; check that it is a configuration file");
         return Err(RpcSettingsError::Syntax {
             path: path.to_owned(),
             message,

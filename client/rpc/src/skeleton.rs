@@ -13,11 +13,11 @@ const SHELL_TEST_TEMPLATE: &str = include_str!("skeleton/test.sh");
 /// What the program is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum AgentLanguage {
-    /// Python 3, without modules that do not come with it
+    /// Python 3, with the standard library only
     Python,
-    /// The POSIX shell
+    /// POSIX shell
     Sh,
-    /// Rust: a crate for Muster's own source, in the daemon's process
+    /// Rust: a crate in Muster's source that runs in the daemon's process
     Rust,
 }
 
@@ -37,17 +37,17 @@ pub struct SkeletonFile {
 pub enum SkeletonError {
     /// A name that is not valid in a subject.
     #[error(
-        "{0:?} is no name of an agent or action: 1 to 64 lower-case letters, digits and _, a letter first"
+        "{0:?} is not a valid name of an agent or action; use 1 to 64 lower-case letters, digits and _, with a letter first"
     )]
     Name(String),
     /// An action that is given twice.
-    #[error("the action {0} is named twice")]
+    #[error("the action {0} is given twice")]
     Twice(String),
     /// An action whose name is not valid for a file of a crate.
-    #[error("the action {0:?} cannot be a module of Rust; give it another name")]
+    #[error("the action {0:?} is not a valid name of a Rust module; choose another name")]
     Module(String),
     /// Actions whose type names would be equal.
-    #[error("the actions {0} and {1} would have types of the same name; give one another name")]
+    #[error("the actions {0} and {1} would get the same Rust type name; rename one of them")]
     Alike(String, String),
 }
 
@@ -120,7 +120,7 @@ fn check_name(name: &str) -> Result<(), SkeletonError> {
 fn render_python(agent: &str, actions: &[String]) -> String {
     let one = |action: &String| {
         format!(
-            "def do_{action}(data, request):\n    \"\"\"What `{action}` does. Raise Failed(\"why\") when it cannot.\"\"\"\n    \
+            "def do_{action}(data, request):\n    \"\"\"Describe what `{action}` does. Raise Failed(\"reason\") on failure.\"\"\"\n    \
              return {{\"message\": data.get(\"message\", \"hello\")}}\n"
         )
     };
@@ -148,9 +148,9 @@ fn render_shell(agent: &str, actions: &[String]) -> String {
 fn build_ddl(agent: &str, language: AgentLanguage, actions: &[String]) -> Value {
     let in_process = language == AgentLanguage::Rust;
     let input = json!({"message": {
-        "prompt": "Message", "description": "What to say", "type": "string", "validation": "^.+$", "maxlength": 200,
+        "prompt": "Message", "description": "The message to return", "type": "string", "validation": "^.+$", "maxlength": 200,
         "optional": true, "default": "hello"}});
-    let output = json!({"message": {"description": "What was said", "display_as": "Message", "type": "string"}});
+    let output = json!({"message": {"description": "The message", "display_as": "Message", "type": "string"}});
     let one = |action: &String| {
         let mut declared = json!({"action": action, "description": format!("Describe what {action} does"), "display": "always",
                "class": "read", "read_only": true, "input": input, "output": output});

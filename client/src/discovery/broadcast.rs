@@ -38,7 +38,7 @@ impl Client {
     pub async fn discover_with_progress(
         &self,
         filter: &NodeFilter,
-        mut show: impl FnMut(&ReceivedReply),
+        mut on_reply: impl FnMut(&ReceivedReply),
     ) -> Result<DiscoveryResult, ClientError> {
         if let Some(nodes) = exact_nodes(filter) {
             return Ok(DiscoveryResult {
@@ -46,19 +46,19 @@ impl Client {
                 ..DiscoveryResult::default()
             });
         }
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let mut found = DiscoveryResult {
             broadcast: true,
             ..DiscoveryResult::default()
         };
-        let everybody = CallTarget::Filter(filter.clone());
-        self.ping(everybody, self.party.window.first, |answer| {
-            found.nodes.insert(answer.reply.sender.clone());
-            show(answer);
+        let target = CallTarget::Filter(filter.clone());
+        self.ping(target, self.inner.window.first, |received| {
+            found.nodes.insert(received.reply.sender.clone());
+            on_reply(received);
         })
         .await
         .map(|complete| found.incomplete = !complete)?;
-        found.took = begun.elapsed();
+        found.took = started_at.elapsed();
         Ok(found)
     }
 
@@ -66,30 +66,30 @@ impl Client {
     /// is reported absent, for at most `wait`.
     pub async fn ping(
         &self,
-        aim: CallTarget,
+        target: CallTarget,
         wait: Duration,
-        mut show: impl FnMut(&ReceivedReply),
+        mut on_reply: impl FnMut(&ReceivedReply),
     ) -> Result<bool, ClientError> {
-        let mut call = RpcCall::new("rpcutil", "ping", aim)?;
+        let mut call = RpcCall::new("rpcutil", "ping", target)?;
         call.wait = wait;
-        let good = |answer: &ReceivedReply| {
-            if answer.is_ok() {
-                show(answer);
+        let on_ok_reply = |received: &ReceivedReply| {
+            if received.is_ok() {
+                on_reply(received);
             }
         };
-        Ok(self.run_call(call, good).await?.incomplete.is_none())
+        Ok(self.run_call(call, on_ok_reply).await?.incomplete.is_none())
     }
 
     /// Runs a call to its end, and reports each reply as it arrives; returns the call's statistics.
     pub async fn run_call(
         &self,
         call: RpcCall,
-        mut show: impl FnMut(&ReceivedReply),
+        mut on_reply: impl FnMut(&ReceivedReply),
     ) -> Result<CallStats, ClientError> {
         let mut events = self.call(call);
         while let Some(event) = events.next().await {
             match event {
-                CallEvent::Reply(answer) => show(&answer),
+                CallEvent::Reply(received) => on_reply(&received),
                 CallEvent::Finished(stats) => return Ok(*stats),
                 CallEvent::Failed(error) => return Err(error),
                 _ => {}

@@ -37,24 +37,24 @@ pub enum DiscoveryReplyError {
     #[error("it wrote no reply")]
     Absent,
     /// The reply is not JSON of the protocol.
-    #[error("its reply is not what the protocol says")]
+    #[error("its reply does not conform to the protocol")]
     Json(#[from] serde_json::Error),
     /// The reply has another protocol.
-    #[error("its reply is of protocol {found:?}; it must be {REPLY_PROTOCOL:?}")]
+    #[error("its reply has protocol {found:?}; it must be {REPLY_PROTOCOL:?}")]
     Protocol {
         /// The protocol in the reply.
         found: String,
     },
     /// The program reported an error.
-    #[error("it says: {0}")]
+    #[error("it reported an error: {0}")]
     Failed(String),
     /// A name that is not a valid identity.
-    #[error("name {entry} of its reply: {why}")]
+    #[error("name {entry} of its reply: {error}")]
     Name {
         /// Position of the name, from 1.
         entry: usize,
         /// Why the name is invalid.
-        why: NameError,
+        error: NameError,
     },
 }
 
@@ -70,11 +70,11 @@ struct DiscoveryReply {
 
 /// Builds the request that the program reads.
 pub fn build_request(
-    wanted: &DiscoveryQuery,
+    query: &DiscoveryQuery,
     timeout: Duration,
     options: &BTreeMap<String, String>,
 ) -> Value {
-    let filter = &wanted.filter;
+    let filter = &query.filter;
     let texts =
         |patterns: &[FilterPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
     let compound: Vec<Value> = filter
@@ -96,7 +96,7 @@ pub fn build_request(
     json!({
         "$schema": "https://choria.io/schemas/choria/discovery/v1/external_request.json",
         "protocol": REQUEST_PROTOCOL,
-        "collective": wanted.collective.as_ref().map_or("", |name| name.as_str()),
+        "collective": query.collective.as_ref().map_or("", |name| name.as_str()),
         "timeout": timeout.as_secs_f64(),
         "options": options,
         "filter": {
@@ -116,8 +116,8 @@ pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError
     }
     let reply: DiscoveryReply = serde_json::from_str(text)?;
     if let Some(error) = reply.error.filter(|error| !error.is_empty()) {
-        let plain = error.chars().map(|c| if c.is_control() { ' ' } else { c });
-        return Err(DiscoveryReplyError::Failed(plain.collect()));
+        let printable = error.chars().map(|c| if c.is_control() { ' ' } else { c });
+        return Err(DiscoveryReplyError::Failed(printable.collect()));
     }
     if reply.protocol != REPLY_PROTOCOL {
         return Err(DiscoveryReplyError::Protocol {
@@ -126,9 +126,9 @@ pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError
     }
     let names = reply.nodes.unwrap_or_default();
     let names = names.iter().enumerate().map(|(index, name)| {
-        Identity::parse(name).map_err(|why| DiscoveryReplyError::Name {
+        Identity::parse(name).map_err(|error| DiscoveryReplyError::Name {
             entry: index + 1,
-            why,
+            error,
         })
     });
     names.collect()
@@ -195,15 +195,15 @@ mod tests {
         );
         for (text, expected) in [
             ("", "it wrote no reply"),
-            ("<nodes/>", "its reply is not what the protocol says"),
+            ("<nodes/>", "its reply does not conform to the protocol"),
             (
                 r#"{"error": "no\u001b[2J database"}"#,
-                "it says: no [2J database",
+                "it reported an error: no [2J database",
             ),
-            (r#"{"nodes": ["one"]}"#, "its reply is of protocol \"\""),
+            (r#"{"nodes": ["one"]}"#, "its reply has protocol \"\""),
             (
                 r#"{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["a", "b c"]}"#,
-                "name 2 of its reply: `b c` holds ' '",
+                "name 2 of its reply: `b c` contains ' '",
             ),
         ] {
             let told = parse_reply(text).unwrap_err().to_string();

@@ -34,34 +34,34 @@ pub enum NodeListError {
     #[error("it is longer than {MAX_LIST_BYTES} bytes")]
     TooLong,
     /// A line without a valid name.
-    #[error("line {line}: {}", PrintableNameError(why))]
+    #[error("line {line}: {}", PrintableNameError(error))]
     Line {
         /// The line number, from 1.
         line: usize,
         /// Why the name is invalid.
-        why: NameError,
+        error: NameError,
     },
     /// An entry of a JSON or YAML list without a valid name.
-    #[error("name {entry}: {}", PrintableNameError(why))]
+    #[error("name {entry}: {}", PrintableNameError(error))]
     Entry {
         /// Position of the name, from 1.
         entry: usize,
         /// Why the name is invalid.
-        why: NameError,
+        error: NameError,
     },
     /// A value that is not a node entry.
     #[error(
-        "entry {entry} is no node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
+        "entry {entry} is not a node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
     )]
     NoNode {
         /// Position in the list, from 1.
         entry: usize,
     },
     /// Not valid JSON.
-    #[error("it begins like JSON, but is none")]
+    #[error("it begins like JSON, but is not valid JSON")]
     Json(#[from] serde_json::Error),
     /// Not valid YAML.
-    #[error("it is no YAML: {0}")]
+    #[error("it is not valid YAML: {0}")]
     Yaml(String),
     /// The list has no names.
     #[error("it is empty; no request was sent")]
@@ -127,14 +127,14 @@ pub fn parse_list(
 /// Keeps the nodes that the filter's identities match; all nodes if it has none.
 pub fn filter_identities(nodes: BTreeSet<Identity>, filter: &NodeFilter) -> BTreeSet<Identity> {
     let patterns = filter.identities();
-    let meant = |node: &Identity| {
+    let is_match = |node: &Identity| {
         patterns
             .iter()
             .any(|pattern| pattern.matches(node.as_str()))
     };
     nodes
         .into_iter()
-        .filter(|node| patterns.is_empty() || meant(node))
+        .filter(|node| patterns.is_empty() || is_match(node))
         .collect()
 }
 
@@ -161,7 +161,7 @@ fn parse_lines(text: &str) -> Result<BTreeSet<Identity>, NodeListError> {
             continue;
         }
         let line = number + 1;
-        let node = Identity::parse(name).map_err(|why| NodeListError::Line { line, why })?;
+        let node = Identity::parse(name).map_err(|error| NodeListError::Line { line, error })?;
         nodes.insert(node);
     }
     Ok(nodes)
@@ -194,9 +194,9 @@ impl NodeNameCollector {
                 if kind.is_some_and(|kind| kind != "result") {
                     return Ok(());
                 }
-                let inner = ["sender", "certname", "replies", "nodes"];
-                match inner.iter().find_map(|key| fields.get(*key)) {
-                    Some(inner) => self.collect_value(inner),
+                let node_keys = ["sender", "certname", "replies", "nodes"];
+                match node_keys.iter().find_map(|key| fields.get(*key)) {
+                    Some(value) => self.collect_value(value),
                     None => Err(self.not_a_node_error()),
                 }
             }
@@ -207,7 +207,7 @@ impl NodeNameCollector {
     fn collect_name(&mut self, name: &str) -> Result<(), NodeListError> {
         self.entries += 1;
         let entry = self.entries;
-        let node = Identity::parse(name).map_err(|why| NodeListError::Entry { entry, why })?;
+        let node = Identity::parse(name).map_err(|error| NodeListError::Entry { entry, error })?;
         self.nodes.insert(node);
         Ok(())
     }

@@ -128,7 +128,7 @@ pub enum InventoryError {
     #[error("it is longer than {MAX_INVENTORY_BYTES} bytes")]
     TooLong,
     /// Not JSON or YAML of this layout.
-    #[error("it is no inventory: {0}")]
+    #[error("it is not an inventory: {0}")]
     Layout(String),
     /// Another layout identifier.
     #[error("its `$schema` is {found:?}; it must be {INVENTORY_SCHEMA:?}")]
@@ -137,12 +137,12 @@ pub enum InventoryError {
         found: String,
     },
     /// A node with an invalid name.
-    #[error("node {entry}: {why}")]
+    #[error("node {entry}: {error}")]
     Name {
         /// Position of the node, from 1.
         entry: usize,
         /// Why the name is invalid.
-        why: NameError,
+        error: NameError,
     },
     /// An unknown group.
     #[error("it has no group {name:?}; it has {}", join_names(known))]
@@ -198,17 +198,14 @@ impl FleetInventory {
     }
 
     /// Returns the nodes that match the query.
-    pub fn find_nodes(
-        &self,
-        wanted: &DiscoveryQuery,
-    ) -> Result<BTreeSet<Identity>, InventoryError> {
-        let admission = InventorySelector::new(self, wanted)?;
+    pub fn find_nodes(&self, query: &DiscoveryQuery) -> Result<BTreeSet<Identity>, InventoryError> {
+        let selector = InventorySelector::new(self, query)?;
         let mut found = BTreeSet::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let seen = InventoryNodeView::new(index, node)?;
-            let view = seen.view();
-            if admission.admits(node, &view) && wanted.filter.matches_except_identity(&view) {
-                found.insert(seen.identity);
+            let candidate = InventoryNodeView::new(index, node)?;
+            let view = candidate.view();
+            if selector.admits(node, &view) && query.filter.matches_except_identity(&view) {
+                found.insert(candidate.identity);
             }
         }
         Ok(found)
@@ -232,32 +229,32 @@ impl FleetInventory {
 
 /// Selects the nodes to evaluate: those of the collective that are named, or are in one of the groups.
 struct InventorySelector<'a> {
-    wanted: &'a DiscoveryQuery,
+    query: &'a DiscoveryQuery,
     groups: Vec<NodeFilter>,
 }
 
 impl<'a> InventorySelector<'a> {
-    fn new(inventory: &FleetInventory, wanted: &'a DiscoveryQuery) -> Result<Self, InventoryError> {
-        let groups = wanted.groups.iter();
+    fn new(inventory: &FleetInventory, query: &'a DiscoveryQuery) -> Result<Self, InventoryError> {
+        let groups = query.groups.iter();
         let groups = groups.map(|name| inventory.group_filter(name));
         Ok(Self {
-            wanted,
+            query,
             groups: groups.collect::<Result<_, _>>()?,
         })
     }
 
     /// Identities and groups are alternatives (OR); all other conditions must hold (AND).
     fn admits(&self, node: &InventoryNode, view: &NodeView<'_>) -> bool {
-        let identities = self.wanted.filter.identities();
-        let anybody = identities.is_empty() && self.groups.is_empty();
+        let identities = self.query.filter.identities();
+        let unrestricted = identities.is_empty() && self.groups.is_empty();
         let named = || {
             identities
                 .iter()
                 .any(|pattern| pattern.matches(view.identity))
         };
         let grouped = || self.groups.iter().any(|group| group.matches(view));
-        node.is_in(self.wanted.collective.as_ref().map(AsRef::as_ref))
-            && (anybody || named() || grouped())
+        node.is_in(self.query.collective.as_ref().map(AsRef::as_ref))
+            && (unrestricted || named() || grouped())
     }
 }
 
@@ -271,9 +268,9 @@ struct InventoryNodeView<'a> {
 impl<'a> InventoryNodeView<'a> {
     /// Creates the view of the node at this index of the document, from 0.
     fn new(index: usize, node: &'a InventoryNode) -> Result<Self, InventoryError> {
-        let identity = Identity::parse(&node.name).map_err(|why| InventoryError::Name {
+        let identity = Identity::parse(&node.name).map_err(|error| InventoryError::Name {
             entry: index + 1,
-            why,
+            error,
         })?;
         Ok(Self {
             identity,
@@ -325,8 +322,8 @@ impl InventoryGroup {
 impl InventoryNode {
     /// A node without recorded collectives may be in any collective.
     fn is_in(&self, collective: Option<&str>) -> bool {
-        collective.is_none_or(|wanted| {
-            self.collectives.is_empty() || self.collectives.iter().any(|name| name == wanted)
+        collective.is_none_or(|required| {
+            self.collectives.is_empty() || self.collectives.iter().any(|name| name == required)
         })
     }
 }
@@ -338,13 +335,13 @@ pub fn find_problems(
 ) -> Result<Vec<String>, InventoryError> {
     let mut problems = Vec::new();
     let value: Value = decode_document(text, form)?;
-    let read: Result<FleetInventory, _> = serde_ignored::deserialize(value, |path| {
+    let parsed: Result<FleetInventory, _> = serde_ignored::deserialize(value, |path| {
         problems.push(format!(
             "unknown key `{}` is ignored",
             path.to_string().replace(".?", "")
         ));
     });
-    let inventory = read.map_err(|error| InventoryError::Layout(error.to_string()))?;
+    let inventory = parsed.map_err(|error| InventoryError::Layout(error.to_string()))?;
     if inventory.schema != INVENTORY_SCHEMA {
         let found = inventory.schema.clone();
         problems.push(InventoryError::Schema { found }.to_string());
@@ -353,7 +350,7 @@ pub fn find_problems(
     for group in &inventory.groups {
         if !seen.insert(group.name.as_str()) {
             problems.push(format!(
-                "group {:?} is there twice; the first counts",
+                "group {:?} is defined twice; the first definition is used",
                 group.name
             ));
         }
@@ -365,9 +362,9 @@ pub fn find_problems(
     for (index, node) in inventory.nodes.iter().enumerate() {
         let entry = index + 1;
         match Identity::parse(&node.name) {
-            Err(why) => problems.push(InventoryError::Name { entry, why }.to_string()),
+            Err(error) => problems.push(InventoryError::Name { entry, error }.to_string()),
             Ok(identity) if !seen.insert(identity.clone()) => {
-                problems.push(format!("node {entry}: {identity} is there twice"));
+                problems.push(format!("node {entry}: {identity} is listed twice"));
             }
             Ok(_) => {}
         }
@@ -412,9 +409,9 @@ fn agent_names<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::E
         Value::String(name) => Ok(name),
         Value::Object(mut fields) => match fields.remove("name") {
             Some(Value::String(name)) => Ok(name),
-            _ => Err("an agent is a name, or an object with a `name`"),
+            _ => Err("an agent must be a name, or an object with a `name`"),
         },
-        _ => Err("an agent is a name, or an object with a `name`"),
+        _ => Err("an agent must be a name, or an object with a `name`"),
     };
     let names: Result<_, _> = entries.into_iter().map(name).collect();
     names.map_err(serde::de::Error::custom)

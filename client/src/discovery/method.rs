@@ -45,7 +45,7 @@ pub enum ConditionKind {
 /// An unknown method name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no discovery method; the methods are {}",
+    "{text:?} is not a discovery method; the methods are {}",
     DiscoveryMethod::all_names()
 )]
 pub struct DiscoveryMethodError {
@@ -55,7 +55,7 @@ pub struct DiscoveryMethodError {
 
 /// A condition that the method does not support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the discovery method {method} cannot answer {kind}; {} can", kind.supporting_methods())]
+#[error("the discovery method {method} does not support {kind}; use {}", kind.supporting_methods())]
 pub struct UnsupportedCondition {
     /// The method.
     pub method: DiscoveryMethod,
@@ -108,8 +108,8 @@ impl DiscoveryMethod {
     }
 
     /// Checks that the method supports every condition of the query.
-    pub fn check_supported(self, wanted: &DiscoveryQuery) -> Result<(), UnsupportedCondition> {
-        match wanted
+    pub fn check_supported(self, query: &DiscoveryQuery) -> Result<(), UnsupportedCondition> {
+        match query
             .condition_kinds()
             .find(|kind| !self.supported_conditions().contains(kind))
         {
@@ -125,14 +125,14 @@ impl DiscoveryMethod {
 
 impl ConditionKind {
     fn supporting_methods(self) -> String {
-        let able = DiscoveryMethod::ALL
+        let methods = DiscoveryMethod::ALL
             .into_iter()
             .filter(|method| method.supported_conditions().contains(&self));
-        let able: Vec<&str> = able.map(DiscoveryMethod::name).collect();
-        match able.split_last() {
-            Some((last, [])) => format!("only {last}"),
-            Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
-            None => "nothing".to_owned(),
+        let methods: Vec<&str> = methods.map(DiscoveryMethod::name).collect();
+        match methods.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+            None => "another filter".to_owned(),
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(names.len(), unique.len());
         insta::assert_snapshot!(
             "mongo".parse::<DiscoveryMethod>().unwrap_err(),
-            @r#""mongo" is no discovery method; the methods are broadcast, flat, stdin, external, inventory, puppetdb"#
+            @r#""mongo" is not a discovery method; the methods are broadcast, flat, stdin, external, inventory, puppetdb"#
         );
     }
 
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(refused.kind, ConditionKind::Agents);
         assert_eq!(
             refused.to_string(),
-            "the discovery method puppetdb cannot answer agents (-A); broadcast, external and inventory can"
+            "the discovery method puppetdb does not support agents (-A); use broadcast, external or inventory"
         );
     }
 }

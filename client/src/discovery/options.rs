@@ -60,14 +60,14 @@ pub enum DiscoverySource {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryOptionError {
     /// Not `KEY=VALUE`.
-    #[error("{text:?} is no discovery option; write it as KEY=VALUE")]
+    #[error("{text:?} is not a discovery option; use KEY=VALUE")]
     NoPair {
         /// The given text.
         text: String,
     },
     /// An option that is given twice.
     #[error("the discovery option `{name}` is given twice")]
-    Twice {
+    Duplicate {
         /// The option.
         name: String,
     },
@@ -137,7 +137,7 @@ impl DiscoveryOptions {
     ) -> Result<(), DiscoveryOptionError> {
         match self.0.insert(name.to_owned(), value) {
             None => Ok(()),
-            Some(_) => Err(DiscoveryOptionError::Twice {
+            Some(_) => Err(DiscoveryOptionError::Duplicate {
                 name: name.to_owned(),
             }),
         }
@@ -169,25 +169,25 @@ impl DiscoverySource {
         options: &DiscoveryOptions,
         base: &Path,
     ) -> Result<Self, DiscoveryOptionError> {
-        let mut left = options.clone();
+        let mut remaining = options.clone();
         let source = match method {
             DiscoveryMethod::Broadcast => Self::Broadcast,
             DiscoveryMethod::Flat => Self::Flat {
-                file: take_required(&mut left, method, "file", "--do file=nodes.txt")
+                file: take_required(&mut remaining, method, "file", "--do file=nodes.txt")
                     .map(|file| base.join(file))?,
-                form: take_format(&mut left)?,
+                form: take_format(&mut remaining)?,
             },
             DiscoveryMethod::Stdin => Self::Stdin {
-                form: take_format(&mut left)?,
+                form: take_format(&mut remaining)?,
             },
             DiscoveryMethod::Inventory => Self::Inventory {
-                file: take_required(&mut left, method, "file", "--do file=fleet.json")
+                file: take_required(&mut remaining, method, "file", "--do file=fleet.json")
                     .map(|file| base.join(file))?,
             },
-            DiscoveryMethod::External => external_source(&mut left, base)?,
-            DiscoveryMethod::PuppetDb => Self::PuppetDb(puppetdb_server(&mut left, base)?),
+            DiscoveryMethod::External => external_source(&mut remaining, base)?,
+            DiscoveryMethod::PuppetDb => Self::PuppetDb(puppetdb_server(&mut remaining, base)?),
         };
-        match left.0.into_keys().next() {
+        match remaining.0.into_keys().next() {
             Some(name) => Err(DiscoveryOptionError::Unknown {
                 method,
                 name,
@@ -240,14 +240,14 @@ fn take_required(
 fn take_format(
     options: &mut DiscoveryOptions,
 ) -> Result<Option<DiscoveryFileFormat>, DiscoveryOptionError> {
-    let read = |value: String| {
+    let parse = |value: String| {
         DiscoveryFileFormat::parse(&value).ok_or(DiscoveryOptionError::Value {
             name: "format",
             value,
             expected: "text, json or yaml",
         })
     };
-    options.remove_text("format").map(read).transpose()
+    options.remove_text("format").map(parse).transpose()
 }
 
 fn take_timeout(
@@ -264,7 +264,7 @@ fn take_timeout(
         .ok_or(DiscoveryOptionError::Value {
             name: "timeout",
             value,
-            expected: "seconds, more than 0 and at most 3600",
+            expected: "a number of seconds, more than 0 and at most 3600",
         })
 }
 
@@ -404,11 +404,7 @@ mod tests {
                 &["file=x"],
                 "broadcast has no option `file`",
             ),
-            (
-                DiscoveryMethod::Inventory,
-                &["file"],
-                "write it as KEY=VALUE",
-            ),
+            (DiscoveryMethod::Inventory, &["file"], "use KEY=VALUE"),
             (
                 DiscoveryMethod::Inventory,
                 &["file=a", "file=b"],

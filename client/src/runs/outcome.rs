@@ -80,13 +80,13 @@ impl RunOutcome {
         skew: i64,
     ) -> Self {
         let ok = status == ReplyStatus::Ok;
-        let told: PuppetRunOutcome = read_values(&data).unwrap_or_default();
+        let output: PuppetRunOutcome = read_values(&data).unwrap_or_default();
         Self {
             ok,
-            class: outcome_class(status, reason, &told),
-            attached: told.attached,
-            permit_interval: permit_interval(&told, skew),
-            said: outcome_message(ok, told).unwrap_or_else(|| message.to_owned()),
+            class: outcome_class(status, reason, &output),
+            attached: output.attached,
+            permit_interval: permit_interval(&output, skew),
+            said: outcome_message(ok, output).unwrap_or_else(|| message.to_owned()),
             data,
             skew,
         }
@@ -97,7 +97,7 @@ impl RunOutcome {
         if absent {
             Self::without_reply(NOT_CONNECTED, "not connected")
         } else {
-            Self::without_reply(NO_ANSWER, "it did not say whether it may run")
+            Self::without_reply(NO_ANSWER, "the node did not report whether it may run")
         }
     }
 
@@ -136,9 +136,9 @@ fn clock_difference(theirs: Millis, ours: Millis) -> i64 {
 }
 
 /// The interval of the permit; a node with a wrong clock is corrected by `skew`.
-fn permit_interval(told: &PuppetRunOutcome, skew: i64) -> Option<PermitInterval> {
-    let start = told.started_at?.saturating_add_signed(-skew);
-    let end = told.finished_at?.saturating_add_signed(-skew);
+fn permit_interval(output: &PuppetRunOutcome, skew: i64) -> Option<PermitInterval> {
+    let start = output.started_at?.saturating_add_signed(-skew);
+    let end = output.finished_at?.saturating_add_signed(-skew);
     (start > 0 && end >= start).then_some(PermitInterval { start, end })
 }
 
@@ -146,9 +146,9 @@ fn permit_interval(told: &PuppetRunOutcome, skew: i64) -> Option<PermitInterval>
 fn outcome_class(
     status: ReplyStatus,
     reason: Option<&ReplyReason>,
-    told: &PuppetRunOutcome,
+    output: &PuppetRunOutcome,
 ) -> String {
-    let own = told.class.as_ref().map(PuppetRunClass::as_str);
+    let own = output.class.as_ref().map(PuppetRunClass::as_str);
     let is_plain = |word: &&str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'+');
         !word.is_empty() && word.len() <= MAX_CLASS_BYTES && word.bytes().all(plain)
@@ -156,7 +156,7 @@ fn outcome_class(
     if let Some(word) = own.filter(is_plain) {
         return word.to_owned();
     }
-    if status != ReplyStatus::Ok && !told.state.is_over() {
+    if status != ReplyStatus::Ok && !output.state.is_over() {
         return UNFINISHED.to_owned();
     }
     let word = reason.map_or(
@@ -173,10 +173,10 @@ fn outcome_class(
 }
 
 /// The node's message: the error or the summary.
-fn outcome_message(ok: bool, told: PuppetRunOutcome) -> Option<String> {
-    let is_said = |text: &String| !text.is_empty();
-    let error = told.error.filter(|text| !ok && is_said(text));
-    error.or_else(|| told.summary.filter(is_said))
+fn outcome_message(ok: bool, output: PuppetRunOutcome) -> Option<String> {
+    let is_present = |text: &String| !text.is_empty();
+    let error = output.error.filter(|text| !ok && is_present(text));
+    error.or_else(|| output.summary.filter(is_present))
 }
 
 #[cfg(test)]

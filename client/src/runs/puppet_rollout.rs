@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use muster_bus::unix_millis_now;
 use muster_contract::puppet::{PuppetRunProgress, PuppetRunState, PuppetStatusOutput};
 use muster_contract::read_values;
 use muster_wire::identity::{Identity, NameError};
@@ -22,7 +23,7 @@ use super::outcome::{NO_ANSWER, NOT_CONNECTED, NOT_SENT, RunOutcome, UNFINISHED}
 use super::schedule::{PuppetRolloutLimits, PuppetRolloutStopReason, RunSchedule};
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
-use crate::client_inner::now;
+
 use crate::error::ClientError;
 use crate::event::{CallEvent, CallEventStream, ReceivedReply};
 
@@ -317,7 +318,7 @@ impl PuppetRollout {
                     }));
             }
             CallEvent::Reply(answer) => {
-                let outcome = RunOutcome::from_reply(&answer.reply, now());
+                let outcome = RunOutcome::from_reply(&answer.reply, unix_millis_now());
                 // The daemon is running and busy, or the run continues and only the wait for it ended.
                 let busy = matches!(
                     answer.reply.reason,
@@ -338,7 +339,7 @@ impl PuppetRollout {
             // No message arrived in the whole time; the node may still be alive.
             CallEvent::Finished(stats) if !stats.missing.is_empty() && stats.absent.is_empty() => {
                 let waited = self.mission.wait.as_secs();
-                let why = format!("its run did not end within {waited} s");
+                let why = format!("the run did not end within {waited} s");
                 self.finish_run(node, RunOutcome::without_reply(NO_ANSWER, why), None);
             }
             CallEvent::Finished(_) | CallEvent::Unexpected(_) => {}
@@ -375,8 +376,8 @@ impl PuppetRollout {
         };
         flight.mark_heard();
         let known = self.runs.get(&reply.sender).map(Uuid::to_string);
-        let told: PuppetStatusOutput = read_values(&reply.data).unwrap_or_default();
-        if told.run.is_some() && told.run == known {
+        let status: PuppetStatusOutput = read_values(&reply.data).unwrap_or_default();
+        if status.run.is_some() && status.run == known {
             flight.strange = 0;
             return;
         }
@@ -406,7 +407,7 @@ impl PuppetRollout {
             } else {
                 RunOutcome::without_reply(
                     NO_ANSWER,
-                    format!("nothing was heard of it for {seconds:.0} s"),
+                    format!("no message was received from it for {seconds:.0} s"),
                 )
             };
             self.finish_run(&node, outcome, None);

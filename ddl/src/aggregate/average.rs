@@ -13,7 +13,10 @@ impl AggregateFold for AverageFold {
         self.0.add_value(value);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "no fleet has 2^53 nodes")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a fleet has fewer than 2^53 nodes"
+    )]
     fn to_result(&self) -> SummaryResult {
         let count = self.0.number_count();
         // Without numbers this divides by zero, and the result (NaN) has no JSON form.

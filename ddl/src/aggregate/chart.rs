@@ -58,7 +58,7 @@ impl AggregateFold for ChartFold {
                 *count += 1;
             }
         }
-        SummaryResult::Spread(NumberDistribution {
+        SummaryResult::Distribution(NumberDistribution {
             least,
             greatest,
             counts,
@@ -122,7 +122,7 @@ mod tests {
             chart.add_value(value);
         }
         match chart.to_result() {
-            SummaryResult::Spread(distribution) => distribution,
+            SummaryResult::Distribution(distribution) => distribution,
             other => panic!("{other:?}"),
         }
     }

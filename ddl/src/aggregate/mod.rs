@@ -115,11 +115,11 @@ impl ReplySummarizer {
 
     /// The summaries of all replies so far, in the DDL's order.
     pub fn to_summaries(&self) -> Vec<OutputSummary> {
-        let finished = self.folds.iter().map(|(summary, fold)| OutputSummary {
+        let summaries = self.folds.iter().map(|(summary, fold)| OutputSummary {
             result: fold.to_result(),
             ..summary.clone()
         });
-        finished.collect()
+        summaries.collect()
     }
 }
 
@@ -135,10 +135,10 @@ fn new_fold(aggregate: &AggregateSchema) -> Box<dyn AggregateFold> {
     }
 }
 
-fn aggregate_option(aggregate: &AggregateSchema, wanted: &str) -> Option<String> {
+fn aggregate_option(aggregate: &AggregateSchema, option_name: &str) -> Option<String> {
     aggregate
         .label_options()
-        .find(|(key, _)| *key == wanted)
+        .find(|(key, _)| *key == option_name)
         .map(|(_, value)| value.to_owned())
 }
 
@@ -183,7 +183,7 @@ pub enum SummaryResult {
         skipped: u64,
     },
     /// The distribution of numbers.
-    Spread(NumberDistribution),
+    Distribution(NumberDistribution),
 }
 
 impl OutputSummary {
@@ -195,7 +195,7 @@ impl OutputSummary {
                 .map(|(label, count)| (label.clone(), Value::from(*count)))
                 .collect(),
             SummaryResult::Number { value, .. } => value.clone().map_or(Value::Null, Value::Number),
-            SummaryResult::Spread(distribution) => distribution.to_json(),
+            SummaryResult::Distribution(distribution) => distribution.to_json(),
         }
     }
 
@@ -215,7 +215,9 @@ impl OutputSummary {
                 rows.iter().map(line).collect()
             }
             SummaryResult::Number { value: None, .. } => Vec::new(),
-            SummaryResult::Spread(distribution) => distribution.chart_line().into_iter().collect(),
+            SummaryResult::Distribution(distribution) => {
+                distribution.chart_line().into_iter().collect()
+            }
             SummaryResult::Number {
                 value: Some(number),
                 ..

@@ -25,10 +25,7 @@ impl SumFold {
     }
 
     /// The total as a float, with rounding.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a float is what the caller asks for"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "the caller requires a float")]
     pub(super) fn float_total(&self) -> f64 {
         self.integers as f64 + self.floats
     }

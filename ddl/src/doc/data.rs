@@ -8,7 +8,7 @@ use crate::schema::OutputSchema;
 pub fn render_data_markdown(sources: &[DataDdl]) -> String {
     let mut blocks = vec![
         "# Data sources".to_owned(),
-        "What a node can be asked for in expressions (`-S`), by `rpc do rpcutil get_data`, and by policies. Written from their DDLs.".to_owned(),
+        "Values of a node that expressions (`-S`), `rpc do rpcutil get_data` and policies can look up. Generated from the DDLs.".to_owned(),
     ];
     for ddl in sources {
         blocks.extend(render_source(ddl));
@@ -27,10 +27,7 @@ fn render_source(ddl: &DataDdl) -> Vec<String> {
     let mut blocks = vec![
         format!("## {}", code_span(ddl.name())),
         format!("{}.", escape_prose(&ddl.metadata().description)),
-        format!(
-            "{query}. Answers within {} seconds.",
-            ddl.timeout().as_secs()
-        ),
+        format!("{query}. Timeout: {} seconds.", ddl.timeout().as_secs()),
     ];
     let mut table = vec![
         "| output | type | meaning |".to_owned(),

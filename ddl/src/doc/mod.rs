@@ -50,7 +50,7 @@ fn metadata_facts(ddl: &AgentDdl) -> Vec<LabelledValue> {
         ),
     ];
     if *service {
-        facts.push(("Service", "one node of a group answers".to_owned()));
+        facts.push(("Service", "one node of a group replies".to_owned()));
     }
     facts.retain(|(_, value)| !value.is_empty());
     facts
@@ -61,7 +61,7 @@ fn action_facts(action: &ActionSchema) -> Vec<LabelledValue> {
     let mut facts = vec![("Displays", action.display().to_string())];
     let effect = match (action.is_read_only(), action.is_idempotent()) {
         (true, _) => "reads only",
-        (false, true) => "may change the node; asking twice changes no more than asking once",
+        (false, true) => "may change the node; a repeated call has no further effect",
         (false, false) => "may change the node",
     };
     facts.push(("Effect", effect.to_owned()));
@@ -69,13 +69,13 @@ fn action_facts(action: &ActionSchema) -> Vec<LabelledValue> {
         facts.push(("Timeout", format!("{} seconds", timeout.as_secs())));
     }
     if action.streams_progress() {
-        facts.push(("Progress", "told while it runs".to_owned()));
+        facts.push(("Progress", "sent while the action runs".to_owned()));
     }
     let class = match action.class() {
         ActionClass::Read => "read",
         ActionClass::Change => "change",
         ActionClass::RootEquivalent => {
-            "root_equivalent; a node may demand that a second person approves it"
+            "root_equivalent; a node may require approval by a second person"
         }
     };
     facts.push(("Class", class.to_owned()));
@@ -193,8 +193,8 @@ fn shown_outputs(action: &ActionSchema, output: &Map<String, Value>) -> Vec<(Str
 
 /// `word`, quoted for a shell if necessary.
 fn shell_quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "=_-.:,/@+%[]".contains(c);
-    if word.chars().all(plain) {
+    let is_plain = |c: char| c.is_alphanumeric() || "=_-.:,/@+%[]".contains(c);
+    if word.chars().all(is_plain) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))

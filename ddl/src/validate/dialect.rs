@@ -14,7 +14,7 @@ pub(super) fn translate_pattern(pattern: &str) -> String {
     let mut output = String::with_capacity(pattern.len());
     let mut in_class = false;
     while let Some(character) = rest.chars().next() {
-        let taken = match character {
+        let consumed = match character {
             '\\' => translate_escape(rest, &mut output),
             '[' if !in_class => {
                 in_class = true;
@@ -35,7 +35,7 @@ pub(super) fn translate_pattern(pattern: &str) -> String {
             '}' if !in_class => push_escaped(character, &mut output),
             _ => copy_bytes(rest, character.len_utf8(), &mut output),
         };
-        rest = rest.get(taken..).unwrap_or_default();
+        rest = rest.get(consumed..).unwrap_or_default();
     }
     output
 }
@@ -101,12 +101,12 @@ fn translate_bracket_in_class(rest: &str, output: &mut String) -> usize {
 /// The length of `{2}`, `{2,}` or `{2,5}` at the start of `rest`.
 fn counted_repetition(rest: &str) -> Option<usize> {
     let end = rest.find('}')?;
-    let (least, most) = {
+    let (min, max) = {
         let counts = rest.get(1..end)?;
         counts.split_once(',').unwrap_or((counts, ""))
     };
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    (!least.is_empty() && digits(least) && digits(most)).then_some(end + 1)
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (!min.is_empty() && is_digits(min) && is_digits(max)).then_some(end + 1)
 }
 
 #[cfg(test)]

@@ -43,8 +43,8 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         rest = after;
     }
     let seconds = u64::try_from(nanoseconds / 1_000_000_000).ok()?;
-    let below = u32::try_from(nanoseconds % 1_000_000_000).ok()?;
-    Some(Duration::new(seconds, below))
+    let subsecond_nanos = u32::try_from(nanoseconds % 1_000_000_000).ok()?;
+    Some(Duration::new(seconds, subsecond_nanos))
 }
 
 /// The first number with its unit, in nanoseconds, and the rest.

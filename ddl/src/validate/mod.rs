@@ -53,7 +53,7 @@ pub enum ValueViolation {
 /// A validator that DDLs refer to by name.
 struct NamedValidator {
     name: &'static str,
-    demands: &'static str,
+    requirement: &'static str,
     accepts: fn(&str) -> bool,
 }
 
@@ -61,57 +61,57 @@ struct NamedValidator {
 static NAMED_VALIDATORS: [NamedValidator; 11] = [
     NamedValidator {
         name: "duration",
-        demands: duration::REQUIREMENT,
+        requirement: duration::REQUIREMENT,
         accepts: duration::is_duration,
     },
     NamedValidator {
         name: "ipaddress",
-        demands: ipaddress::REQUIREMENT,
+        requirement: ipaddress::REQUIREMENT,
         accepts: ipaddress::is_ip_address,
     },
     NamedValidator {
         name: "ipv4",
-        demands: ipv4::REQUIREMENT,
+        requirement: ipv4::REQUIREMENT,
         accepts: ipv4::is_ipv4_address,
     },
     NamedValidator {
         name: "ipv4address",
-        demands: ipv4::REQUIREMENT,
+        requirement: ipv4::REQUIREMENT,
         accepts: ipv4::is_ipv4_address,
     },
     NamedValidator {
         name: "ipv6",
-        demands: ipv6::REQUIREMENT,
+        requirement: ipv6::REQUIREMENT,
         accepts: ipv6::is_ipv6_address,
     },
     NamedValidator {
         name: "ipv6address",
-        demands: ipv6::REQUIREMENT,
+        requirement: ipv6::REQUIREMENT,
         accepts: ipv6::is_ipv6_address,
     },
     NamedValidator {
         name: "puppet_server_address",
-        demands: puppet_server_address::REQUIREMENT,
+        requirement: puppet_server_address::REQUIREMENT,
         accepts: puppet_server_address::is_puppet_server_address,
     },
     NamedValidator {
         name: "puppet_tags",
-        demands: puppet_tags::REQUIREMENT,
+        requirement: puppet_tags::REQUIREMENT,
         accepts: puppet_tags::is_puppet_tags,
     },
     NamedValidator {
         name: "puppet_variable",
-        demands: puppet_variable::REQUIREMENT,
+        requirement: puppet_variable::REQUIREMENT,
         accepts: puppet_variable::is_puppet_variable,
     },
     NamedValidator {
         name: "service_name",
-        demands: service_name::REQUIREMENT,
+        requirement: service_name::REQUIREMENT,
         accepts: service_name::is_service_name,
     },
     NamedValidator {
         name: "shellsafe",
-        demands: shellsafe::REQUIREMENT,
+        requirement: shellsafe::REQUIREMENT,
         accepts: shellsafe::is_shell_safe,
     },
 ];
@@ -133,7 +133,7 @@ impl ValidationRule {
     /// A bare lower-case word is a validator's name, all other text is a regular expression.
     pub(crate) fn new(text: &str) -> Result<Self, ValidationRuleError> {
         if let Some(named) = NAMED_VALIDATORS.iter().find(|named| named.name == text) {
-            return Ok(Self::Named(named.name, named.demands, named.accepts));
+            return Ok(Self::Named(named.name, named.requirement, named.accepts));
         }
         let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_word) {
@@ -153,9 +153,9 @@ impl ValidationRule {
 
     fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
         match self {
-            Self::Named(_, demands, accepts) => accepts(text)
+            Self::Named(_, requirement, accepts) => accepts(text)
                 .then_some(())
-                .ok_or(ValueViolation::Validator(demands)),
+                .ok_or(ValueViolation::Validator(requirement)),
             Self::Pattern(pattern) => pattern.check_text(text),
         }
     }

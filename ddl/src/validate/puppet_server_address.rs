@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-pub(super) const REQUIREMENT: &str = "a host name or address, optionally with :port";
+pub(super) const REQUIREMENT: &str = "a host name or address, optionally with :PORT";
 
 pub(super) fn is_puppet_server_address(text: &str) -> bool {
     if text.parse::<Ipv6Addr>().is_ok() {
@@ -39,6 +39,6 @@ fn is_host(text: &str) -> bool {
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     let last = text.rsplit('.').next().unwrap_or_default();
-    let numeric = last.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse::<Ipv4Addr>().is_ok() || (!numeric && text.split('.').all(is_label))
+    let is_numeric = last.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse::<Ipv4Addr>().is_ok() || (!is_numeric && text.split('.').all(is_label))
 }

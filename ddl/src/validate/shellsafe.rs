@@ -4,7 +4,7 @@
 //! commands, and NUL, which ends an argument. It does not make building command lines from text safe: quotes and spaces
 //! are accepted.
 
-pub(super) const REQUIREMENT: &str = "free of the shell's ` $ ; | & > < and of line breaks";
+pub(super) const REQUIREMENT: &str = "text without the characters ` $ ; | & > < and line breaks";
 
 pub(super) fn is_shell_safe(text: &str) -> bool {
     !text.contains(['`', '$', ';', '|', '&', '>', '<', '\n', '\r', '\0'])

@@ -6,7 +6,7 @@ use super::ValueViolation;
 use crate::value_type::ValueType;
 
 pub(super) fn check_type(kind: ValueType, value: &Value) -> Result<(), ValueViolation> {
-    let fits = match kind {
+    let is_valid = match kind {
         ValueType::String | ValueType::List => value.is_string(),
         ValueType::Integer => value.as_number().is_some_and(is_integral),
         ValueType::Float | ValueType::Number => value.is_number(),
@@ -15,7 +15,7 @@ pub(super) fn check_type(kind: ValueType, value: &Value) -> Result<(), ValueViol
         ValueType::Hash => value.is_object(),
         ValueType::Any => true,
     };
-    if fits {
+    if is_valid {
         Ok(())
     } else {
         Err(ValueViolation::Type(type_description(kind)))
@@ -33,7 +33,7 @@ const fn type_description(kind: ValueType) -> &'static str {
         ValueType::Integer => "an integer",
         ValueType::Float | ValueType::Number => "a number",
         ValueType::Boolean => "a boolean",
-        ValueType::List => "a string out of a list",
+        ValueType::List => "a string from a list",
         ValueType::Array => "an array",
         ValueType::Hash => "a hash",
         ValueType::Any => "anything",

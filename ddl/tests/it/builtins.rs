@@ -76,8 +76,8 @@ fn a_data_source_is_asked_and_answers_as_declared() {
     let fstat = DataDdl::from_slice(builtin_data("fstat").unwrap().as_bytes()).unwrap();
     for (query, wrong) in [
         (Some("/etc/hosts"), ""),
-        (None, "needs an absolute path as its query"),
-        (Some(""), "needs an absolute path as its query"),
+        (None, "requires an absolute path as its query"),
+        (Some(""), "requires an absolute path as its query"),
         (Some("etc/hosts"), "must match"),
     ] {
         let told = fstat

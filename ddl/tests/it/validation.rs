@@ -45,7 +45,7 @@ fn mistyped_and_invalid_inputs_are_refused_with_their_value() {
     let ddl = packages();
     let install = ddl.find_action("install").unwrap();
     for (given, expected) in [
-        (json!({"package": 7}), "must be a string, and is 7"),
+        (json!({"package": 7}), "must be a string, but is 7"),
         (json!({"package": "a;b"}), "and is \"a;b\""),
         (
             json!({"package": "p".repeat(91)}),
@@ -244,7 +244,7 @@ fn outputs_are_typed_and_declared() {
     assert!(
         error
             .to_string()
-            .contains("must be an integer, and is \"yesterday\""),
+            .contains("must be an integer, but is \"yesterday\""),
         "{error}"
     );
     let error = install

@@ -47,17 +47,16 @@ pub trait ActionHandler: Send + Sync + 'static {
 impl<A: AgentAction> ActionHandler for A {
     fn call<'a>(&'a self, cx: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
         Box::pin(async move {
-            let input = serde_json::from_value(Value::Object(input)).map_err(|error| {
-                ActionError::invalid_input(format!("input does not fit: {error}"))
-            })?;
+            let input = serde_json::from_value(Value::Object(input))
+                .map_err(|error| ActionError::invalid_input(format!("invalid input: {error}")))?;
             let output = self.run(cx, input).await?;
             match serde_json::to_value(output) {
                 Ok(Value::Object(output)) => Ok(output),
                 Ok(other) => Err(ActionError::internal_error(format!(
-                    "the answer is {other}, not an object"
+                    "the action returned {other}, not an object"
                 ))),
                 Err(error) => Err(ActionError::internal_error(format!(
-                    "the answer is no JSON: {error}"
+                    "cannot write the outputs as JSON: {error}"
                 ))),
             }
         })

@@ -19,10 +19,10 @@ pub struct Agent {
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The DDL is invalid.
-    #[error("the agent's DDL cannot be used")]
+    #[error("the agent's DDL is invalid")]
     Ddl(#[from] DdlError),
     /// The schema declares an action that has no handler.
-    #[error("agent {agent} declares the action {action}, and has no code for it")]
+    #[error("agent `{agent}` declares the action `{action}` in its DDL, but does not implement it")]
     Missing {
         /// The agent.
         agent: String,
@@ -30,7 +30,7 @@ pub enum AgentError {
         action: String,
     },
     /// A handler exists for an action that the schema does not declare.
-    #[error("agent {agent} has code for the action {action}, which its DDL does not declare")]
+    #[error("agent `{agent}` implements the action `{action}`, which its DDL does not declare")]
     Undeclared {
         /// The agent.
         agent: String,

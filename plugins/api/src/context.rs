@@ -60,17 +60,17 @@ impl CallContext {
         work: impl FnOnce(CancelFlag) -> T + Send + 'static,
     ) -> Result<T, ActionError> {
         let cancel = CancelFlag::default();
-        let _raised_when_dropped = CallCancelGuard(cancel.clone());
+        let _cancel_guard = CallCancelGuard(cancel.clone());
         let flag = cancel.clone();
         let mut worker = tokio::task::spawn_blocking(move || work(cancel));
-        let done = tokio::select! {
-            done = &mut worker => done,
+        let result = tokio::select! {
+            result = &mut worker => result,
             () = self.cancel.cancelled() => {
                 flag.cancel();
                 worker.await
             }
         };
-        done.map_err(|error| ActionError::internal_error(error.to_string()))
+        result.map_err(|error| ActionError::internal_error(error.to_string()))
     }
 }
 

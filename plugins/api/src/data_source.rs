@@ -39,7 +39,7 @@ pub struct ValidatedDataSource {
 #[derive(Debug, thiserror::Error)]
 pub enum DataSourceError {
     /// The DDL is invalid.
-    #[error("the DDL of the data source {name} cannot be used")]
+    #[error("the DDL of the data source `{name}` is invalid")]
     Ddl {
         /// The name of the source in the code.
         name: &'static str,
@@ -48,7 +48,7 @@ pub enum DataSourceError {
         source: DdlError,
     },
     /// The schema and the code have different names.
-    #[error("the data source {code} has the DDL of {ddl}")]
+    #[error("the data source `{code}` has the DDL of `{ddl}`")]
     Name {
         /// The name in the code.
         code: &'static str,
@@ -104,9 +104,9 @@ impl ValidatedDataSource {
         self.ddl
             .check_query(query)
             .map_err(|error| map_query_error(&error))?;
-        let answer = self.source.query_json(cx, query).await?;
+        let values = self.source.query_json(cx, query).await?;
         self.ddl
-            .check_answer(answer)
+            .check_answer(values)
             .map_err(|error| ActionError::internal_error(error.to_string()))
     }
 }
@@ -139,10 +139,10 @@ impl<S: DataSource> ErasedDataSource for S {
             match serde_json::to_value(output) {
                 Ok(Value::Object(output)) => Ok(output),
                 Ok(other) => Err(ActionError::internal_error(format!(
-                    "the answer is {other}, not an object"
+                    "the data source returned {other}, not an object"
                 ))),
                 Err(error) => Err(ActionError::internal_error(format!(
-                    "the answer is no JSON: {error}"
+                    "cannot write the outputs as JSON: {error}"
                 ))),
             }
         })

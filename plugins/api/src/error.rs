@@ -60,7 +60,7 @@ impl ActionError {
     pub fn cancelled() -> Self {
         Self::new(
             ReplyStatus::Other,
-            "cancelled before it was done",
+            "cancelled before the action ended",
             Some(ReplyReason::Cancelled),
         )
     }

@@ -59,9 +59,9 @@ impl ProgressSink {
         let Some(shared) = &self.0 else { return false };
         let size = serde_json::to_vec(&event).map_or(usize::MAX, |json| json.len());
         let mut buffer = shared.lock_buffer();
-        let room = buffer.events.len() < MAX_QUEUED_EVENTS
+        let fits = buffer.events.len() < MAX_QUEUED_EVENTS
             && buffer.bytes.saturating_add(size) <= MAX_QUEUED_BYTES;
-        if shared.closed.is_cancelled() || size > MAX_EVENT_BYTES || !room {
+        if shared.closed.is_cancelled() || size > MAX_EVENT_BYTES || !fits {
             buffer.dropped = buffer.dropped.saturating_add(1);
             return false;
         }

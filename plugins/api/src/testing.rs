@@ -47,7 +47,7 @@ where
         if input.required.contains(&declared.name) && !given {
             let name = &declared.name;
             found.push(format!(
-                "input {name} is optional in the DDL, and the type requires it"
+                "input {name} is optional in the DDL, but required by the type"
             ));
         }
     }
@@ -90,7 +90,7 @@ where
     for example in ddl.examples() {
         let output = ddl.check_answer(example.output.clone()).unwrap_or_default();
         if let Err(error) = serde_json::from_value::<S::Output>(Value::Object(output)) {
-            found.push(format!("example output does not fit the type: {error}"));
+            found.push(format!("example output does not match the type: {error}"));
         }
     }
     found
@@ -109,7 +109,7 @@ fn check_example<A>(
         Err(error) => found.push(format!("example input is refused by the DDL: {error}")),
         Ok(valid) => {
             if let Err(error) = serde_json::from_value::<A::Input>(Value::Object(valid)) {
-                found.push(format!("example input does not fit the type: {error}"));
+                found.push(format!("example input does not match the type: {error}"));
             }
         }
     }
@@ -117,7 +117,7 @@ fn check_example<A>(
         found.push(format!("example output is refused by the DDL: {error}"));
     }
     if let Err(error) = serde_json::from_value::<A::Output>(Value::Object(output.clone())) {
-        found.push(format!("example output does not fit the type: {error}"));
+        found.push(format!("example output does not match the type: {error}"));
     }
 }
 
@@ -167,20 +167,20 @@ impl Shape {
     ) {
         for (name, kind) in declared {
             let Some((_, types)) = self.fields.iter().find(|(field, _)| field == name) else {
-                found.push(format!("{side} {name} is in the DDL, and not in the type"));
+                found.push(format!("{side} {name} is in the DDL, but not in the type"));
                 continue;
             };
             let accepted = accepted_types(*kind);
             if !accepted.is_empty() && !types.iter().any(|found| accepted.contains(&found.as_str()))
             {
                 found.push(format!(
-                    "{side} {name} is {kind} in the DDL, and {types:?} in the type"
+                    "{side} {name} is {kind} in the DDL, but {types:?} in the type"
                 ));
             }
         }
         for (field, _) in &self.fields {
             if !open && !declared.iter().any(|(name, _)| name == field) {
-                found.push(format!("{side} {field} is in the type, and not in the DDL"));
+                found.push(format!("{side} {field} is in the type, but not in the DDL"));
             }
         }
     }
@@ -202,7 +202,7 @@ fn accepted_types(kind: ValueType) -> &'static [&'static str] {
 fn json_types(field: &Value) -> BTreeSet<String> {
     match field.get("type") {
         Some(Value::String(one)) => BTreeSet::from([one.clone()]),
-        Some(Value::Array(several)) => several
+        Some(Value::Array(names)) => names
             .iter()
             .filter_map(Value::as_str)
             .map(str::to_owned)
@@ -210,7 +210,7 @@ fn json_types(field: &Value) -> BTreeSet<String> {
         _ => field
             .get("anyOf")
             .and_then(Value::as_array)
-            .map(|several| several.iter().flat_map(json_types).collect())
+            .map(|variants| variants.iter().flat_map(json_types).collect())
             .unwrap_or_default(),
     }
 }

@@ -18,21 +18,21 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Debug)]
 pub struct LogThrottle {
-    pause: Duration,
+    interval: Duration,
     state: Mutex<ThrottleState>,
 }
 
 #[derive(Debug, Default)]
 struct ThrottleState {
     last: Option<Instant>,
-    held_back: u64,
+    suppressed: u64,
 }
 
 impl LogThrottle {
-    /// Admits at most one message per `pause`.
-    pub fn new(pause: Duration) -> Self {
+    /// Admits at most one message per `interval`.
+    pub fn new(interval: Duration) -> Self {
         Self {
-            pause,
+            interval,
             state: Mutex::default(),
         }
     }
@@ -40,13 +40,13 @@ impl LogThrottle {
     /// Whether to log this message: `Some` with the number of messages suppressed since the last one, or `None` while the interval has not passed.
     pub fn admit(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let too_soon = |last| now.saturating_duration_since(last) < self.pause;
+        let too_soon = |last| now.saturating_duration_since(last) < self.interval;
         if state.last.is_some_and(too_soon) {
-            state.held_back = state.held_back.saturating_add(1);
+            state.suppressed = state.suppressed.saturating_add(1);
             return None;
         }
         state.last = Some(now);
-        Some(std::mem::take(&mut state.held_back))
+        Some(std::mem::take(&mut state.suppressed))
     }
 }
 

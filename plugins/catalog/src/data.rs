@@ -31,15 +31,18 @@ impl DataSource for LedgerDataSource {
         let options = Arc::clone(&self.0);
         let system = Arc::clone(&cx.system);
         cx.run_blocking(move |_| {
-            let debts = read_owed_refreshes(&options)?;
+            let refreshes = read_owed_refreshes(&options)?;
             let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-            let mut targets: Vec<&str> = debts.iter().map(|debt| debt.target.as_str()).collect();
+            let mut targets: Vec<&str> = refreshes
+                .iter()
+                .map(|refresh| refresh.target.as_str())
+                .collect();
             targets.sort_unstable();
             targets.dedup();
             Ok(LedgerDataOutput {
-                pending: debts.len(),
-                oldest: debts.iter().map(|debt| now - debt.since).max(),
+                pending: refreshes.len(),
+                oldest: refreshes.iter().map(|refresh| now - refresh.since).max(),
                 targets: targets.join(", "),
             })
         })

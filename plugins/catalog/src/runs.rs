@@ -33,7 +33,7 @@ pub(crate) enum CatalogSource {
     /// A file on the node.
     File(String),
     /// The catalog that was applied last.
-    Kept,
+    Stored,
 }
 
 /// Options of one run.
@@ -88,28 +88,28 @@ pub(crate) async fn apply_catalog(
     cx: &CallContext,
     options: &Arc<Options>,
     source: CatalogSource,
-    wish: CatalogRunOptions,
+    run_options: CatalogRunOptions,
 ) -> Result<CatalogRunOutcome, ActionError> {
     let system = Arc::clone(&cx.system);
     let options = Arc::clone(options);
     let host = cx.node.identity().to_string();
     let sink = cx.progress.clone();
-    let tell = move |event: &RunEvent| {
+    let on_event = move |event: &RunEvent| {
         if let RunEvent::Log(log) = event {
             sink.emit_event(
                 serde_json::json!({"message": format!("{}: {}", log.source, log.message)}),
             );
         }
     };
-    let work = CatalogRunTask {
+    let task = CatalogRunTask {
         system,
         options,
         host,
         source,
-        wish,
+        run_options,
     };
     let report = cx
-        .run_blocking(move |cancel| work.run_engine(cancel, tell))
+        .run_blocking(move |cancel| task.run_engine(cancel, on_event))
         .await??;
     build_outcome(&report)
 }
@@ -119,14 +119,14 @@ struct CatalogRunTask {
     options: Arc<Options>,
     host: String,
     source: CatalogSource,
-    wish: CatalogRunOptions,
+    run_options: CatalogRunOptions,
 }
 
 impl CatalogRunTask {
     fn run_engine(
         self,
         cancel: CancelFlag,
-        mut tell: impl FnMut(&RunEvent),
+        mut on_event: impl FnMut(&RunEvent),
     ) -> Result<RunReport, ActionError> {
         let state = open_state_dir(&self.options)?;
         let bytes = read_catalog(&*self.system, &state, &self.source)?;
@@ -134,33 +134,33 @@ impl CatalogRunTask {
             Catalog::parse(&bytes, &self.host).map_err(|error| invalid_catalog_error(&error))?;
         let engine = ResourceEngine::new(Arc::clone(&self.system))
             .with_type_source(machine_type_sources(&self.system));
-        let engine = if self.wish.noop {
+        let engine = if self.run_options.noop {
             engine.to_read_only()
         } else {
             engine
         };
         let puppets = self.options.puppet_state.clone();
         let puppets = puppets.unwrap_or_else(|| puppet_state_dirs(self.system.root()));
-        let patience = Duration::from_secs(self.options.lock_wait);
-        let _until_the_end = CatalogRunLock::acquire(&state, &puppets, patience)
+        let lock_timeout = Duration::from_secs(self.options.lock_wait);
+        let _run_lock = CatalogRunLock::acquire(&state, &puppets, lock_timeout)
             .map_err(|error| lock_action_error(&error))?;
         let options = RunOptions {
-            noop: self.wish.noop,
-            tags: self.wish.tags,
-            skip_tags: self.wish.skip_tags,
-            only: self.wish.only,
+            noop: self.run_options.noop,
+            tags: self.run_options.tags,
+            skip_tags: self.run_options.skip_tags,
+            only: self.run_options.only,
             run_id: uuid::Uuid::now_v7().to_string(),
             cancel,
             ..RunOptions::default()
         };
-        let report = run::apply_catalog(&engine, &catalog, &state, &options, &mut tell);
+        let report = run::apply_catalog(&engine, &catalog, &state, &options, &mut on_event);
         let report = report.map_err(|error| match error {
             CatalogRunError::Catalog(error) => invalid_catalog_error(&error),
             CatalogRunError::State(error) => ActionError::failed(error_chain(&error)),
         })?;
         if !options.noop {
-            let kept = state.replace_file(run_files::CATALOG_FILE, &bytes);
-            kept.map_err(|error| ActionError::failed(error_chain(&error)))?;
+            let stored = state.replace_file(run_files::CATALOG_FILE, &bytes);
+            stored.map_err(|error| ActionError::failed(error_chain(&error)))?;
         }
         Ok(report)
     }
@@ -175,7 +175,7 @@ pub(crate) fn parse_catalog(
     let bytes = match source {
         CatalogSource::Given(text) => text.clone().into_bytes(),
         CatalogSource::File(path) => read_catalog_file(system, path)?,
-        CatalogSource::Kept => Vec::new(),
+        CatalogSource::Stored => Vec::new(),
     };
     Catalog::parse(&bytes, host).map_err(|error| invalid_catalog_error(&error))
 }
@@ -189,7 +189,7 @@ pub(crate) fn choose_source(
         (Some(text), None) => Ok(CatalogSource::Given(text)),
         (None, Some(path)) => Ok(CatalogSource::File(path)),
         _ => Err(ActionError::invalid_input(
-            "give either `catalog`, the text itself, or `file`, its path on the node",
+            "specify either `catalog`, its content, or `file`, its path on the node",
         )),
     }
 }
@@ -216,10 +216,11 @@ fn read_catalog(
     match source {
         CatalogSource::Given(text) => Ok(text.clone().into_bytes()),
         CatalogSource::File(path) => read_catalog_file(system, path),
-        CatalogSource::Kept => {
-            let kept = state.read_file(run_files::CATALOG_FILE, catalog::MAX_CATALOG_BYTES);
-            let kept = kept.map_err(|error| ActionError::failed(error_chain(&error)))?;
-            kept.ok_or_else(|| ActionError::failed("no catalog was applied here yet"))
+        CatalogSource::Stored => {
+            let stored = state.read_file(run_files::CATALOG_FILE, catalog::MAX_CATALOG_BYTES);
+            let stored = stored.map_err(|error| ActionError::failed(error_chain(&error)))?;
+            stored
+                .ok_or_else(|| ActionError::failed("no catalog has been applied on this node yet"))
         }
     }
 }
@@ -230,7 +231,7 @@ fn read_catalog_file(system: &dyn System, path: &str) -> Result<Vec<u8>, ActionE
 }
 
 fn invalid_catalog_error(error: &catalog::CatalogError) -> ActionError {
-    ActionError::invalid_input(format!("the catalog is refused: {}", error_chain(error)))
+    ActionError::invalid_input(format!("invalid catalog: {}", error_chain(error)))
 }
 
 fn lock_action_error(error: &LockError) -> ActionError {
@@ -250,12 +251,12 @@ fn lock_action_error(error: &LockError) -> ActionError {
 
 fn build_outcome(report: &RunReport) -> Result<CatalogRunOutcome, ActionError> {
     let statuses = &report.resource_statuses;
-    let count = |is: fn(&muster_engine::report::ResourceStatus) -> bool| {
-        statuses.iter().filter(|status| is(status)).count()
+    let count = |has_status: fn(&muster_engine::report::ResourceStatus) -> bool| {
+        statuses.iter().filter(|status| has_status(status)).count()
     };
     let all = statuses.iter().flat_map(|status| {
-        let told = |event| CatalogRunEvent::new(&status.resource, event);
-        status.events.iter().map(told)
+        let to_event = |event| CatalogRunEvent::new(&status.resource, event);
+        status.events.iter().map(to_event)
     });
     let outcome = CatalogRunOutcome {
         status: report.status.to_owned(),

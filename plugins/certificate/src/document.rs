@@ -53,10 +53,10 @@ pub enum CertificateParseError {
     #[error("{0}")]
     Pem(String),
     /// The DER content is malformed.
-    #[error("it is not well formed: {0}")]
+    #[error("malformed DER data: {0}")]
     Malformed(String),
     /// The subject has no common name, or more than one.
-    #[error("its subject has not exactly one common name")]
+    #[error("the subject must have exactly one common name")]
     Name,
 }
 
@@ -68,17 +68,18 @@ impl CertificateRequest {
             .map_err(|error| CertificateParseError::Malformed(error.to_string()))?;
         if !rest.is_empty() {
             return Err(CertificateParseError::Malformed(
-                "more follows it".to_owned(),
+                "unexpected data after the request".to_owned(),
             ));
         }
         let info = &request.certification_request_info;
         let mut alt_names = Vec::new();
         let mut authorisations = Vec::new();
         for attribute in info.iter_attributes() {
-            let ParsedCriAttribute::ExtensionRequest(asked) = attribute.parsed_attribute() else {
+            let ParsedCriAttribute::ExtensionRequest(requested) = attribute.parsed_attribute()
+            else {
                 continue;
             };
-            for extension in &asked.extensions {
+            for extension in &requested.extensions {
                 let oid = extension.oid.to_id_string();
                 match extension.parsed_extension() {
                     ParsedExtension::SubjectAlternativeName(names) => {
@@ -120,9 +121,9 @@ impl CertificateInfo {
 fn decode_pem_block(pem: &str, labels: &[&str]) -> Result<Vec<u8>, CertificateParseError> {
     let problem = match Pem::iter_from_buffer(pem.as_bytes()).next() {
         Some(Ok(block)) if labels.contains(&block.label.as_str()) => return Ok(block.contents),
-        Some(Ok(block)) => format!("it is a {}", block.label.escape_debug()),
-        Some(Err(error)) => format!("it is no PEM text: {error}"),
-        None => "it holds nothing in PEM form".to_owned(),
+        Some(Ok(block)) => format!("unexpected PEM block `{}`", block.label.escape_debug()),
+        Some(Err(error)) => format!("not PEM text: {error}"),
+        None => "no PEM block found".to_owned(),
     };
     Err(CertificateParseError::Pem(problem))
 }
@@ -136,23 +137,23 @@ fn common_name(subject: &X509Name<'_>) -> Option<String> {
 }
 
 fn format_alt_names(names: &SubjectAlternativeName<'_>) -> Vec<String> {
-    let word = |name: &GeneralName<'_>| match name {
+    let format_name = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => format!("DNS:{name}"),
         GeneralName::RFC822Name(name) => format!("email:{name}"),
         GeneralName::URI(name) => format!("URI:{name}"),
         GeneralName::IPAddress(bytes) => format!("IP:{}", format_ip_address(bytes)),
         other => format!("{other:?}"),
     };
-    names.general_names.iter().map(word).collect()
+    names.general_names.iter().map(format_name).collect()
 }
 
 fn format_ip_address(bytes: &[u8]) -> String {
-    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
-        return std::net::Ipv4Addr::from(four).to_string();
+    if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
+        return std::net::Ipv4Addr::from(octets).to_string();
     }
     <[u8; 16]>::try_from(bytes).map_or_else(
         |_| format!("{bytes:?}"),
-        |sixteen| std::net::Ipv6Addr::from(sixteen).to_string(),
+        |octets| std::net::Ipv6Addr::from(octets).to_string(),
     )
 }
 
@@ -165,8 +166,8 @@ pub fn sha256_fingerprint(bytes: &[u8]) -> String {
 
 /// Whether two fingerprints are equal, regardless of how they are written.
 pub fn same_fingerprint(one: &str, other: &str) -> bool {
-    let plain = |text: &str| text.replace(':', "").to_ascii_uppercase();
-    plain(one) == plain(other)
+    let normalise = |text: &str| text.replace(':', "").to_ascii_uppercase();
+    normalise(one) == normalise(other)
 }
 
 #[cfg(test)]

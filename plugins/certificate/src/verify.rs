@@ -17,19 +17,19 @@ use crate::document::sha256_fingerprint;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateVerifyError {
     /// The text contains no certificate.
-    #[error("it cannot be read: {0}")]
+    #[error("cannot parse the certificate: {0}")]
     Certificate(String),
     /// The key text contains no usable private key.
-    #[error("its private key cannot be read")]
+    #[error("cannot parse the private key")]
     Key,
     /// The certificate belongs to another key.
-    #[error("it is not for the private key of this node")]
+    #[error("it does not match the private key of this node")]
     OtherKey,
     /// The authority text contains no certificate.
-    #[error("the authority's certificate cannot be read: {0}")]
+    #[error("cannot use the CA certificate: {0}")]
     Authority(String),
     /// The authority did not sign the certificate, it is not valid now, or it is revoked.
-    #[error("the authority that this node knows does not vouch for it: {0}")]
+    #[error("verification against the CA certificate of this node failed: {0}")]
     Untrusted(String),
 }
 
@@ -45,12 +45,12 @@ pub fn verify_certificate(
     let chain: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(certificate.as_bytes())
         .collect::<Result<_, _>>()
         .map_err(|error| CertificateVerifyError::Certificate(error.to_string()))?;
-    let Some((own, above)) = chain.split_first() else {
+    let Some((leaf, intermediates)) = chain.split_first() else {
         return Err(CertificateVerifyError::Certificate(
-            "it holds no certificate".to_owned(),
+            "the PEM text contains no certificate".to_owned(),
         ));
     };
-    let (_, parsed) = X509Certificate::from_der(own)
+    let (_, parsed) = X509Certificate::from_der(leaf)
         .map_err(|error| CertificateVerifyError::Certificate(error.to_string()))?;
     if derive_public_key(key).ok_or(CertificateVerifyError::Key)? != parsed.public_key().raw {
         return Err(CertificateVerifyError::OtherKey);
@@ -74,7 +74,7 @@ pub fn verify_certificate(
         .map_err(|error| CertificateVerifyError::Authority(error.to_string()))?;
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     verifier
-        .verify_client_cert(own, above, UnixTime::since_unix_epoch(now))
+        .verify_client_cert(leaf, intermediates, UnixTime::since_unix_epoch(now))
         .map_err(|error| CertificateVerifyError::Untrusted(error.to_string()))?;
     Ok(())
 }

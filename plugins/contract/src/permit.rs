@@ -17,7 +17,7 @@ pub struct PermitListOutput {
     pub waiting: usize,
 }
 
-/// One pool, as a node tells it.
+/// One pool, as reported by a node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PermitPoolRow {
@@ -31,31 +31,31 @@ pub struct PermitPoolRow {
     pub waiting: Vec<PoolMemberRow>,
 }
 
-/// Somebody who holds a permit, or waits for one.
+/// A node that has a permit, or waits for one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolMemberRow {
     /// The node.
     pub node: String,
-    /// The run that it is for.
+    /// The id of its run.
     #[serde(default)]
     pub run: String,
-    /// Of a holder the permit's number; of one who waits its place in the order of coming.
+    /// The number of the permit; of a waiting node its position by time of arrival.
     #[serde(default)]
     pub fence: u64,
     /// The priority of the run.
     #[serde(default)]
     pub priority: i64,
-    /// How many it was told may hold the pool; 0 for a run that somebody else began.
+    /// The limit of the pool, as its request specified it; 0 for a run that Muster did not start.
     #[serde(default)]
     pub limit: u64,
-    /// Seconds since it came.
+    /// Seconds since its arrival.
     #[serde(default)]
     pub age: u64,
-    /// Seconds until it lapses, if nothing is heard of it.
+    /// Seconds until its entry expires, unless it is renewed.
     #[serde(default)]
     pub expires: u64,
-    /// Whether somebody else began what runs.
+    /// Whether Muster did not start the run.
     #[serde(default)]
     pub occupied: bool,
 }

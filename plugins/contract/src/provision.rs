@@ -9,11 +9,11 @@ use crate::puppet::PuppetRunClass;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProvisionLockInput {
-    /// Who locks the node.
+    /// Name of the lock's owner.
     pub owner: String,
     /// Time until the lock expires, in seconds.
     pub lease: u64,
-    /// Number of the holder: larger than that of every earlier one.
+    /// Fence number of the lock, higher than all earlier ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
 }
@@ -22,18 +22,18 @@ pub struct ProvisionLockInput {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProvisionUnlockInput {
-    /// Number of the holder.
+    /// Fence number of the caller's lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
     /// Unlock regardless of the holder.
     pub force: bool,
 }
 
-/// Inputs of a step without parameters; the other steps have this one, too.
+/// Inputs of a step without parameters; every other step has this input, too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FencedStepInput {
-    /// Number of the holder: the step is refused if the node has had a holder with a larger one.
+    /// Fence number of the caller's lock: the step is refused if the node has seen a higher one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
 }
@@ -42,21 +42,21 @@ pub struct FencedStepInput {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IsDisabledOutput {
-    /// Whether the node is not to be provisioned.
+    /// Whether provisioning mode has ended.
     pub disabled: bool,
     /// Whether its provisioning is in progress.
     #[serde(default)]
     pub provisioning: bool,
 }
 
-/// What became of a certificate request.
+/// State of a certificate request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CertificateRequestState {
     /// It was sent to the authority.
     Submitted,
-    /// The authority had it already.
+    /// The authority already has a request of this name.
     Pending,
     /// The authority has signed it at once.
     Signed,
@@ -71,7 +71,7 @@ pub enum CertificateRequestState {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RequestCertificateOutput {
-    /// What became of the request.
+    /// State of the request.
     pub state: CertificateRequestState,
     /// The name that the certificate is for.
     pub certname: String,

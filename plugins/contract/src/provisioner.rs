@@ -32,18 +32,18 @@ impl ProvisioningState {
     }
 }
 
-/// Outputs of `status`: what one host of the service knows.
+/// Outputs of `status`: the state of provisioning, as reported by one host of the service.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ProvisionerStatusOutput {
-    /// The host that leads; empty when none does.
+    /// The leading host; empty if there is none.
     pub leader: String,
-    /// How many nodes stand where.
+    /// Number of nodes by state.
     pub counts: Map<String, Value>,
     /// The nodes, by name.
     pub nodes: Vec<ProvisionedNodeRow>,
-    /// How many more there are.
+    /// Number of further nodes, which are not listed.
     pub more: u64,
 }
 
@@ -56,13 +56,13 @@ pub struct ProvisionedNodeRow {
     pub node: String,
     /// `working`, `failed`, `done`, `retiring` or `retired`.
     pub state: String,
-    /// The step that is under way or comes next; empty when there is none.
+    /// The current or next step; empty if there is none.
     pub step: String,
-    /// Which try it is.
+    /// Number of the attempt.
     pub attempt: u64,
-    /// Steps that were done.
+    /// Completed steps.
     pub done: Vec<String>,
-    /// Whether no step is begun until it is resumed.
+    /// Whether no step is started until it is resumed.
     pub paused: bool,
     /// Why it failed, or was deferred.
     pub error: String,
@@ -74,7 +74,7 @@ pub struct ProvisionedNodeRow {
     pub since: u64,
     /// When it changed last, in milliseconds since 1970.
     pub changed: u64,
-    /// What happened to it, oldest first; only if requested.
+    /// Its history, oldest event first; only if requested.
     pub history: Vec<NodeHistoryRow>,
 }
 
@@ -85,12 +85,12 @@ impl ProvisionedNodeRow {
     }
 }
 
-/// Something that happened to a node.
+/// An event in the history of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct NodeHistoryRow {
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     pub at: u64,
     /// The step, or the request of an operator.
     pub step: String,
@@ -109,6 +109,6 @@ pub struct NodeControlOutput {
     pub node: String,
     /// Its state.
     pub state: String,
-    /// Whether the request was recorded; else nothing was to be done.
+    /// Whether the request was recorded; otherwise there was nothing to do.
     pub changed: bool,
 }

@@ -24,7 +24,7 @@ pub struct RpcutilInventoryOutput {
     pub collectives: Vec<String>,
     /// Names of the data sources.
     pub data_plugins: Vec<String>,
-    /// Agents that cannot be offered as their files are.
+    /// Agents that could not be loaded, with the file and the error.
     pub agent_problems: Vec<AgentProblemRow>,
 }
 
@@ -165,7 +165,7 @@ pub struct RpcutilRunningOutput {
 pub struct RunningRequestRow {
     /// The request's id, a UUID.
     pub id: String,
-    /// Who sent it.
+    /// Its caller.
     pub caller: String,
     /// The agent.
     pub agent: String,
@@ -180,9 +180,9 @@ pub struct RunningRequestRow {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RpcutilCancelOutput {
-    /// What was done.
+    /// The result.
     pub outcome: CancelOutcome,
-    /// Who sent the cancelled request.
+    /// Caller of the cancelled request.
     pub caller: Option<String>,
     /// Its agent.
     pub agent: Option<String>,
@@ -190,7 +190,7 @@ pub struct RpcutilCancelOutput {
     pub action: Option<String>,
 }
 
-/// What became of a request to cancel.
+/// Result of a request to cancel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

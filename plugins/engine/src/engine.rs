@@ -46,7 +46,7 @@ impl ApplyOutcome {
 pub struct ResourceEngine {
     system: Arc<dyn System>,
     types: Arc<Vec<Box<dyn ResourceType>>>,
-    foreign: Option<Arc<dyn ResourceTypeSource>>,
+    type_source: Option<Arc<dyn ResourceTypeSource>>,
     read_only: bool,
 }
 
@@ -56,7 +56,7 @@ impl ResourceEngine {
         Self {
             system,
             types: Arc::new(types::builtin_types()),
-            foreign: None,
+            type_source: None,
             read_only: false,
         }
     }
@@ -79,8 +79,8 @@ impl ResourceEngine {
 
     /// Adds a source for types that are not built in.
     #[must_use]
-    pub fn with_type_source(mut self, foreign: Arc<dyn ResourceTypeSource>) -> Self {
-        self.foreign = Some(foreign);
+    pub fn with_type_source(mut self, type_source: Arc<dyn ResourceTypeSource>) -> Self {
+        self.type_source = Some(type_source);
         self
     }
 
@@ -88,7 +88,7 @@ impl ResourceEngine {
     #[must_use]
     pub fn without_type_source(&self) -> Self {
         Self {
-            foreign: None,
+            type_source: None,
             ..self.clone()
         }
     }
@@ -101,12 +101,15 @@ impl ResourceEngine {
 
     /// Schemas of all built-in types, sorted by name.
     pub fn type_schemas(&self) -> impl Iterator<Item = &'static TypeSchema> {
-        self.types.iter().map(|known| known.schema())
+        self.types
+            .iter()
+            .map(|resource_type| resource_type.schema())
     }
 
     /// The schema of a type, built in or from the type source.
     pub fn type_schema(&self, type_name: &str) -> Result<&'static TypeSchema, EngineError> {
-        self.type_named(type_name).map(|known| known.schema())
+        self.type_named(type_name)
+            .map(|resource_type| resource_type.schema())
     }
 
     /// Validates a resource before any change. Rejects metaparameters that relate resources to each other,
@@ -115,19 +118,19 @@ impl ResourceEngine {
         &self,
         type_name: &str,
         title: &str,
-        words: &serde_json::Map<String, serde_json::Value>,
+        attributes: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<Resource, EngineError> {
-        let known = self.type_named(type_name)?;
-        let resource = munge::munge_resource(known.schema(), title, words)?;
+        let resource_type = self.type_named(type_name)?;
+        let resource = munge::munge_resource(resource_type.schema(), title, attributes)?;
         if let Some(relation) = RELATION_METAPARAMETERS
             .iter()
             .find(|relation| resource.get(relation).is_some())
         {
             let problem =
-                "orders the resources of a catalog, and this is a single resource; leave it out";
+                "relates resources of a catalog, cannot be used with a single resource; remove it";
             return Err(EngineError::invalid_value(&resource, relation, problem));
         }
-        known.check(resource)
+        resource_type.check(resource)
     }
 
     /// Validates a resource of a catalog before any change; relationships are allowed.
@@ -135,10 +138,14 @@ impl ResourceEngine {
         &self,
         type_name: &str,
         title: &str,
-        words: &serde_json::Map<String, serde_json::Value>,
+        attributes: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<Resource, EngineError> {
-        let known = self.type_named(type_name)?;
-        known.check(munge::munge_resource(known.schema(), title, words)?)
+        let resource_type = self.type_named(type_name)?;
+        resource_type.check(munge::munge_resource(
+            resource_type.schema(),
+            title,
+            attributes,
+        )?)
     }
 
     /// A resource without desired values. The name is not validated: `*` stands for all in messages.
@@ -152,9 +159,9 @@ impl ResourceEngine {
         resource: &Resource,
         cancel: CancelFlag,
     ) -> Result<ResourcePlan, EngineError> {
-        let known = self.type_named(&resource.type_name)?;
+        let resource_type = self.type_named(&resource.type_name)?;
         plan_with_type(
-            &*known,
+            &*resource_type,
             &ResourceContext::new(&*self.system, cancel),
             resource,
         )
@@ -170,13 +177,13 @@ impl ResourceEngine {
         self.apply_with_plan_hook(resource, cancel, noop, &mut |_| Ok(()))
     }
 
-    /// Like `apply_resource`, but calls `before` with the plan before the first change. If it fails, nothing is changed.
+    /// Like `apply_resource`, but calls `before_change` with the plan before the first change. If it fails, nothing is changed.
     pub fn apply_with_plan_hook(
         &self,
         resource: &Resource,
         cancel: CancelFlag,
         noop: bool,
-        before: &mut dyn FnMut(&ResourcePlan) -> Result<(), EngineError>,
+        before_change: &mut dyn FnMut(&ResourcePlan) -> Result<(), EngineError>,
     ) -> ApplyOutcome {
         let cx = ResourceContext::new(&*self.system, cancel);
         let mut outcome = ApplyOutcome {
@@ -188,24 +195,26 @@ impl ResourceEngine {
         };
         let planned = self
             .type_named(&resource.type_name)
-            .and_then(|known| plan_with_type(&*known, &cx, resource).map(|plan| (known, plan)));
+            .and_then(|resource_type| {
+                plan_with_type(&*resource_type, &cx, resource).map(|plan| (resource_type, plan))
+            });
         match planned {
             Err(error) if error.is_not_evaluated() => outcome.not_evaluated = Some(error.reason()),
             Ok((_, plan)) if noop || self.read_only || resource.get_flag("noop") => {
-                let planned = |change: &PropertyChange| {
+                let to_event = |change: &PropertyChange| {
                     change.to_event(&outcome.resource, &ChangeOutcome::Planned)
                 };
-                outcome.events = plan.changes.iter().map(planned).collect();
+                outcome.events = plan.changes.iter().map(to_event).collect();
             }
             Ok((_, plan)) if plan.is_empty() => {}
-            Ok((known, plan)) => match before(&plan) {
-                Ok(()) => apply_changes(&*known, &cx, &plan, &mut outcome),
+            Ok((resource_type, plan)) => match before_change(&plan) {
+                Ok(()) => apply_changes(&*resource_type, &cx, &plan, &mut outcome),
                 Err(error) => outcome.error = Some(error),
             },
             Err(error) => outcome.error = Some(error),
         }
         if let Err(error) = cx.sync_created_files() {
-            let failed = EngineError::during(resource, "waiting for the disk")(error);
+            let failed = EngineError::during(resource, "syncing changed files to disk")(error);
             outcome.error.get_or_insert(failed);
         }
         outcome.log = cx.log.take();
@@ -214,8 +223,8 @@ impl ResourceEngine {
 
     /// The full state of one resource; `ensure` is `absent` if it does not exist.
     pub fn find_state(&self, type_name: &str, title: &str) -> Result<ResourceState, EngineError> {
-        let known = self.type_named(type_name)?;
-        known.find(
+        let resource_type = self.type_named(type_name)?;
+        resource_type.find(
             &ResourceContext::new(&*self.system, CancelFlag::default()),
             title,
         )
@@ -226,8 +235,8 @@ impl ResourceEngine {
         &self,
         type_name: &str,
     ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
-        let known = self.type_named(type_name)?;
-        known.list_instances(&ResourceContext::new(&*self.system, CancelFlag::default()))
+        let resource_type = self.type_named(type_name)?;
+        resource_type.list_instances(&ResourceContext::new(&*self.system, CancelFlag::default()))
     }
 
     /// Context passed to types, for this engine's machine.
@@ -251,8 +260,8 @@ impl ResourceEngine {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<(), EngineError> {
-        let known = self.type_named(&plan.resource.type_name)?;
-        apply_change_with_type(&*known, cx, plan, change)
+        let resource_type = self.type_named(&plan.resource.type_name)?;
+        apply_change_with_type(&*resource_type, cx, plan, change)
     }
 
     /// Refreshes the resource.
@@ -267,22 +276,22 @@ impl ResourceEngine {
     /// Whether the resource supports refreshes.
     pub(crate) fn supports_refresh(&self, resource: &Resource) -> bool {
         self.type_named(&resource.type_name)
-            .is_ok_and(|known| known.supports_refresh())
+            .is_ok_and(|resource_type| resource_type.supports_refresh())
     }
 
     /// Whether its own change refreshes it. A resource being removed is not refreshed.
     pub(crate) fn refreshes_itself(&self, resource: &Resource) -> bool {
-        let is_to_go = resource.get_text("ensure") == Some("absent");
-        !is_to_go
+        let is_removed = resource.get_text("ensure") == Some("absent");
+        !is_removed
             && self
                 .type_named(&resource.type_name)
-                .is_ok_and(|known| known.refreshes_itself())
+                .is_ok_and(|resource_type| resource_type.refreshes_itself())
     }
 
     /// Whether the change makes a refresh unnecessary.
     pub(crate) fn spares_refresh(&self, resource: &Resource, change: &PropertyChange) -> bool {
         self.type_named(&resource.type_name)
-            .is_ok_and(|known| known.spares_refresh(change))
+            .is_ok_and(|resource_type| resource_type.spares_refresh(change))
     }
 
     /// Name of the provider used.
@@ -291,8 +300,8 @@ impl ResourceEngine {
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Option<String> {
-        let known = self.type_named(&resource.type_name).ok()?;
-        known.provider_name(cx, resource)
+        let resource_type = self.type_named(&resource.type_name).ok()?;
+        resource_type.provider_name(cx, resource)
     }
 
     /// Automatic dependencies: types and names.
@@ -301,11 +310,11 @@ impl ResourceEngine {
         resource: &Resource,
         siblings: &dyn CatalogResources,
     ) -> Vec<(String, String)> {
-        let Ok(known) = self.type_named(&resource.type_name) else {
+        let Ok(resource_type) = self.type_named(&resource.type_name) else {
             return Vec::new();
         };
-        let wanted = known.autorequires(resource, siblings).into_iter();
-        wanted
+        let targets = resource_type.autorequires(resource, siblings).into_iter();
+        targets
             .map(|(type_name, name)| (type_name.to_owned(), name))
             .collect()
     }
@@ -313,8 +322,8 @@ impl ResourceEngine {
     /// When the resource generates others.
     pub(crate) fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
         self.type_named(&resource.type_name)
-            .map_or(GenerationPhase::Never, |known| {
-                known.generation_phase(resource)
+            .map_or(GenerationPhase::Never, |resource_type| {
+                resource_type.generation_phase(resource)
             })
     }
 
@@ -334,10 +343,10 @@ impl ResourceEngine {
         &self,
         resource: &'r Resource,
     ) -> Vec<(&'static str, &'r ResourceValue)> {
-        let Ok(known) = self.type_named(&resource.type_name) else {
+        let Ok(resource_type) = self.type_named(&resource.type_name) else {
             return Vec::new();
         };
-        known
+        resource_type
             .schema()
             .properties()
             .filter(|property| !property.sensitive)
@@ -346,20 +355,24 @@ impl ResourceEngine {
     }
 
     fn type_named(&self, name: &str) -> Result<ResolvedResourceType<'_>, EngineError> {
-        let mut own = self.types.iter();
-        if let Some(known) = own.find(|known| known.schema().type_name == name) {
-            return Ok(ResolvedResourceType::Own(known.as_ref()));
+        let mut builtin_types = self.types.iter();
+        if let Some(resource_type) =
+            builtin_types.find(|resource_type| resource_type.schema().type_name == name)
+        {
+            return Ok(ResolvedResourceType::BuiltIn(resource_type.as_ref()));
         }
-        let foreign = match &self.foreign {
-            Some(foreign) => foreign.type_named(name)?,
+        let found = match &self.type_source {
+            Some(type_source) => type_source.type_named(name)?,
             None => None,
         };
-        foreign
-            .map(|known| {
+        found
+            .map(|resource_type| {
                 if self.read_only {
-                    ResolvedResourceType::Foreign(Arc::new(UnevaluatedResourceType::new(known)))
+                    ResolvedResourceType::FromSource(Arc::new(UnevaluatedResourceType::new(
+                        resource_type,
+                    )))
                 } else {
-                    ResolvedResourceType::Foreign(known)
+                    ResolvedResourceType::FromSource(resource_type)
                 }
             })
             .ok_or_else(|| EngineError::UnknownType {
@@ -374,8 +387,8 @@ impl ResourceEngine {
 
 /// A built-in type, or one from the type source.
 enum ResolvedResourceType<'a> {
-    Own(&'a dyn ResourceType),
-    Foreign(Arc<dyn ResourceType>),
+    BuiltIn(&'a dyn ResourceType),
+    FromSource(Arc<dyn ResourceType>),
 }
 
 impl<'a> Deref for ResolvedResourceType<'a> {
@@ -383,29 +396,29 @@ impl<'a> Deref for ResolvedResourceType<'a> {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::Own(known) => *known,
-            Self::Foreign(known) => known.as_ref(),
+            Self::BuiltIn(resource_type) => *resource_type,
+            Self::FromSource(resource_type) => resource_type.as_ref(),
         }
     }
 }
 
 fn plan_with_type(
-    known: &dyn ResourceType,
+    resource_type: &dyn ResourceType,
     cx: &ResourceContext<'_>,
     resource: &Resource,
 ) -> Result<ResourcePlan, EngineError> {
-    known.read_and_plan(cx, resource)
+    resource_type.read_and_plan(cx, resource)
 }
 
 /// Applies changes in order. Continues after a failed change, as Puppet does; stops on cancellation.
 fn apply_changes(
-    known: &dyn ResourceType,
+    resource_type: &dyn ResourceType,
     cx: &ResourceContext<'_>,
     plan: &ResourcePlan,
     outcome: &mut ApplyOutcome,
 ) {
     for change in &plan.changes {
-        match apply_change_with_type(known, cx, plan, change) {
+        match apply_change_with_type(resource_type, cx, plan, change) {
             Ok(()) => outcome
                 .events
                 .push(change.to_event(&outcome.resource, &ChangeOutcome::Made)),
@@ -421,7 +434,7 @@ fn apply_changes(
 }
 
 fn apply_change_with_type(
-    known: &dyn ResourceType,
+    resource_type: &dyn ResourceType,
     cx: &ResourceContext<'_>,
     plan: &ResourcePlan,
     change: &PropertyChange,
@@ -432,5 +445,5 @@ fn apply_change_with_type(
             "the request was cancelled before this change",
         ));
     }
-    known.apply_change(cx, plan, change)
+    resource_type.apply_change(cx, plan, change)
 }

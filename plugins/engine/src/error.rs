@@ -45,12 +45,12 @@ pub enum EngineError {
         problem: String,
     },
     /// A system call failed while reading or changing the machine.
-    #[error("{resource}: {doing}")]
+    #[error("{resource}: {operation}")]
     System {
         /// `User[rip]`.
         resource: String,
         /// The operation that failed.
-        doing: String,
+        operation: String,
         /// The system error.
         #[source]
         source: SystemError,
@@ -64,7 +64,7 @@ pub enum EngineError {
         problem: String,
     },
     /// A type that is not built in, and no type source is available.
-    #[error("the type `{name}` is not one of the engine's own, and {problem}")]
+    #[error("the type `{name}` is not built in, and {problem}")]
     Unavailable {
         /// The type.
         name: String,
@@ -110,26 +110,26 @@ impl EngineError {
     /// Adds the operation to a system error; for `map_err`.
     pub fn during(
         resource: &Resource,
-        doing: impl Into<String>,
+        operation: impl Into<String>,
     ) -> impl FnOnce(SystemError) -> Self {
-        let (resource, doing) = (resource.reference(), doing.into());
+        let (resource, operation) = (resource.reference(), operation.into());
         move |source| Self::System {
             resource,
-            doing,
+            operation,
             source,
         }
     }
 
     /// The message without the resource's name, including causes; used as the end of an event message.
     pub fn reason(&self) -> String {
-        let words = match self {
-            Self::System { doing, .. } => doing.clone(),
+        let message = match self {
+            Self::System { operation, .. } => operation.clone(),
             Self::Failed { problem, .. }
             | Self::Refused { problem, .. }
             | Self::NotEvaluated { problem, .. } => problem.clone(),
             other => other.to_string(),
         };
-        with_causes(words, self)
+        with_causes(message, self)
     }
 
     /// The whole message on one line, including causes.

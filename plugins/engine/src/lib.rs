@@ -18,7 +18,6 @@
 pub mod catalog;
 pub mod engine;
 pub mod error;
-mod evaluation_cache;
 pub mod event;
 pub mod external;
 mod graph;

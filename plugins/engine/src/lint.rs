@@ -51,13 +51,13 @@ impl fmt::Display for CatalogLintFinding {
                 });
             write!(
                 f,
-                "\n  lost for good if {first} fails in that run:\n    {first}"
+                "\n  the refresh is lost if {first} fails in that run:\n    {first}"
             )?;
             for (depth, name) in rest.iter().enumerate() {
                 write!(f, "\n    {}└─> {name}", "   ".repeat(depth))?;
             }
         }
-        f.write_str("\n  give it a guard that says when its work is done")
+        f.write_str("\n  add `creates`, `unless` or `onlyif`")
     }
 }
 
@@ -66,10 +66,10 @@ pub fn lint_catalog(
     engine: &ResourceEngine,
     catalog: &Catalog,
 ) -> Result<Vec<CatalogLintFinding>, CatalogError> {
-    let world = ResolvedCatalog::new(engine, catalog)?;
-    let built = build_graph(engine, &world);
+    let resolved = ResolvedCatalog::new(engine, catalog)?;
+    let built = build_graph(engine, &resolved);
     let mut findings = Vec::new();
-    for (id, member) in world.in_order() {
+    for (id, member) in resolved.in_order() {
         let Some(resource) = member
             .resource
             .as_ref()
@@ -84,7 +84,7 @@ pub fn lint_catalog(
         if notifiers.is_empty() {
             continue;
         }
-        let name = |node: &GraphNodeId| cycle::node_name(&built.graph, &world, *node);
+        let name = |node: &GraphNodeId| cycle::node_name(&built.graph, &resolved, *node);
         let at = member.file.as_ref().zip(member.line);
         findings.push(CatalogLintFinding {
             resource: resource.reference(),
@@ -105,30 +105,30 @@ pub fn lint_catalog(
 
 /// An exec with `refreshonly` and no other guard.
 fn is_fragile(resource: &Resource) -> bool {
-    let guarded = ["creates", "unless", "onlyif"]
+    let is_guarded = ["creates", "unless", "onlyif"]
         .iter()
         .any(|guard| resource.get(guard).is_some());
-    resource.type_name == "exec" && resource.get_flag("refreshonly") && !guarded
+    resource.type_name == "exec" && resource.get_flag("refreshonly") && !is_guarded
 }
 
 /// Resources whose change refreshes the node, through anchors.
 fn find_notifiers(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId> {
     let mut found = BTreeSet::new();
     let mut seen = BTreeSet::new();
-    let mut open = vec![node];
-    while let Some(at) = open.pop() {
-        for before in graph.predecessors(at) {
+    let mut pending = vec![node];
+    while let Some(current) = pending.pop() {
+        for predecessor in graph.predecessors(current) {
             let refreshes = graph
-                .outgoing_edges(before)
-                .any(|(to, times)| to == at && times > 0);
-            if !refreshes || !seen.insert(before) {
+                .outgoing_edges(predecessor)
+                .any(|(to, times)| to == current && times > 0);
+            if !refreshes || !seen.insert(predecessor) {
                 continue;
             }
-            match graph.get_node(before) {
+            match graph.get_node(predecessor) {
                 Some(GraphNode::Resource(_)) => {
-                    found.insert(before);
+                    found.insert(predecessor);
                 }
-                _ => open.push(before),
+                _ => pending.push(predecessor),
             }
         }
     }
@@ -142,28 +142,30 @@ fn find_failing_paths(
     notifiers: &[GraphNodeId],
 ) -> Vec<Vec<GraphNodeId>> {
     // If a dependency of a notifier fails, the notifier is skipped too and sends no notification that could be lost.
-    let mut safe: BTreeSet<GraphNodeId> = BTreeSet::new();
-    let mut open: Vec<GraphNodeId> = notifiers.to_vec();
-    while let Some(at) = open.pop() {
-        if safe.insert(at) {
-            open.extend(graph.predecessors(at));
+    let mut shared_ancestors: BTreeSet<GraphNodeId> = BTreeSet::new();
+    let mut pending: Vec<GraphNodeId> = notifiers.to_vec();
+    while let Some(current) = pending.pop() {
+        if shared_ancestors.insert(current) {
+            pending.extend(graph.predecessors(current));
         }
     }
     let mut paths = Vec::new();
     let mut seen = BTreeSet::from([node]);
-    let mut open = VecDeque::from([vec![node]]);
-    while let Some(path) = open.pop_front() {
-        let Some(&at) = path.last() else { continue };
-        for before in graph.predecessors(at) {
-            if safe.contains(&before) || !seen.insert(before) {
+    let mut pending = VecDeque::from([vec![node]]);
+    while let Some(path) = pending.pop_front() {
+        let Some(&current) = path.last() else {
+            continue;
+        };
+        for predecessor in graph.predecessors(current) {
+            if shared_ancestors.contains(&predecessor) || !seen.insert(predecessor) {
                 continue;
             }
-            let mut longer = path.clone();
-            longer.push(before);
-            if matches!(graph.get_node(before), Some(GraphNode::Resource(_))) {
-                paths.push(longer.iter().rev().copied().collect());
+            let mut extended = path.clone();
+            extended.push(predecessor);
+            if matches!(graph.get_node(predecessor), Some(GraphNode::Resource(_))) {
+                paths.push(extended.iter().rev().copied().collect());
             } else {
-                open.push_back(longer);
+                pending.push_back(extended);
             }
         }
     }

@@ -48,14 +48,14 @@ pub enum LockError {
         reason: String,
     },
     /// A lock could not be taken.
-    #[error("a lock cannot be taken")]
+    #[error("cannot acquire a lock")]
     System(#[from] SystemError),
 }
 
 /// All locks of a run; released on drop.
 pub struct CatalogRunLock {
-    _own: Box<dyn LockGuard>,
-    _puppets: Vec<PidLock>,
+    _run_lock: Box<dyn LockGuard>,
+    _puppet_locks: Vec<PidLock>,
 }
 
 impl fmt::Debug for CatalogRunLock {
@@ -70,9 +70,9 @@ impl CatalogRunLock {
     pub fn acquire(
         state: &StateDir,
         puppet_state: &[PathBuf],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, LockError> {
-        Self::acquire_all(state, puppet_state, patience, check_not_disabled)
+        Self::acquire_all(state, puppet_state, timeout, check_not_disabled)
     }
 
     /// Like `acquire`, for an operation that is not a run but must not overlap one. Ignores the disable lock and does not
@@ -80,28 +80,28 @@ impl CatalogRunLock {
     pub fn acquire_ignoring_disabled(
         state: &StateDir,
         puppet_state: &[PathBuf],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, LockError> {
-        Self::acquire_all(state, puppet_state, patience, |_| Ok(()))
+        Self::acquire_all(state, puppet_state, timeout, |_| Ok(()))
     }
 
     fn acquire_all(
         state: &StateDir,
         puppet_state: &[PathBuf],
-        patience: Duration,
-        refuse: impl Fn(&Path) -> Result<(), LockError>,
+        timeout: Duration,
+        check: impl Fn(&Path) -> Result<(), LockError>,
     ) -> Result<Self, LockError> {
-        let until = Instant::now() + patience;
-        let own = acquire_own_lock(state, patience)?;
+        let deadline = Instant::now() + timeout;
+        let run_lock = acquire_own_lock(state, timeout)?;
         let mut locks = Vec::new();
         for directory in puppet_state.iter().filter(|directory| directory.is_dir()) {
-            refuse(directory)?;
+            check(directory)?;
             locks.push(directory.join(PUPPET_RUN_LOCK_FILE));
         }
-        let left = until.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         Ok(Self {
-            _own: own,
-            _puppets: acquire_puppet_locks(&locks, left)?,
+            _run_lock: run_lock,
+            _puppet_locks: acquire_puppet_locks(&locks, left)?,
         })
     }
 }
@@ -119,14 +119,14 @@ impl fmt::Debug for MusterRunLock {
 
 impl MusterRunLock {
     /// Takes the lock, waiting up to the given time.
-    pub fn acquire(state: &StateDir, patience: Duration) -> Result<Self, LockError> {
-        acquire_own_lock(state, patience).map(Self)
+    pub fn acquire(state: &StateDir, timeout: Duration) -> Result<Self, LockError> {
+        acquire_own_lock(state, timeout).map(Self)
     }
 }
 
-fn acquire_own_lock(state: &StateDir, patience: Duration) -> Result<Box<dyn LockGuard>, LockError> {
+fn acquire_own_lock(state: &StateDir, timeout: Duration) -> Result<Box<dyn LockGuard>, LockError> {
     state
-        .acquire_lock(RUN_LOCK_FILE, patience)
+        .acquire_lock(RUN_LOCK_FILE, timeout)
         .map_err(|error| match error {
             SystemError::Locked { path, .. } => LockError::Running { path },
             other => LockError::System(other),
@@ -145,28 +145,28 @@ pub fn applying_process(puppet_state: &[PathBuf]) -> Option<u32> {
 /// exist. Host paths.
 pub fn acquire_puppet_locks(
     locks: &[PathBuf],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Vec<PidLock>, LockError> {
-    let until = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     locks
         .iter()
         .filter(|lock| lock.parent().is_some_and(Path::is_dir))
-        .map(|lock| acquire_puppet_lock(lock, until))
+        .map(|lock| acquire_puppet_lock(lock, deadline))
         .collect()
 }
 
 /// Puppet's state directories of a machine with the given root.
 pub fn puppet_state_dirs(root: &Path) -> Vec<PathBuf> {
-    let inside = |path: &&str| root.join(path.trim_start_matches('/'));
-    PUPPET_STATE_DIRS.iter().map(inside).collect()
+    let in_root = |path: &&str| root.join(path.trim_start_matches('/'));
+    PUPPET_STATE_DIRS.iter().map(in_root).collect()
 }
 
-fn acquire_puppet_lock(path: &Path, until: Instant) -> Result<PidLock, LockError> {
-    let (_never_said, pause) = std::sync::mpsc::channel::<()>();
+fn acquire_puppet_lock(path: &Path, deadline: Instant) -> Result<PidLock, LockError> {
+    let (_sender, receiver) = std::sync::mpsc::channel::<()>();
     loop {
         match PidLock::acquire(path)? {
             Ok(lock) => return Ok(lock),
-            Err(pid) if Instant::now() >= until => {
+            Err(pid) if Instant::now() >= deadline => {
                 return Err(LockError::Puppet {
                     pid,
                     path: path.to_owned(),
@@ -174,7 +174,7 @@ fn acquire_puppet_lock(path: &Path, until: Instant) -> Result<PidLock, LockError
             }
             Err(_) => {
                 // Nothing is ever sent on this channel; the receive only sleeps.
-                let _ = pause.recv_timeout(LOCK_POLL_INTERVAL);
+                let _ = receiver.recv_timeout(LOCK_POLL_INTERVAL);
             }
         }
     }

@@ -16,19 +16,19 @@ const MAX_TITLE_BYTES: usize = 4096;
 pub fn munge_resource(
     schema: &TypeSchema,
     title: &str,
-    words: &serde_json::Map<String, Json>,
+    attributes: &serde_json::Map<String, Json>,
 ) -> Result<Resource, EngineError> {
     // A title that is not used as the name may be any text: `File['the config']` with a `path`.
-    let mut resource = if words.contains_key(schema.namevar) {
+    let mut resource = if attributes.contains_key(schema.namevar) {
         titled_resource(schema, title)?
     } else {
         empty_resource(schema, title)?
     };
-    for (name, word) in words {
+    for (name, input) in attributes {
         let attribute = schema
             .find_attribute(name)
             .ok_or_else(|| unknown_attribute_error(schema, &resource, name))?;
-        let value = munge_value(attribute, word)
+        let value = munge_value(attribute, input)
             .map_err(|problem| EngineError::invalid_value(&resource, name, problem))?;
         resource.values.insert(name.clone(), value);
     }
@@ -99,27 +99,29 @@ fn unknown_attribute_error(schema: &TypeSchema, resource: &Resource, name: &str)
 pub(crate) fn nearest_name<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     names
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.8)
+        .filter(|(similarity, _)| *similarity > 0.8)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))
         .map(|(_, candidate)| candidate.to_owned())
 }
 
 /// Converts one value. The error states the value and what is accepted.
-fn munge_value(attribute: &AttributeSchema, word: &Json) -> Result<ResourceValue, String> {
+fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValue, String> {
     match attribute.kind {
-        AttributeKind::List => return munge_list(attribute, word).map(ResourceValue::List),
-        AttributeKind::Commands => return munge_commands(attribute, word).map(ResourceValue::List),
-        AttributeKind::Options => return munge_options(attribute, word).map(ResourceValue::List),
-        AttributeKind::Data => return munge_data(word),
+        AttributeKind::List => return munge_list(attribute, input).map(ResourceValue::List),
+        AttributeKind::Commands => {
+            return munge_commands(attribute, input).map(ResourceValue::List);
+        }
+        AttributeKind::Options => return munge_options(attribute, input).map(ResourceValue::List),
+        AttributeKind::Data => return munge_data(input),
         _ => {}
     }
-    let text = munge_text(word).map_err(|what| {
+    let text = munge_text(input).map_err(|actual| {
         format!(
-            "is {what}, must be {}",
+            "is {actual}, must be {}",
             expected_description(attribute.kind)
         )
     })?;
-    let munged = match attribute.kind {
+    let value = match attribute.kind {
         AttributeKind::Text
         | AttributeKind::WordOr(_)
         | AttributeKind::List
@@ -132,12 +134,12 @@ fn munge_value(attribute: &AttributeSchema, word: &Json) -> Result<ResourceValue
         AttributeKind::Int => text.parse().ok().map(ResourceValue::Int),
         AttributeKind::Bool => parse_bool(&text).map(ResourceValue::Bool),
         AttributeKind::Path => normalise_path(&text).map(ResourceValue::Text),
-        AttributeKind::Mode => word.as_str().and_then(munge_mode).map(ResourceValue::Text),
+        AttributeKind::Mode => input.as_str().and_then(munge_mode).map(ResourceValue::Text),
         AttributeKind::Seconds => is_seconds(&text).then(|| ResourceValue::Text(text.clone())),
     };
-    munged.ok_or_else(|| {
+    value.ok_or_else(|| {
         let shown = if attribute.sensitive {
-            "something else"
+            "not valid (value not shown)"
         } else {
             &format!("`{text}`")
         };
@@ -148,17 +150,17 @@ fn munge_value(attribute: &AttributeSchema, word: &Json) -> Result<ResourceValue
     })
 }
 
-fn munge_list(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, String> {
-    let words = match word {
-        Json::Array(words) => words.as_slice(),
-        one => std::slice::from_ref(one),
+fn munge_list(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
+    let items = match input {
+        Json::Array(items) => items.as_slice(),
+        single => std::slice::from_ref(single),
     };
-    words
+    items
         .iter()
-        .map(|word| {
-            munge_text(word).map_err(|what| {
+        .map(|item| {
+            munge_text(item).map_err(|actual| {
                 format!(
-                    "contains {what}, must be {}",
+                    "contains {actual}, must be {}",
                     expected_description(attribute.kind)
                 )
             })
@@ -167,41 +169,41 @@ fn munge_list(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, S
 }
 
 /// Strings stay unchanged; a list is quoted to a line that a shell splits into exactly these words.
-fn munge_commands(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, String> {
-    let words = match word {
-        Json::Array(words) => words.as_slice(),
-        one => std::slice::from_ref(one),
+fn munge_commands(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
+    let items = match input {
+        Json::Array(items) => items.as_slice(),
+        single => std::slice::from_ref(single),
     };
     let mut lines = Vec::new();
-    for word in words {
-        let one = munge_list(attribute, word)?;
-        if word.is_array() {
-            let quoted: Vec<String> = one.iter().map(|word| quote_for_shell(word)).collect();
+    for item in items {
+        let texts = munge_list(attribute, item)?;
+        if item.is_array() {
+            let quoted: Vec<String> = texts.iter().map(|word| quote_for_shell(word)).collect();
             lines.push(quoted.join(" "));
         } else {
-            lines.extend(one);
+            lines.extend(texts);
         }
     }
     Ok(lines)
 }
 
 fn quote_for_shell(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@,=".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@,=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Strings stay unchanged; pairs of an object become `key=value`, sorted by key.
-fn munge_options(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>, String> {
-    let words = match word {
-        Json::Array(words) => words.as_slice(),
-        one => std::slice::from_ref(one),
+fn munge_options(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
+    let items = match input {
+        Json::Array(items) => items.as_slice(),
+        single => std::slice::from_ref(single),
     };
     let mut options = Vec::new();
-    for word in words {
-        match word {
+    for item in items {
+        match item {
             Json::Object(pairs) => {
                 let pair =
                     |(name, value): (&String, &Json)| Ok(format!("{name}={}", munge_text(value)?));
@@ -209,49 +211,49 @@ fn munge_options(attribute: &AttributeSchema, word: &Json) -> Result<Vec<String>
                     .iter()
                     .map(pair)
                     .collect::<Result<_, String>>()
-                    .map_err(|what| {
+                    .map_err(|actual| {
                         format!(
-                            "contains {what}, must be {}",
+                            "contains {actual}, must be {}",
                             expected_description(attribute.kind)
                         )
                     })?;
                 pairs.sort();
                 options.extend(pairs);
             }
-            word => options.extend(munge_list(attribute, word)?),
+            item => options.extend(munge_list(attribute, item)?),
         }
     }
     Ok(options)
 }
 
 /// Converts any value to the simplest matching kind.
-fn munge_data(word: &Json) -> Result<ResourceValue, String> {
-    Ok(match word {
-        Json::String(_) => ResourceValue::Text(munge_text(word)?),
-        Json::Bool(truth) => ResourceValue::Bool(*truth),
+fn munge_data(input: &Json) -> Result<ResourceValue, String> {
+    Ok(match input {
+        Json::String(_) => ResourceValue::Text(munge_text(input)?),
+        Json::Bool(flag) => ResourceValue::Bool(*flag),
         Json::Number(number) => number.as_i64().map_or_else(
-            || ResourceValue::Data(StructuredValue(word.clone())),
+            || ResourceValue::Data(StructuredValue(input.clone())),
             ResourceValue::Int,
         ),
-        Json::Array(words) if words.iter().all(Json::is_string) => {
-            ResourceValue::List(words.iter().map(munge_text).collect::<Result<_, _>>()?)
+        Json::Array(items) if items.iter().all(Json::is_string) => {
+            ResourceValue::List(items.iter().map(munge_text).collect::<Result<_, _>>()?)
         }
-        Json::Array(_) | Json::Object(_) => ResourceValue::Data(StructuredValue(word.clone())),
+        Json::Array(_) | Json::Object(_) => ResourceValue::Data(StructuredValue(input.clone())),
         Json::Null => return Err("is null, must be a value".to_owned()),
     })
 }
 
 /// The string value: a string itself, or the text of a number or boolean.
-fn munge_text(word: &Json) -> Result<String, String> {
-    match word {
-        Json::String(text) if text.contains('\0') => Err("text with a NUL byte".to_owned()),
+fn munge_text(input: &Json) -> Result<String, String> {
+    match input {
+        Json::String(text) if text.contains('\0') => Err("a string with a NUL byte".to_owned()),
         Json::String(text) if text.len() > MAX_TEXT_BYTES => Err(format!(
-            "text of {} bytes, more than {MAX_TEXT_BYTES}",
+            "a string of {} bytes, more than {MAX_TEXT_BYTES}",
             text.len()
         )),
         Json::String(text) => Ok(text.clone()),
         Json::Number(number) => Ok(number.to_string()),
-        Json::Bool(truth) => Ok(truth.to_string()),
+        Json::Bool(flag) => Ok(flag.to_string()),
         Json::Null => Err("null".to_owned()),
         Json::Array(_) => Err("a list".to_owned()),
         Json::Object(_) => Err("an object".to_owned()),
@@ -260,19 +262,19 @@ fn munge_text(word: &Json) -> Result<String, String> {
 
 fn expected_description(kind: AttributeKind) -> String {
     match kind {
-        AttributeKind::Text | AttributeKind::WordOr(_) => "text".to_owned(),
+        AttributeKind::Text | AttributeKind::WordOr(_) => "a string".to_owned(),
         AttributeKind::Data => "a value".to_owned(),
         AttributeKind::Word(words) => format!("one of {}", words.join(", ")),
         AttributeKind::Int => "a whole number".to_owned(),
         AttributeKind::Bool => "true or false".to_owned(),
         AttributeKind::Path => "an absolute path without `..`".to_owned(),
         AttributeKind::Mode => {
-            "permission bits as text, octal such as `0644` or symbolic such as `u+rw,go-w`"
+            "permission bits as a string, octal such as `0644` or symbolic such as `u+rw,go-w`"
                 .to_owned()
         }
-        AttributeKind::List => "a text or a list of texts".to_owned(),
+        AttributeKind::List => "a string or a list of strings".to_owned(),
         AttributeKind::Commands => "a command or a list of commands".to_owned(),
-        AttributeKind::Options => "an option, or a list of options and objects of them".to_owned(),
+        AttributeKind::Options => "an option, an object of options, or a list of these".to_owned(),
         AttributeKind::Seconds => "seconds, such as `300` or `0.5`".to_owned(),
     }
 }
@@ -291,8 +293,8 @@ pub(crate) fn normalise_path(text: &str) -> Option<String> {
         .split('/')
         .filter(|part| !part.is_empty() && *part != ".")
         .collect();
-    let clean = text.starts_with('/') && !parts.contains(&"..");
-    clean.then(|| format!("/{}", parts.join("/")))
+    let is_valid = text.starts_with('/') && !parts.contains(&"..");
+    is_valid.then(|| format!("/{}", parts.join("/")))
 }
 
 /// Four octal digits, or symbolic clauses unchanged. Numbers are rejected because a number has lost the leading zero that marks it
@@ -301,11 +303,11 @@ fn munge_mode(text: &str) -> Option<String> {
     if is_symbolic_mode(text) {
         return Some(text.to_owned());
     }
-    let octal =
+    let is_octal =
         (1..=5).contains(&text.len()) && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
     let bits = u32::from_str_radix(text, 8)
         .ok()
-        .filter(|bits| octal && *bits <= 0o7777)?;
+        .filter(|bits| is_octal && *bits <= 0o7777)?;
     Some(format!("{bits:04o}"))
 }
 
@@ -323,10 +325,10 @@ fn is_symbolic_mode(text: &str) -> bool {
 }
 
 fn is_seconds(text: &str) -> bool {
-    let digits = text
+    let is_decimal = text
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    digits
+    is_decimal
         && text
             .parse::<f64>()
             .is_ok_and(|number| (0.0..=1e9).contains(&number))

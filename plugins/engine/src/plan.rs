@@ -121,7 +121,7 @@ impl PropertyChange {
                 format!("change from {from} to {to} failed: {reason}"),
             ),
         };
-        let hide = |value: &ResourceValue| {
+        let redact = |value: &ResourceValue| {
             if self.sensitive {
                 ResourceValue::from(REDACTED)
             } else {
@@ -131,8 +131,8 @@ impl PropertyChange {
         ChangeEvent {
             resource: resource.to_owned(),
             property: self.property.clone(),
-            previous_value: self.from.as_ref().map(hide),
-            desired_value: hide(&self.to),
+            previous_value: self.from.as_ref().map(redact),
+            desired_value: redact(&self.to),
             status,
             message,
         }

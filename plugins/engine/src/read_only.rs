@@ -87,23 +87,24 @@ impl fmt::Debug for ReadOnlySystem {
 
 /// Whether the command is one of the allowed query tools, found in the standard path, with no other settings.
 fn is_read_tool(command: &Command) -> bool {
-    let plain = command.stdin.is_empty()
+    let has_default_settings = command.stdin.is_empty()
         && command.cwd.is_none()
         && command.umask.is_none()
         && command.uid.is_none()
         && command.gid.is_none();
-    let own_environment = command
+    let has_tool_environment = command
         .env
         .keys()
         .all(|name| TOOL_ENVIRONMENT.contains(&name.as_str()));
-    let words: Vec<&str> = command.argv.iter().map(String::as_str).collect();
-    let known = READ_TOOLS.iter().any(|form| words.starts_with(form)) || is_script_status(&words);
-    plain && own_environment && known
+    let argv: Vec<&str> = command.argv.iter().map(String::as_str).collect();
+    let is_listed =
+        READ_TOOLS.iter().any(|prefix| argv.starts_with(prefix)) || is_script_status(&argv);
+    has_default_settings && has_tool_environment && is_listed
 }
 
 /// `/etc/init.d/NAME status`, for a script directly in that directory.
-fn is_script_status(words: &[&str]) -> bool {
-    let [script, "status"] = words else {
+fn is_script_status(argv: &[&str]) -> bool {
+    let [script, "status"] = argv else {
         return false;
     };
     script
@@ -111,8 +112,10 @@ fn is_script_status(words: &[&str]) -> bool {
         .is_some_and(|name| !name.is_empty() && !name.starts_with('.') && !name.contains('/'))
 }
 
-fn refuse_access<T>(what: impl Into<String>) -> Result<T, SystemError> {
-    Err(SystemError::NotAllowed { what: what.into() })
+fn refuse_access<T>(operation: impl Into<String>) -> Result<T, SystemError> {
+    Err(SystemError::NotAllowed {
+        operation: operation.into(),
+    })
 }
 
 impl System for ReadOnlySystem {
@@ -209,15 +212,15 @@ impl System for ReadOnlySystem {
 pub(crate) struct UnevaluatedResourceType(Arc<dyn ResourceType>);
 
 impl UnevaluatedResourceType {
-    pub(crate) fn new(known: Arc<dyn ResourceType>) -> Self {
-        Self(known)
+    pub(crate) fn new(resource_type: Arc<dyn ResourceType>) -> Self {
+        Self(resource_type)
     }
 
     fn refuse_evaluation<T>(&self, resource: &Resource) -> Result<T, EngineError> {
         Err(EngineError::NotEvaluated {
             resource: resource.reference(),
             problem: format!(
-                "a plan for a remote caller does not ask the program behind the type `{}`",
+                "a plan for a remote caller does not run the program of the type `{}`",
                 self.0.schema().type_name
             ),
         })

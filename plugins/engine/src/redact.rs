@@ -37,8 +37,8 @@ impl SecretRedactor {
         if self.short.iter().any(|secret| secret == text) {
             return REDACTED.to_owned();
         }
-        let hide = |text: String, secret: &String| text.replace(secret.as_str(), REDACTED);
-        self.secrets.iter().fold(text.to_owned(), hide)
+        let redact = |text: String, secret: &String| text.replace(secret.as_str(), REDACTED);
+        self.secrets.iter().fold(text.to_owned(), redact)
     }
 
     /// Marks the changes of sensitive properties as sensitive.
@@ -46,8 +46,9 @@ impl SecretRedactor {
         let is_file = plan.resource.type_name == "file";
         for change in &mut plan.changes {
             // The message for a created file includes the checksum of its content.
-            let tells = is_file && change.property == "ensure" && sensitive.contains("content");
-            if (tells || sensitive.contains(&change.property)) && !change.sensitive {
+            let reveals_content =
+                is_file && change.property == "ensure" && sensitive.contains("content");
+            if (reveals_content || sensitive.contains(&change.property)) && !change.sensitive {
                 change.sensitive = true;
                 change.message = format!("changed {REDACTED} to {REDACTED}");
             }

@@ -70,18 +70,18 @@ pub(crate) struct ResolvedCatalog {
 impl ResolvedCatalog {
     /// Validates every resource of the catalog.
     pub(crate) fn new(engine: &ResourceEngine, catalog: &Catalog) -> Result<Self, CatalogError> {
-        let mut world = Self::default();
+        let mut resolved = Self::default();
         for (index, entry) in catalog.entries.iter().enumerate() {
             let member = CatalogMember {
                 path: catalog.containment_path(index),
                 ..build_member(engine, entry)?
             };
-            world.add_member(member, entry)?;
+            resolved.add_member(member, entry)?;
         }
-        for member in &world.members {
-            world.check_schedule(member)?;
+        for member in &resolved.members {
+            resolved.check_schedule(member)?;
             for relation in &member.relations {
-                if world.find_member(&relation.other).is_none() {
+                if resolved.find_member(&relation.other).is_none() {
                     return Err(CatalogError::Missing {
                         missing: relation.other.to_string(),
                         resource: member.reference.to_string(),
@@ -89,7 +89,7 @@ impl ResolvedCatalog {
                 }
             }
         }
-        Ok(world)
+        Ok(resolved)
     }
 
     fn check_schedule(&self, member: &CatalogMember) -> Result<(), CatalogError> {
@@ -120,7 +120,7 @@ impl ResolvedCatalog {
     ) -> Result<(), CatalogError> {
         let id = self.members.len();
         let mut names = vec![member.reference.title.clone()];
-        names.extend(string_list(entry.words.get("alias")));
+        names.extend(string_list(entry.attributes.get("alias")));
         // Two resources may run the same command; for other types the name identifies one object.
         if let Some(resource) = member.resource.as_ref().filter(|_| is_isomorphic(&member)) {
             names.push(resource.name.clone());
@@ -131,7 +131,7 @@ impl ResolvedCatalog {
                 Some(other) if *other != id => {
                     return Err(CatalogError::Duplicate {
                         reference: reference.to_string(),
-                        at: self
+                        locations: self
                             .members
                             .get(*other)
                             .map(|other| format!("{} and {}", other.reference, member.reference)),
@@ -192,13 +192,13 @@ impl ResolvedCatalog {
         if self.find_member(&reference).is_some() || self.find_member(&name).is_some() {
             return None;
         }
-        let bringer = self.members.get(parent)?;
-        let mut path = bringer.path.clone();
+        let generator = self.members.get(parent)?;
+        let mut path = generator.path.clone();
         path.pop();
         path.push(resource.reference());
         let mut tags = vec![resource.type_name.clone()];
         tags.extend(
-            bringer
+            generator
                 .tags
                 .iter()
                 .filter(|tag| **tag != resource.type_name)
@@ -206,10 +206,10 @@ impl ResolvedCatalog {
         );
         let member = CatalogMember {
             reference: reference.clone(),
-            container: bringer.container,
+            container: generator.container,
             tags,
-            file: bringer.file.clone(),
-            line: bringer.line,
+            file: generator.file.clone(),
+            line: generator.line,
             sensitive: BTreeSet::new(),
             is_virtual: false,
             path,
@@ -220,9 +220,11 @@ impl ResolvedCatalog {
         self.members.push(member);
         self.names.insert(reference, id);
         self.names.insert(name, id);
-        let at = self.order.iter().position(|known| *known == parent);
-        let at = at.map_or(self.order.len(), |at| if first { at } else { at + 1 });
-        self.order.insert(at, id);
+        let position = self.order.iter().position(|member| *member == parent);
+        let position = position.map_or(self.order.len(), |position| {
+            if first { position } else { position + 1 }
+        });
+        self.order.insert(position, id);
         Some(id)
     }
 }
@@ -262,7 +264,7 @@ fn build_member(
         None
     } else {
         let ResourceReference { type_name, title } = &entry.reference;
-        Some(engine.check_catalog_resource(type_name, title, &entry.words)?)
+        Some(engine.check_catalog_resource(type_name, title, &entry.attributes)?)
     };
     Ok(CatalogMember {
         reference: entry.reference.clone(),
@@ -285,7 +287,7 @@ fn generated_relations(resource: &Resource) -> Vec<MemberRelation> {
         let others = resource.get_list(name).into_iter();
         relations.extend(
             others
-                .filter_map(|word| word.parse().ok())
+                .filter_map(|text| text.parse().ok())
                 .map(|other| MemberRelation {
                     other,
                     other_first,
@@ -299,9 +301,9 @@ fn generated_relations(resource: &Resource) -> Vec<MemberRelation> {
 fn parse_relations(entry: &CatalogEntry) -> Result<Vec<MemberRelation>, CatalogError> {
     let mut relations = Vec::new();
     for (name, other_first, refresh) in RELATION_KINDS {
-        for word in string_list(entry.words.get(name)) {
+        for text in string_list(entry.attributes.get(name)) {
             relations.push(MemberRelation {
-                other: word.parse()?,
+                other: text.parse()?,
                 other_first,
                 refresh,
             });
@@ -313,7 +315,7 @@ fn parse_relations(entry: &CatalogEntry) -> Result<Vec<MemberRelation>, CatalogE
 /// One string, or a list of strings.
 fn string_list(value: Option<&serde_json::Value>) -> Vec<String> {
     match value {
-        Some(serde_json::Value::String(word)) => vec![word.clone()],
+        Some(serde_json::Value::String(text)) => vec![text.clone()],
         Some(serde_json::Value::Array(values)) => values
             .iter()
             .flat_map(|value| string_list(Some(value)))

@@ -87,7 +87,7 @@ impl ResourceValue {
     /// The boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
-            Self::Bool(truth) => Some(*truth),
+            Self::Bool(flag) => Some(*flag),
             _ => None,
         }
     }

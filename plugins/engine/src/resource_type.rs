@@ -6,12 +6,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use muster_system::command::CancelFlag;
-use muster_system::{System, SystemError};
+use muster_system::{FileMetadata, System, SystemError};
 
 use crate::error::EngineError;
-use crate::evaluation_cache::EvaluationCache;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::account_names::AccountNameCache;
 use crate::providers::bucket::BucketRegistry;
+use crate::providers::package::list_cache::PackageListCache;
 use crate::resource::{Resource, ResourceValues};
 use crate::schema::TypeSchema;
 
@@ -161,6 +162,31 @@ pub enum GenerationPhase {
     WithTheResource,
 }
 
+/// Data read for one resource and reused for the following ones. Data from a file is valid until the file's fingerprint changes.
+#[derive(Debug, Default)]
+pub(crate) struct EvaluationCache {
+    /// passwd and group.
+    pub(crate) names: AccountNameCache,
+    /// Output of the package managers.
+    pub(crate) packages: PackageListCache,
+    /// File buckets declared in the catalog.
+    pub(crate) buckets: BucketRegistry,
+}
+
+/// Identifies an unchanged file; `None` if the file does not exist.
+pub(crate) type FileFingerprint = Option<FileMetadata>;
+
+/// Current fingerprint of a file. Ignores the access time.
+pub(crate) fn file_fingerprint(
+    system: &dyn System,
+    path: &Path,
+) -> Result<FileFingerprint, SystemError> {
+    Ok(system.metadata(path)?.map(|found| FileMetadata {
+        accessed: found.modified,
+        ..found
+    }))
+}
+
 /// Context of type operations.
 #[derive(Debug)]
 pub struct ResourceContext<'a> {
@@ -171,9 +197,9 @@ pub struct ResourceContext<'a> {
     /// Log lines besides events: command output, messages.
     pub(crate) log: RefCell<Vec<String>>,
     /// Cached data.
-    pub(crate) memo: EvaluationCache,
+    pub(crate) cache: EvaluationCache,
     /// Directories with new files that are not yet synced to disk.
-    fresh: RefCell<BTreeSet<PathBuf>>,
+    unsynced_directories: RefCell<BTreeSet<PathBuf>>,
     /// Resolver for `puppet:` sources.
     pub(crate) sources: Option<&'a dyn FileSourceResolver>,
 }
@@ -185,23 +211,23 @@ impl<'a> ResourceContext<'a> {
             system,
             cancel,
             log: RefCell::default(),
-            memo: EvaluationCache::default(),
-            fresh: RefCell::default(),
+            cache: EvaluationCache::default(),
+            unsynced_directories: RefCell::default(),
             sources: None,
         }
     }
 
     /// Records a new file in this directory whose sync is deferred to the end.
     pub(crate) fn note_created_file(&self, directory: &Path) {
-        let mut fresh = self.fresh.borrow_mut();
-        if !fresh.contains(directory) {
-            fresh.insert(directory.to_owned());
+        let mut unsynced_directories = self.unsynced_directories.borrow_mut();
+        if !unsynced_directories.contains(directory) {
+            unsynced_directories.insert(directory.to_owned());
         }
     }
 
     /// Blocks until all recorded files are on disk.
     pub(crate) fn sync_created_files(&self) -> Result<(), SystemError> {
-        let directories: Vec<PathBuf> = self.fresh.take().into_iter().collect();
+        let directories: Vec<PathBuf> = self.unsynced_directories.take().into_iter().collect();
         self.system.sync_file_systems(&directories)
     }
 
@@ -215,7 +241,7 @@ impl<'a> ResourceContext<'a> {
     /// Sets the default backup directory, used unless a `filebucket` says otherwise.
     #[must_use]
     pub fn with_bucket(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.memo.buckets = BucketRegistry::new(directory);
+        self.cache.buckets = BucketRegistry::new(directory);
         self
     }
 

@@ -132,48 +132,48 @@ pub const METAPARAMETERS: &[AttributeSchema] = &[
     AttributeSchema::parameter(
         "noop",
         AttributeKind::Bool,
-        "Whether to stop after the plan.",
+        "Whether to report pending changes without making them.",
     ),
     AttributeSchema::parameter(
         "tag",
         AttributeKind::List,
-        "Words by which the resource can be selected.",
+        "Tags, by which a run can select the resource.",
     ),
     AttributeSchema::parameter("alias", AttributeKind::List, "Other names of the resource."),
     AttributeSchema::parameter(
         "loglevel",
         AttributeKind::Word(LOG_LEVELS),
-        "How loud a change is.",
+        "Log level of changes.",
     ),
     AttributeSchema::parameter(
         "audit",
         AttributeKind::List,
-        "Properties that are recorded without being changed.",
+        "Properties to audit without changing them.",
     ),
     AttributeSchema::parameter(
         "schedule",
         AttributeKind::Text,
-        "When the resource may be changed.",
+        "Name of the schedule that restricts when the resource is applied.",
     ),
     AttributeSchema::parameter(
         "before",
         AttributeKind::List,
-        "Resources that come after this one.",
+        "Resources that are applied after this one.",
     ),
     AttributeSchema::parameter(
         "require",
         AttributeKind::List,
-        "Resources that come before this one.",
+        "Resources that are applied before this one.",
     ),
     AttributeSchema::parameter(
         "notify",
         AttributeKind::List,
-        "Resources that are refreshed by a change of this one.",
+        "Resources that are refreshed when this one changes.",
     ),
     AttributeSchema::parameter(
         "subscribe",
         AttributeKind::List,
-        "Resources whose change refreshes this one.",
+        "Resources that refresh this one when they change.",
     ),
 ];
 

@@ -25,8 +25,12 @@ pub struct StoredResourceState {
     /// Time of the last change, in seconds since the epoch.
     pub synced: Option<i64>,
     /// Values that an earlier run applied or found in sync.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub brought: BTreeMap<String, ResourceValue>,
+    #[serde(
+        rename = "brought",
+        default,
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub applied: BTreeMap<String, ResourceValue>,
     /// Values found by an earlier audit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub audited: BTreeMap<String, ResourceValue>,
@@ -45,10 +49,10 @@ impl ResourceStateStore {
             return Ok((Self::default(), None));
         };
         match serde_json::from_slice(&content) {
-            Ok(memory) => Ok((memory, None)),
+            Ok(store) => Ok((store, None)),
             Err(error) => {
                 let warning = format!(
-                    "{STATE_STORE_FILE} is damaged ({error}); schedules and audits begin anew"
+                    "{STATE_STORE_FILE} is damaged ({error}); schedules and audits are reset"
                 );
                 Ok((Self::default(), Some(warning)))
             }
@@ -57,8 +61,9 @@ impl ResourceStateStore {
 
     /// Saves the store without expired entries.
     pub fn save(&mut self, state: &StateDir, now: i64) -> Result<(), SystemError> {
-        self.resources.retain(|_, seen| {
-            seen.checked
+        self.resources.retain(|_, resource| {
+            resource
+                .checked
                 .is_some_and(|checked| now - checked < STATE_TTL_SECS)
         });
         // Strings, numbers and lists only; serialization cannot fail.

@@ -20,21 +20,21 @@ pub trait ResourceTypeSource: fmt::Debug + Send + Sync {
 pub fn machine_type_sources(system: &Arc<dyn System>) -> Arc<dyn ResourceTypeSource> {
     let external = ExternalTypes::new(Arc::clone(system), external::TYPES_DIRECTORY);
     let puppet = PuppetTypes::new(Arc::clone(system), puppet::PuppetBridgeOptions::default());
-    let others: Vec<Arc<dyn ResourceTypeSource>> = vec![Arc::new(external), Arc::new(puppet)];
-    Arc::new(others)
+    let sources: Vec<Arc<dyn ResourceTypeSource>> = vec![Arc::new(external), Arc::new(puppet)];
+    Arc::new(sources)
 }
 
 /// Queries several sources in order. An unavailable source does not prevent the following ones from being queried.
 impl ResourceTypeSource for Vec<Arc<dyn ResourceTypeSource>> {
     fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError> {
-        let mut problem = Ok(None);
-        for foreign in self {
-            match foreign.type_named(name) {
+        let mut result = Ok(None);
+        for source in self {
+            match source.type_named(name) {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => {}
-                Err(error) => problem = Err(error),
+                Err(error) => result = Err(error),
             }
         }
-        problem
+        result
     }
 }

@@ -31,7 +31,8 @@ pub struct UndoRecord {
     /// Its title.
     pub title: String,
     /// Attributes that restore the previous state, in command-line syntax; `None` if that is impossible.
-    words: Option<Map<String, Json>>,
+    #[serde(rename = "words")]
+    attributes: Option<Map<String, Json>>,
     /// Why the change cannot be undone.
     obstacle: Option<String>,
 }
@@ -50,7 +51,7 @@ impl std::fmt::Debug for UndoRecord {
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// No record with this id: never made here, or already deleted.
-    #[error("there is no change `{id}` here to take back; the last {MAX_RECORDS} are kept")]
+    #[error("there is no undo record for change `{id}`; this node keeps the last {MAX_RECORDS}")]
     Unknown {
         /// The requested id.
         id: String,
@@ -65,7 +66,7 @@ pub enum UndoError {
         source: serde_json::Error,
     },
     /// The previous state cannot be restored.
-    #[error("{resource} cannot be taken back: {obstacle}")]
+    #[error("the change of {resource} cannot be undone: {obstacle}")]
     Impossible {
         /// `Exec[x]`.
         resource: String,
@@ -73,7 +74,7 @@ pub enum UndoError {
         obstacle: String,
     },
     /// The state directory is unusable.
-    #[error("what changes replaced cannot be kept or read")]
+    #[error("cannot read or write the undo records")]
     State(#[from] SystemError),
 }
 
@@ -81,14 +82,14 @@ impl UndoRecord {
     /// Records what the plan will replace. Reads the content of a file that is about to be replaced.
     pub fn from_plan(system: &dyn System, plan: &ResourcePlan) -> Self {
         let resource = &plan.resource;
-        let (words, obstacle) = match inverse_values(system, plan) {
-            Ok(words) => (Some(words), None),
+        let (attributes, obstacle) = match inverse_values(system, plan) {
+            Ok(attributes) => (Some(attributes), None),
             Err(obstacle) => (None, Some(obstacle)),
         };
         Self {
             type_name: resource.type_name.clone(),
             title: resource.title.clone(),
-            words,
+            attributes,
             obstacle,
         }
     }
@@ -98,10 +99,10 @@ impl UndoRecord {
         let Self {
             type_name,
             title,
-            words,
+            attributes,
             obstacle,
         } = self;
-        words.ok_or_else(|| UndoError::Impossible {
+        attributes.ok_or_else(|| UndoError::Impossible {
             resource: crate::resource::format_reference(&type_name, &title),
             obstacle: obstacle.unwrap_or_default(),
         })
@@ -125,8 +126,8 @@ impl UndoRecord {
     /// Loads the record of a change.
     pub fn load(state: &StateDir, id: &str) -> Result<Self, UndoError> {
         let unknown = || UndoError::Unknown { id: id.to_owned() };
-        let proper = |c: char| c.is_ascii_hexdigit() || c == '-';
-        if id.is_empty() || id.len() > 64 || !id.chars().all(proper) {
+        let is_id_char = |c: char| c.is_ascii_hexdigit() || c == '-';
+        if id.is_empty() || id.len() > 64 || !id.chars().all(is_id_char) {
             return Err(unknown());
         }
         let content = state
@@ -151,22 +152,22 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
         "exec" | "notify" | "tidy" | "resources"
     ) {
         return Err(format!(
-            "what a resource of type {} did is not known",
+            "the effect of a resource of type {} is unknown",
             resource.type_name
         ));
     }
-    let mut words = kept_parameters(resource);
+    let mut attributes = kept_parameters(resource);
     let ensure = plan
         .changes
         .iter()
         .find(|change| change.property == "ensure");
     if let Some(change) = ensure {
         if change.from.as_ref().is_none_or(is_absent) {
-            words.insert("ensure".to_owned(), Json::from("absent"));
-            return Ok(words);
+            attributes.insert("ensure".to_owned(), Json::from("absent"));
+            return Ok(attributes);
         }
         for (name, value) in restorable_values(&plan.state.values) {
-            words.insert(name.to_owned(), value_to_json(value));
+            attributes.insert(name.to_owned(), value_to_json(value));
         }
     } else {
         for change in &plan.changes {
@@ -175,19 +176,19 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
                 .from
                 .as_ref()
                 .ok_or_else(|| format!("`{name}` was not set before"))?;
-            words.insert(name.clone(), value_to_json(from));
+            attributes.insert(name.clone(), value_to_json(from));
         }
     }
     if resource.type_name == "file" {
-        add_file_content(system, resource, &mut words)?;
+        add_file_content(system, resource, &mut attributes)?;
     }
-    Ok(words)
+    Ok(attributes)
 }
 
 /// Parameters needed to locate and change the resource.
 fn kept_parameters(resource: &Resource) -> Map<String, Json> {
-    let kept = ["path", "target", "provider", "user", "force", "name"];
-    let names = kept
+    let parameters = ["path", "target", "provider", "user", "force", "name"];
+    let names = parameters
         .iter()
         .filter(|name| resource.type_name != "file" || **name != "target");
     names
@@ -197,33 +198,35 @@ fn kept_parameters(resource: &Resource) -> Map<String, Json> {
 
 /// Values found, without read-only ones such as times and the kind of file.
 fn restorable_values(values: &ResourceValues) -> impl Iterator<Item = (&str, &ResourceValue)> {
-    let silent = ["ctime", "mtime", "type", "status"];
+    let read_only = ["ctime", "mtime", "type", "status"];
     values
         .iter()
         .map(|(name, value)| (name.as_str(), value))
-        .filter(move |(name, value)| !silent.contains(name) && !is_absent(value))
+        .filter(move |(name, value)| !read_only.contains(name) && !is_absent(value))
 }
 
 /// Replaces the checksum of a file by its content.
 fn add_file_content(
     system: &dyn System,
     resource: &Resource,
-    words: &mut Map<String, Json>,
+    attributes: &mut Map<String, Json>,
 ) -> Result<(), String> {
     let path = Path::new(&resource.name);
-    let replaced = words.remove("content").is_some();
-    let removed = words.get("ensure").is_some_and(|ensure| ensure == "file");
+    let replaced = attributes.remove("content").is_some();
+    let removed = attributes
+        .get("ensure")
+        .is_some_and(|ensure| ensure == "file");
     if !replaced && !removed {
         return Ok(());
     }
     let bytes = system
         .read_file(path, MAX_CONTENT_BYTES)
-        .map_err(|error| format!("its content could not be kept: {error}"))?;
+        .map_err(|error| format!("its content could not be saved: {error}"))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let sum = ChecksumKind::Sha256.hex_checksum(error.as_bytes());
-        format!("its content was no text (sha256 {sum}); it is in the file bucket, if the resource has one")
+        format!("its content was not UTF-8 (sha256 {sum}); it is in the filebucket, if the resource has one")
     })?;
-    words.insert("content".to_owned(), Json::from(text));
+    attributes.insert("content".to_owned(), Json::from(text));
     Ok(())
 }
 

@@ -43,13 +43,13 @@ impl Default for Options {
 /// paths of the host; no action touches them.
 pub fn build_agent(options: Options, daemon_paths: Vec<PathBuf>) -> Result<Agent, AgentError> {
     let document = ddl::builtin_agent("filemgr").unwrap_or_default();
-    let fence = Arc::new(PathPolicy::new(options, daemon_paths));
+    let policy = Arc::new(PathPolicy::new(options, daemon_paths));
     Agent::builder(document)?
-        .with_action(actions::FilemgrStatusAction(Arc::clone(&fence)))
-        .with_action(actions::FilemgrListAction(Arc::clone(&fence)))
-        .with_action(actions::FilemgrReadAction(Arc::clone(&fence)))
-        .with_action(actions::FilemgrTouchAction(Arc::clone(&fence)))
-        .with_action(actions::FilemgrMkdirAction(Arc::clone(&fence)))
-        .with_action(actions::FilemgrRemoveAction(fence))
+        .with_action(actions::FilemgrStatusAction(Arc::clone(&policy)))
+        .with_action(actions::FilemgrListAction(Arc::clone(&policy)))
+        .with_action(actions::FilemgrReadAction(Arc::clone(&policy)))
+        .with_action(actions::FilemgrTouchAction(Arc::clone(&policy)))
+        .with_action(actions::FilemgrMkdirAction(Arc::clone(&policy)))
+        .with_action(actions::FilemgrRemoveAction(policy))
         .build()
 }

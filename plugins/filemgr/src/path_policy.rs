@@ -49,7 +49,7 @@ pub(crate) struct AdmittedPath {
     /// Denied files by device and inode: a hard link gives a denied file another path.
     denied_files: Vec<EntryStatus>,
     /// Denied paths.
-    denied_places: Vec<PathBuf>,
+    denied_paths: Vec<PathBuf>,
 }
 
 impl PathPolicy {
@@ -67,42 +67,44 @@ impl PathPolicy {
         path: &str,
         follow: bool,
     ) -> Result<AdmittedPath, ActionError> {
-        let asked = Path::new(path);
-        let plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-        if !asked.is_absolute() || !asked.components().all(plain) || path.contains('\0') {
+        let requested = Path::new(path);
+        let is_normal =
+            |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        if !requested.is_absolute() || !requested.components().all(is_normal) || path.contains('\0')
+        {
             let message = format!(
                 "{} is not an absolute path without `..`",
                 path.escape_debug()
             );
             return Err(ActionError::invalid_input(message));
         }
-        let real = resolve_links(system, asked, follow)?;
-        let denied_places = self.denied_paths(system);
+        let resolved = resolve_links(system, requested, follow)?;
+        let denied_paths = self.denied_paths(system);
         // Both forms must be allowed: this rejects links that lead out of an allowed directory, and links from outside into one.
-        self.check_rules(asked, &denied_places)?;
-        self.check_rules(&real, &denied_places)?;
+        self.check_rules(requested, &denied_paths)?;
+        self.check_rules(&resolved, &denied_paths)?;
         let root = ConfinedRoot::open(system.root()).map_err(|error| to_action_error(&error))?;
-        let status = |place: &PathBuf| root.find_entry(place).ok()??.status().ok()?;
+        let status = |denied: &PathBuf| root.find_entry(denied).ok()??.status().ok()?;
         let is_file = |status: &EntryStatus| status.metadata.kind == FileEntryKind::File;
-        let denied_files = denied_places.iter().filter_map(status).filter(is_file);
+        let denied_files = denied_paths.iter().filter_map(status).filter(is_file);
         Ok(AdmittedPath {
             entry: root
-                .find_entry(&real)
+                .find_entry(&resolved)
                 .map_err(|error| to_action_error(&error))?,
             denied_files: denied_files.collect(),
-            denied_places,
-            path: real,
+            denied_paths,
+            path: resolved,
         })
     }
 
-    fn check_rules(&self, path: &Path, denied_places: &[PathBuf]) -> Result<(), ActionError> {
+    fn check_rules(&self, path: &Path, denied_paths: &[PathBuf]) -> Result<(), ActionError> {
         let unnumbered = without_rotation_suffix(path);
-        let closed = |place: &PathBuf| path.starts_with(place) || unnumbered == *place;
-        if denied_places.iter().any(closed) || is_host_key(path) {
+        let is_denied = |denied: &PathBuf| path.starts_with(denied) || unnumbered == *denied;
+        if denied_paths.iter().any(is_denied) || is_host_key(path) {
             return Err(denied_error(path, "deny"));
         }
         let allow = &self.options.allow;
-        if !allow.iter().any(|place| path.starts_with(place)) {
+        if !allow.iter().any(|allowed| path.starts_with(allowed)) {
             return Err(denied_error(path, "allow"));
         }
         Ok(())
@@ -110,21 +112,21 @@ impl PathPolicy {
 
     /// All denied paths, both as configured and with links resolved.
     fn denied_paths(&self, system: &dyn System) -> Vec<PathBuf> {
-        let inside = |path: &PathBuf| {
-            let below = path.strip_prefix(system.root()).ok()?;
-            Some(Path::new("/").join(below))
+        let to_system_path = |path: &PathBuf| {
+            let relative = path.strip_prefix(system.root()).ok()?;
+            Some(Path::new("/").join(relative))
         };
-        let mut places: Vec<PathBuf> = PROTECTED_PATHS.iter().map(PathBuf::from).collect();
-        places.extend(self.options.deny.iter().cloned());
-        places.extend(self.daemon_paths.iter().filter_map(inside));
-        let real = places
+        let mut paths: Vec<PathBuf> = PROTECTED_PATHS.iter().map(PathBuf::from).collect();
+        paths.extend(self.options.deny.iter().cloned());
+        paths.extend(self.daemon_paths.iter().filter_map(to_system_path));
+        let resolved = paths
             .iter()
-            .filter_map(|place| resolve_links(system, place, true).ok());
-        let real: Vec<PathBuf> = real.collect();
-        places.extend(real);
-        places.sort();
-        places.dedup();
-        places
+            .filter_map(|path| resolve_links(system, path, true).ok());
+        let resolved: Vec<PathBuf> = resolved.collect();
+        paths.extend(resolved);
+        paths.sort();
+        paths.dedup();
+        paths
     }
 }
 
@@ -132,8 +134,8 @@ impl AdmittedPath {
     /// Whether the directory contains a denied path; then it is not removed recursively.
     pub(crate) fn contains_denied_path(&self) -> bool {
         let ssh = Path::new(SSH_DIRECTORY);
-        let mut places = self.denied_places.iter().map(PathBuf::as_path);
-        places.any(|place| place.starts_with(&self.path)) || ssh.starts_with(&self.path)
+        let mut denied_paths = self.denied_paths.iter().map(PathBuf::as_path);
+        denied_paths.any(|denied| denied.starts_with(&self.path)) || ssh.starts_with(&self.path)
     }
 
     /// Opens the file or directory; `None` when it does not exist. Rejects hard links to denied files, and any file with several hard links that is
@@ -151,9 +153,9 @@ impl AdmittedPath {
         }
         let file = entry.open().map_err(|error| to_action_error(&error))?;
         let status = file.status();
-        let same = |other: &EntryStatus| status.is_same_file(other);
-        let hidden = status.is_hard_linked() && !file.is_world_readable();
-        if hidden || self.denied_files.iter().any(same) {
+        let is_same = |other: &EntryStatus| status.is_same_file(other);
+        let is_protected = status.is_hard_linked() && !file.is_world_readable();
+        if is_protected || self.denied_files.iter().any(is_same) {
             return Err(denied_error(&self.path, "deny"));
         }
         Ok(Some(file))
@@ -161,13 +163,13 @@ impl AdmittedPath {
 }
 
 fn denied_error(path: &Path, rule: &str) -> ActionError {
-    let message = format!("{} may not be touched on this node", path.display());
+    let message = format!("access to {} is denied on this node", path.display());
     ActionError::denied_by_rule(message, format!("plugins.filemgr.{rule}"))
 }
 
 /// Removes a numeric extension: `audit.log.3` is a rotated part of `audit.log`.
 fn without_rotation_suffix(path: &Path) -> PathBuf {
-    let number = path.extension().and_then(|end| end.to_str());
+    let number = path.extension().and_then(|extension| extension.to_str());
     match number {
         Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => path.with_extension(""),
         _ => path.to_owned(),
@@ -181,42 +183,42 @@ fn is_host_key(path: &Path) -> bool {
         && name.is_some_and(|name| {
             name.starts_with("ssh_host_")
                 && name.contains("_key")
-                && path.extension().is_none_or(|end| end != "pub")
+                && path.extension().is_none_or(|extension| extension != "pub")
         })
 }
 
 /// Resolves the links of an absolute path.
 fn resolve_links(system: &dyn System, path: &Path, follow: bool) -> Result<PathBuf, ActionError> {
-    let mut waiting: Vec<PathBuf> = reversed_components(path);
-    let (mut real, mut links) = (PathBuf::from("/"), 0);
-    while let Some(part) = waiting.pop() {
+    let mut pending: Vec<PathBuf> = reversed_components(path);
+    let (mut resolved, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = pending.pop() {
         if part.as_os_str() == ".." {
-            real.pop();
+            resolved.pop();
             continue;
         }
-        let here = real.join(&part);
+        let current = resolved.join(&part);
         let found = system
-            .metadata(&here)
+            .metadata(&current)
             .map_err(|error| to_action_error(&error))?;
         let link = found.is_some_and(|found| found.kind == FileEntryKind::Link);
-        if !link || (waiting.is_empty() && !follow) {
-            real = here;
+        if !link || (pending.is_empty() && !follow) {
+            resolved = current;
             continue;
         }
         links += 1;
         if links > MAX_LINKS {
-            let message = format!("{}: too many links on the way", path.display());
+            let message = format!("{}: too many symbolic links in the path", path.display());
             return Err(ActionError::failed(message));
         }
         let target = system
-            .read_link(&here)
+            .read_link(&current)
             .map_err(|error| to_action_error(&error))?;
         if target.is_absolute() {
-            real = PathBuf::from("/");
+            resolved = PathBuf::from("/");
         }
-        waiting.extend(reversed_components(&target));
+        pending.extend(reversed_components(&target));
     }
-    Ok(real)
+    Ok(resolved)
 }
 
 /// The components of a path, last one first.
@@ -328,7 +330,7 @@ mod tests {
             admit("/srv/app/loop", true)
                 .unwrap_err()
                 .message
-                .contains("too many links")
+                .contains("too many symbolic links")
         );
         for path in ["srv/app", "/srv/../etc/shadow", "", "/srv/a\0b"] {
             let error = admit(path, true).unwrap_err();

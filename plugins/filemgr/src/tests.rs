@@ -123,7 +123,7 @@ async fn files_are_looked_at_and_read() {
     assert_eq!(names, ["empty", "full", "link", "log", "state"]);
     assert_eq!(
         machine.path("read", "/srv/app").await.unwrap_err().message,
-        "/srv/app is no file"
+        "/srv/app is not a regular file"
     );
 }
 
@@ -202,5 +202,5 @@ async fn files_and_directories_are_made_and_removed() {
     let top = machine
         .ask("remove", json!({"path": "/srv", "recursive": true}))
         .await;
-    assert!(top.unwrap_err().message.contains("right below it"));
+    assert!(top.unwrap_err().message.contains("directly below it"));
 }

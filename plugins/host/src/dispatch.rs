@@ -99,10 +99,10 @@ impl AgentRegistry {
         };
         let deadline = call.context.deadline;
         let cancel = call.context.cancel.clone();
-        let came = Instant::now();
-        let entered = slot.acquire_permit(deadline, &cancel).await;
-        let queued = came.elapsed();
-        let permit = match entered {
+        let queued_at = Instant::now();
+        let acquired = slot.acquire_permit(deadline, &cancel).await;
+        let queued = queued_at.elapsed();
+        let permit = match acquired {
             Ok(permit) => permit,
             Err(outcome) => return CallOutcome { queued, ..outcome },
         };
@@ -123,7 +123,10 @@ impl AgentRegistry {
 
     /// Runs a call of an action that replies from memory inline. Returns the call unchanged if the action is of another kind, or if no permit is
     /// free.
-    #[expect(clippy::result_large_err, reason = "the call is given back as it came")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the error returns the call unchanged"
+    )]
     pub fn answer_immediately(&self, call: ActionCall) -> Result<CallOutcome, ActionCall> {
         let ActionCall { context, input } = call;
         let Some(slot) = self.find_slot(context.agent.as_str()) else {
@@ -136,24 +139,24 @@ impl AgentRegistry {
         else {
             return Err(ActionCall { context, input });
         };
-        let begun = Instant::now();
+        let started_at = Instant::now();
         // `AssertUnwindSafe` is sound here: only this call owns the state that a panic leaves behind, and it is dropped.
         let run = || handler.call(&context, input).now_or_never();
-        let ended = catch_unwind(AssertUnwindSafe(run));
-        let outcome = immediate_outcome(ended, begun.elapsed());
+        let call_result = catch_unwind(AssertUnwindSafe(run));
+        let outcome = immediate_outcome(call_result, started_at.elapsed());
         Ok(slot.check_outcome(context.action.as_str(), outcome))
     }
 }
 
 /// The outcome of an action that runs inline.
 fn immediate_outcome(
-    ended: std::thread::Result<Option<Result<Map<String, Value>, ActionError>>>,
+    call_result: std::thread::Result<Option<Result<Map<String, Value>, ActionError>>>,
     took: Duration,
 ) -> CallOutcome {
-    match ended {
+    match call_result {
         Ok(Some(result)) => result_outcome(result, took),
         Ok(None) => {
-            let message = "the action did not answer at once, as it promises";
+            let message = "the action is declared to reply immediately, but did not";
             CallOutcome::from_error(ActionError::internal_error(message), took)
         }
         // The panic hook logs the panic message; the caller only gets the fact that it panicked.
@@ -174,20 +177,20 @@ impl AgentSlot {
         if let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() {
             return Ok(permit);
         }
-        let before = self.waiting.fetch_add(1, Ordering::AcqRel);
-        let left = QueueGuard(self);
-        if before >= self.limits.queue {
+        let queue_length = self.waiting.fetch_add(1, Ordering::AcqRel);
+        let queue_guard = QueueGuard(self);
+        if queue_length >= self.limits.queue {
             return Err(self.busy_outcome());
         }
-        let turn = tokio::time::timeout_at(deadline, Arc::clone(&self.running).acquire_owned());
+        let acquire = tokio::time::timeout_at(deadline, Arc::clone(&self.running).acquire_owned());
         let permit = tokio::select! {
-            permit = turn => permit,
+            permit = acquire => permit,
             () = cancel.cancelled() => {
-                drop(left);
+                drop(queue_guard);
                 return Err(cancelled_before_start());
             }
         };
-        drop(left);
+        drop(queue_guard);
         match permit {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(self.busy_outcome()),
@@ -202,7 +205,7 @@ impl AgentSlot {
             ..
         } = self.limits;
         let message = format!(
-            "agent {} is busy: {concurrency} calls run and {queue} may wait",
+            "agent {} is busy: {concurrency} calls may run and {queue} may wait at a time",
             self.agent.name()
         );
         let retry_after_ms = duration_millis(retry_after);
@@ -229,7 +232,7 @@ impl AgentSlot {
         CallOutcome {
             status: ReplyStatus::Other,
             message: format!(
-                "the answer is {bytes} bytes, and {limit} may be sent; it was dropped"
+                "the outputs have {bytes} bytes; at most {limit} can be sent, so they were dropped"
             ),
             reason: Some(ReplyReason::Oversized { bytes }),
             data: Map::new(),
@@ -248,7 +251,7 @@ impl AgentSlot {
         match schema.validate_output(&outcome.data) {
             Ok(data) => outcome.data = data,
             Err(error) => {
-                let message = format!("the action's answer is not what its DDL declares: {error}");
+                let message = format!("the action's outputs do not match its DDL: {error}");
                 let took = outcome.took;
                 outcome = CallOutcome {
                     took,
@@ -291,29 +294,29 @@ async fn run_action(
 ) -> CallOutcome {
     let ActionCall { context, input } = call;
     let (deadline, cancel) = (context.deadline, context.cancel.clone());
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let action = async move {
         let _slot = permit;
         handler.call(&context, input).await
     };
     // Log events of the separate task keep the request's span.
     let mut task = tokio::spawn(action.in_current_span());
-    let ended = tokio::select! {
-        ended = &mut task => ended,
+    let join_result = tokio::select! {
+        join_result = &mut task => join_result,
         () = tokio::time::sleep_until(deadline) => {
             cancel.cancel();
             task.abort();
-            return timeout_outcome(begun.elapsed());
+            return timeout_outcome(started_at.elapsed());
         }
         () = cancel.cancelled() => {
-            let Ok(ended) = tokio::time::timeout(CANCEL_GRACE, &mut task).await else {
+            let Ok(join_result) = tokio::time::timeout(CANCEL_GRACE, &mut task).await else {
                 task.abort();
-                return CallOutcome::from_error(ActionError::cancelled(), begun.elapsed());
+                return CallOutcome::from_error(ActionError::cancelled(), started_at.elapsed());
             };
-            return mark_cancelled(task_outcome(ended, begun.elapsed()));
+            return mark_cancelled(task_outcome(join_result, started_at.elapsed()));
         }
     };
-    task_outcome(ended, begun.elapsed())
+    task_outcome(join_result, started_at.elapsed())
 }
 
 /// A cancelled action that completed keeps its outcome; one that failed is reported as cancelled.
@@ -330,20 +333,20 @@ fn mark_cancelled(outcome: CallOutcome) -> CallOutcome {
 
 fn cancelled_before_start() -> CallOutcome {
     CallOutcome {
-        message: "cancelled before it was started".to_owned(),
+        message: "cancelled before the action started".to_owned(),
         ..CallOutcome::from_error(ActionError::cancelled(), Duration::ZERO)
     }
 }
 
 fn task_outcome(
-    ended: Result<Result<Map<String, Value>, ActionError>, JoinError>,
+    join_result: Result<Result<Map<String, Value>, ActionError>, JoinError>,
     took: Duration,
 ) -> CallOutcome {
-    match ended {
+    match join_result {
         Ok(result) => result_outcome(result, took),
         Err(error) => {
             // The panic hook logs the panic message; the caller only gets the fact that it panicked.
-            tracing::error!(%error, "an action broke");
+            tracing::error!(%error, "an action panicked");
             panic_outcome(took)
         }
     }
@@ -364,7 +367,7 @@ fn result_outcome(result: Result<Map<String, Value>, ActionError>, took: Duratio
 }
 
 fn panic_outcome(took: Duration) -> CallOutcome {
-    let message = "the action broke off; the node's log says why";
+    let message = "the action panicked; see the node's log";
     CallOutcome::from_error(ActionError::internal_error(message), took)
 }
 

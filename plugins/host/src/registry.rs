@@ -42,8 +42,8 @@ pub struct AgentLoad {
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// Two agents have the same name.
-    #[error("there are two agents of the name {name}; remove one")]
-    Twice {
+    #[error("there are two agents with the name `{name}`; remove one")]
+    Duplicate {
         /// The name.
         name: String,
     },
@@ -59,7 +59,7 @@ impl AgentRegistry {
     pub fn add(&mut self, agent: Agent, limits: CallLimits) -> Result<(), RegistryError> {
         let name = agent.name().to_owned();
         if self.agents.contains_key(&name) {
-            return Err(RegistryError::Twice { name });
+            return Err(RegistryError::Duplicate { name });
         }
         self.replace(agent, limits);
         Ok(())
@@ -68,8 +68,8 @@ impl AgentRegistry {
     /// Adds an agent, or replaces another version of it. Calls of both versions count against the same limits.
     pub fn replace(&mut self, agent: Agent, limits: CallLimits) {
         let name = agent.name().to_owned();
-        let before = self.agents.get(&name).filter(|slot| slot.limits == limits);
-        let (running, waiting) = match before {
+        let previous = self.agents.get(&name).filter(|slot| slot.limits == limits);
+        let (running, waiting) = match previous {
             Some(slot) => (Arc::clone(&slot.running), Arc::clone(&slot.waiting)),
             None => (Arc::new(Semaphore::new(limits.concurrency)), Arc::default()),
         };

@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 #[expect(
     clippy::disallowed_types,
-    reason = "the helper becomes the program; it starts none beside it"
+    reason = "the helper executes the program in its own process"
 )]
 use std::process::Command;
 
@@ -100,19 +100,19 @@ pub struct SandboxConfinement {
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The argument is not a plan.
-    #[error("the plan of a sandbox cannot be read")]
+    #[error("cannot parse the sandbox plan")]
     Plan(#[source] serde_json::Error),
     /// A resource limit cannot be set.
-    #[error("cannot limit {what}")]
+    #[error("cannot limit {name}")]
     Limit {
         /// The limited resource.
-        what: &'static str,
+        name: &'static str,
         /// The system error.
         #[source]
         source: Errno,
     },
     /// The user cannot be changed.
-    #[error("cannot become user {uid} and group {gid}; only root can")]
+    #[error("cannot change to user {uid} and group {gid}; this requires root")]
     User {
         /// The user.
         uid: u32,
@@ -123,24 +123,22 @@ pub enum SandboxError {
         source: Errno,
     },
     /// `no_new_privs` cannot be set.
-    #[error("cannot renounce new rights")]
-    Renounce(#[source] Errno),
+    #[error("cannot set no_new_privs")]
+    NoNewPrivs(#[source] Errno),
     /// The capabilities cannot be dropped.
     #[error("cannot drop the capabilities")]
     Capabilities(#[source] rustix::io::Errno),
     /// The network namespace cannot be created.
-    #[error("cannot make a network namespace")]
+    #[error("cannot create a network namespace")]
     Network(#[source] Errno),
     /// The system call filter cannot be installed.
-    #[error("cannot filter system calls")]
+    #[error("cannot install the system call filter")]
     Seccomp(#[from] seccompiler::Error),
     /// The Landlock rules cannot be applied.
-    #[error("cannot confine the program to its files")]
+    #[error("cannot apply the Landlock rules")]
     Landlock(#[from] RulesetError),
     /// Landlock is required but not available.
-    #[error(
-        "the kernel cannot confine programs to files (Landlock), and the configuration requires it"
-    )]
+    #[error("the kernel does not support Landlock, which the configuration requires")]
     Unconfined,
     /// The program cannot be executed.
     #[error("cannot start {}", program.display())]
@@ -193,7 +191,7 @@ impl SandboxPlan {
             capabilities::drop_own_sets().map_err(SandboxError::Capabilities)?;
         }
         // Landlock and seccomp require `no_new_privs` from a process without CAP_SYS_ADMIN.
-        prctl::set_no_new_privs().map_err(SandboxError::Renounce)?;
+        prctl::set_no_new_privs().map_err(SandboxError::NoNewPrivs)?;
         if let (Some(rules), Some(confinement)) = (rules, &self.confinement) {
             let status = rules.restrict_self()?;
             if confinement.required && status.ruleset == RulesetStatus::NotEnforced {
@@ -206,7 +204,7 @@ impl SandboxPlan {
 
     #[expect(
         clippy::disallowed_types,
-        reason = "the helper becomes the program; it starts none beside it"
+        reason = "the helper executes the program in its own process"
     )]
     fn exec_program(&self) -> SandboxError {
         let source = Command::new(&self.program)
@@ -250,15 +248,15 @@ impl ResourceLimits {
             ("memory", Resource::RLIMIT_AS, self.memory_bytes),
             ("open files", Resource::RLIMIT_NOFILE, self.open_files),
             ("processes", Resource::RLIMIT_NPROC, self.processes),
-            ("the size of files", Resource::RLIMIT_FSIZE, self.file_bytes),
+            ("the file size", Resource::RLIMIT_FSIZE, self.file_bytes),
             ("processor time", Resource::RLIMIT_CPU, self.cpu_seconds),
             // Disable core dumps: a program's memory may contain a password.
             ("core dumps", Resource::RLIMIT_CORE, Some(0)),
         ];
-        for (what, resource, limit) in limits {
+        for (name, resource, limit) in limits {
             if let Some(limit) = limit {
                 setrlimit(resource, limit, limit)
-                    .map_err(|source| SandboxError::Limit { what, source })?;
+                    .map_err(|source| SandboxError::Limit { name, source })?;
             }
         }
         Ok(())

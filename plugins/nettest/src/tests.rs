@@ -108,7 +108,7 @@ async fn echoes_are_counted() {
         .unwrap_err();
     assert_eq!(
         error.message,
-        "`ping` ended with 2: ping: nowhere: Name or service not known"
+        "`ping` ended with code 2: ping: nowhere: Name or service not known"
     );
     let agent = build_agent().unwrap();
     let refused = agent.ddl().find_action("ping").unwrap();

@@ -12,14 +12,14 @@ use muster_engine::{EngineError, ResourceContext, ResourceEngine};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
-/// What the actions on one package are asked with.
+/// The input of the actions on one package.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PackageNameInput {
     pub(crate) package: String,
 }
 
-/// How a change went.
+/// The result of a change.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 pub(crate) struct PackageChangeOutput {
@@ -105,8 +105,8 @@ impl NodePackages {
     }
 
     fn build_resource(&self, name: &str, ensure: &str) -> Result<Resource, EngineError> {
-        let words = Map::from_iter([("ensure".to_owned(), ensure.into())]);
-        self.engine.check_resource("package", name, &words)
+        let properties = Map::from_iter([("ensure".to_owned(), ensure.into())]);
+        self.engine.check_resource("package", name, &properties)
     }
 
     /// Represents all packages in messages.

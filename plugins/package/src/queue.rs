@@ -19,10 +19,10 @@ impl PackageQueue {
         cx: &CallContext,
         work: impl FnOnce(&NodePackages) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, ActionError> {
-        let turn = Arc::clone(&self.0).lock_owned().await;
+        let guard = Arc::clone(&self.0).lock_owned().await;
         run_blocking(cx, move |packages| {
             // The guard moves into the task: the tool may still run after the caller has timed out, and the next change must wait for it.
-            let _turn = turn;
+            let _guard = guard;
             work(packages)
         })
         .await

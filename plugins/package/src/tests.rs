@@ -289,7 +289,7 @@ async fn a_tool_that_refuses_is_a_failure_with_its_own_words() {
     assert_eq!(error.status, ReplyStatus::Failed);
     assert_eq!(
         error.message,
-        format!("Package[x]: `{INSTALL} x` ended with 100: E: Unable to locate package x")
+        format!("Package[x]: `{INSTALL} x` ended with code 100: E: Unable to locate package x")
     );
 }
 

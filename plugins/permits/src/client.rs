@@ -36,20 +36,20 @@ pub struct PermitRequest {
     /// The run that the permit is for.
     pub run: Uuid,
     /// Maximum time to wait for a place.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How long the permit stays valid without a heartbeat; normally [`DEFAULT_LEASE`].
     pub lease: Duration,
 }
 
 impl PermitRequest {
     /// Request with priority 0 and the default lease.
-    pub fn new(pool: SubjectName, limit: NonZeroU32, run: Uuid, patience: Duration) -> Self {
+    pub fn new(pool: SubjectName, limit: NonZeroU32, run: Uuid, timeout: Duration) -> Self {
         Self {
             pool,
             limit,
             priority: 0,
             run,
-            patience,
+            timeout,
             lease: DEFAULT_LEASE,
         }
     }
@@ -59,10 +59,10 @@ impl PermitRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum PermitError {
     /// The daemon has no broker connection.
-    #[error("there is no connection to the broker, where permits are kept")]
+    #[error("not connected to the broker, which stores the permits")]
     NotConnected,
     /// Reading or writing the pool's entries failed.
-    #[error("the pool {pool} cannot be used")]
+    #[error("cannot read or write the entries of the pool {pool}")]
     Store {
         /// The pool.
         pool: SubjectName,
@@ -71,7 +71,7 @@ pub enum PermitError {
         source: BucketError,
     },
     /// Opening the bucket failed.
-    #[error("the store of permits cannot be used")]
+    #[error("cannot open the bucket of permits")]
     Open {
         /// The cause.
         #[source]
@@ -79,24 +79,24 @@ pub enum PermitError {
     },
     /// All permit slots of this node are in use.
     #[error(
-        "no permit of the pool {pool}: this node takes part in {MAX_PERMIT_SLOTS} pools already, which is the most"
+        "no permit of the pool {pool}: this node already takes part in {MAX_PERMIT_SLOTS} pools, the maximum"
     )]
     TooManyPools {
         /// The pool.
         pool: SubjectName,
     },
     /// The pool stayed full for the whole wait.
-    #[error("no permit of the pool {pool} within {} s; it is held by {holders}", patience.as_secs())]
+    #[error("no permit of the pool {pool} within {} s; current holders: {holders}", timeout.as_secs())]
     Full {
         /// The pool.
         pool: SubjectName,
         /// How long the request waited.
-        patience: Duration,
+        timeout: Duration,
         /// Names of the last known holders.
         holders: String,
     },
     /// The caller cancelled the request.
-    #[error("gave up while waiting for a permit of the pool {pool}")]
+    #[error("cancelled while waiting for a permit of the pool {pool}")]
     Cancelled {
         /// The pool.
         pool: SubjectName,
@@ -110,8 +110,8 @@ pub struct PermitClient {
     bus: Arc<watch::Sender<Option<Bus>>>,
     bucket: Arc<OnceCell<Bucket>>,
     slots: SlotAllocator,
-    held: Arc<Mutex<BTreeMap<(SubjectName, Uuid), CancellationToken>>>,
-    turns: Arc<Mutex<HashMap<SubjectName, Arc<tokio::sync::Mutex<()>>>>>,
+    lost_tokens: Arc<Mutex<BTreeMap<(SubjectName, Uuid), CancellationToken>>>,
+    pool_locks: Arc<Mutex<HashMap<SubjectName, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
 impl PermitClient {
@@ -122,8 +122,8 @@ impl PermitClient {
             bus: Arc::new(watch::Sender::new(None)),
             bucket: Arc::default(),
             slots: SlotAllocator::default(),
-            held: Arc::default(),
-            turns: Arc::default(),
+            lost_tokens: Arc::default(),
+            pool_locks: Arc::default(),
         }
     }
 
@@ -135,39 +135,41 @@ impl PermitClient {
     /// Waits for a place in the pool. Removes the written entries if no place was acquired.
     pub async fn acquire_permit(
         &self,
-        ask: PermitRequest,
+        request: PermitRequest,
         cancel: &CancellationToken,
     ) -> Result<Permit, PermitError> {
-        let pool = ask.pool.clone();
-        let turn = self.pool_mutex(&pool);
-        let until = Instant::now() + ask.patience;
-        let mut last = Vec::new();
-        let entering = async {
-            let turn = turn.lock_owned().await;
-            let place = self
-                .allocate_registration(&pool, ask.run, ask.lease)
+        let pool = request.pool.clone();
+        let pool_lock = self.pool_mutex(&pool);
+        let deadline = Instant::now() + request.timeout;
+        let mut last_claims = Vec::new();
+        let acquisition = async {
+            let pool_guard = pool_lock.lock_owned().await;
+            let registration = self
+                .allocate_registration(&pool, request.run, request.lease)
                 .await?;
-            let mut written = RegistrationGuard(Some(place.clone()));
-            let entry = AcquireAttempt {
-                limit: ask.limit.get(),
-                priority: ask.priority,
+            let mut registration_guard = RegistrationGuard(Some(registration.clone()));
+            let attempt = AcquireAttempt {
+                limit: request.limit.get(),
+                priority: request.priority,
             };
-            let entered = entry.wait_for_permit(&place, &mut last).await;
-            let (fence, proven) = entered.map_err(store_error(&pool))?;
-            written.0 = None;
-            Ok((place, fence, proven, turn))
+            let acquired = attempt
+                .wait_for_permit(&registration, &mut last_claims)
+                .await;
+            let (fence, renewed_at) = acquired.map_err(store_error(&pool))?;
+            registration_guard.0 = None;
+            Ok((registration, fence, renewed_at, pool_guard))
         };
-        let (place, fence, proven, turn) = tokio::select! {
-            entered = entering => entered?,
-            () = tokio::time::sleep_until(until) => return Err(pool_full_error(&ask, &last)),
+        let (registration, fence, renewed_at, pool_guard) = tokio::select! {
+            acquired = acquisition => acquired?,
+            () = tokio::time::sleep_until(deadline) => return Err(pool_full_error(&request, &last_claims)),
             () = cancel.cancelled() => return Err(PermitError::Cancelled { pool }),
         };
         Ok(Permit::with_renewal(
-            place,
+            registration,
             fence,
-            proven,
-            turn,
-            self.track_permit(&pool, ask.run),
+            renewed_at,
+            pool_guard,
+            self.track_permit(&pool, request.run),
         ))
     }
 
@@ -178,9 +180,9 @@ impl PermitClient {
         run: Uuid,
         lease: Duration,
     ) -> Result<Permit, PermitError> {
-        let turn = self.pool_mutex(pool).lock_owned().await;
-        let place = self.allocate_registration(pool, run, lease).await?;
-        let sent = Instant::now();
+        let pool_guard = self.pool_mutex(pool).lock_owned().await;
+        let registration = self.allocate_registration(pool, run, lease).await?;
+        let sent_at = Instant::now();
         let claim = ClaimRecord {
             pool: pool.clone(),
             run,
@@ -189,16 +191,19 @@ impl PermitClient {
             lease: duration_millis(lease),
             occupied: true,
         };
-        let fence = place
+        let fence = registration
             .bucket
-            .put(&place.entry_key(PermitKeyKind::Claim), encode_json(&claim))
+            .put(
+                &registration.entry_key(PermitKeyKind::Claim),
+                encode_json(&claim),
+            )
             .await
             .map_err(store_error(pool))?;
         Ok(Permit::with_renewal(
-            place,
+            registration,
             fence,
-            sent,
-            turn,
+            sent_at,
+            pool_guard,
             self.track_permit(pool, run),
         ))
     }
@@ -212,12 +217,14 @@ impl PermitClient {
         let entries = async {
             // The broker's time is known only from received entries, so write one, unless this node already sends heartbeats in the pool.
             if !self.is_pool_in_use(pool)
-                && let Ok(place) = self
+                && let Ok(registration) = self
                     .allocate_registration(pool, Uuid::nil(), DEFAULT_LEASE)
                     .await
             {
-                place.send_heartbeat().await;
-                bucket.delete(&place.entry_key(PermitKeyKind::Beat)).await?;
+                registration.send_heartbeat().await;
+                bucket
+                    .delete(&registration.entry_key(PermitKeyKind::Beat))
+                    .await?;
             }
             let mut watch = bucket.watch(">").await?;
             let mut state = WatchedPool::new(pool.clone());
@@ -247,51 +254,69 @@ impl PermitClient {
 
     /// Cancels this node's permits of a pool, or only that of `run`, which stops their runs. Returns how many were cancelled.
     pub fn revoke_permits(&self, pool: &SubjectName, run: Option<Uuid>) -> usize {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let meant = held.iter().filter(|((of, by), lost)| {
-            of == pool && run.is_none_or(|run| run == *by) && !lost.is_cancelled()
+        let lost_tokens = self
+            .lost_tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let matching = lost_tokens.iter().filter(|((held_pool, held_run), lost)| {
+            held_pool == pool && run.is_none_or(|run| run == *held_run) && !lost.is_cancelled()
         });
-        meant.map(|(_, lost)| lost.cancel()).count()
+        matching.map(|(_, lost)| lost.cancel()).count()
     }
 
     fn is_pool_in_use(&self, pool: &SubjectName) -> bool {
-        let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.get(pool).is_some_and(|turn| turn.try_lock().is_err())
+        let pool_locks = self
+            .pool_locks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        pool_locks
+            .get(pool)
+            .is_some_and(|pool_lock| pool_lock.try_lock().is_err())
     }
 
     /// Registers a permit so that [`PermitClient::revoke_permits`] can cancel it; replaces an earlier one of the same pool.
     fn track_permit(&self, pool: &SubjectName, run: Uuid) -> CancellationToken {
         let lost = CancellationToken::new();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.retain(|(of, _), _| of != pool);
-        held.insert((pool.clone(), run), lost.clone());
+        let mut lost_tokens = self
+            .lost_tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        lost_tokens.retain(|(held_pool, _), _| held_pool != pool);
+        lost_tokens.insert((pool.clone(), run), lost.clone());
         lost
     }
 
     fn pool_mutex(&self, pool: &SubjectName) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(turns.entry(pool.clone()).or_default())
+        let mut pool_locks = self
+            .pool_locks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(pool_locks.entry(pool.clone()).or_default())
     }
 
     async fn get_bucket(&self) -> Result<Bucket, PermitError> {
-        let opened = self.bucket.get_or_try_init(|| self.open_bucket()).await;
-        opened.cloned()
+        let bucket = self.bucket.get_or_try_init(|| self.open_bucket()).await;
+        bucket.cloned()
     }
 
     /// Opens the bucket, and deletes the entries that an earlier process of this node left.
     async fn open_bucket(&self) -> Result<Bucket, PermitError> {
-        let mut known = self.bus.subscribe();
-        let known = tokio::time::timeout(MAX_POLL_INTERVAL, known.wait_for(Option::is_some)).await;
-        let bus = known.ok().and_then(Result::ok).and_then(|bus| bus.clone());
+        let mut connections = self.bus.subscribe();
+        let connected =
+            tokio::time::timeout(MAX_POLL_INTERVAL, connections.wait_for(Option::is_some)).await;
+        let bus = connected
+            .ok()
+            .and_then(Result::ok)
+            .and_then(|bus| bus.clone());
         let bus = bus.ok_or(PermitError::NotConnected)?;
-        let swept = async {
+        let opened = async {
             let bucket = bus.bucket(PERMITS_BUCKET.name);
             for entry in bucket.list(&format!("*.*.{}", self.node)).await? {
                 bucket.delete(&entry.key).await?;
             }
             Ok(bucket)
         };
-        swept.await.map_err(|source| PermitError::Open { source })
+        opened.await.map_err(|source| PermitError::Open { source })
     }
 
     async fn allocate_registration(
@@ -316,19 +341,19 @@ impl PermitClient {
 /// The pool's state and the broker's time, as received from a watch.
 struct WatchedPool {
     pool: PermitPool,
-    reckoning: BrokerClock,
+    clock: BrokerClock,
 }
 
 impl WatchedPool {
     fn new(pool: SubjectName) -> Self {
         Self {
             pool: PermitPool::new(pool),
-            reckoning: BrokerClock::default(),
+            clock: BrokerClock::default(),
         }
     }
 
     fn broker_time(&self) -> Millis {
-        self.reckoning
+        self.clock
             .time_at(std::time::Instant::now())
             .unwrap_or_default()
     }
@@ -338,7 +363,7 @@ impl WatchedPool {
         let Some(entry) = watch.next().await? else {
             return Ok(false);
         };
-        self.reckoning
+        self.clock
             .observe_entry(entry.created, std::time::Instant::now());
         self.pool.apply_entry(&entry);
         Ok(true)
@@ -357,10 +382,10 @@ struct RegistrationGuard(Option<PermitRegistration>);
 
 impl Drop for RegistrationGuard {
     fn drop(&mut self) {
-        if let Some(place) = self.0.take()
+        if let Some(registration) = self.0.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(async move { place.remove_entries().await });
+            runtime.spawn(async move { registration.remove_entries().await });
         }
     }
 }
@@ -375,42 +400,48 @@ impl AcquireAttempt {
     /// Waits for a place; returns the claim's revision and the time at which the last heartbeat was sent.
     async fn wait_for_permit(
         &self,
-        place: &PermitRegistration,
-        last: &mut Vec<PoolMember>,
+        registration: &PermitRegistration,
+        last_claims: &mut Vec<PoolMember>,
     ) -> Result<(u64, Instant), BucketError> {
-        let mut watch = place.bucket.watch(">").await?;
-        let mut state = WatchedPool::new(place.pool.clone());
-        let mut proven = Instant::now();
-        let own = place
+        let mut watch = registration.bucket.watch(">").await?;
+        let mut state = WatchedPool::new(registration.pool.clone());
+        let mut renewed_at = Instant::now();
+        let own_revision = registration
             .bucket
             .put(
-                &place.entry_key(PermitKeyKind::Wait),
-                self.encode_wait_record(place),
+                &registration.entry_key(PermitKeyKind::Wait),
+                self.encode_wait_record(registration),
             )
             .await?;
         loop {
             // Decide only after the watch has delivered our own entry: then all earlier entries are applied too.
-            while state.pool.revision() < own || !watch.is_current() {
+            while state.pool.revision() < own_revision || !watch.is_current() {
                 self.require_next_entry(&mut state, &mut watch).await?;
             }
-            *last = state.pool.live_claims(state.broker_time());
-            if state.pool.is_turn_of(&place.node, state.broker_time()) {
-                proven = Instant::now();
-                if let Some(fence) = self.try_claim(place, &mut state, &mut watch).await? {
-                    return Ok((fence, proven));
-                }
-            }
-            if proven.elapsed() >= place.lease / 3 {
-                let sent = Instant::now();
-                if place.send_heartbeat().await {
-                    proven = sent;
-                }
-            }
-            let pause = state.poll_delay().min(place.lease / 3);
-            if let Ok(taken) =
-                tokio::time::timeout(pause, self.require_next_entry(&mut state, &mut watch)).await
+            *last_claims = state.pool.live_claims(state.broker_time());
+            if state
+                .pool
+                .is_turn_of(&registration.node, state.broker_time())
             {
-                taken?;
+                renewed_at = Instant::now();
+                if let Some(fence) = self.try_claim(registration, &mut state, &mut watch).await? {
+                    return Ok((fence, renewed_at));
+                }
+            }
+            if renewed_at.elapsed() >= registration.lease / 3 {
+                let sent_at = Instant::now();
+                if registration.send_heartbeat().await {
+                    renewed_at = sent_at;
+                }
+            }
+            let poll_timeout = state.poll_delay().min(registration.lease / 3);
+            if let Ok(applied) = tokio::time::timeout(
+                poll_timeout,
+                self.require_next_entry(&mut state, &mut watch),
+            )
+            .await
+            {
+                applied?;
             }
         }
     }
@@ -418,36 +449,42 @@ impl AcquireAttempt {
     /// Writes a claim and checks by its rank among the claims whether it holds a place; deletes a claim that came too late.
     async fn try_claim(
         &self,
-        place: &PermitRegistration,
+        registration: &PermitRegistration,
         state: &mut WatchedPool,
         watch: &mut BucketWatch,
     ) -> Result<Option<u64>, BucketError> {
         let claim = ClaimRecord {
-            pool: place.pool.clone(),
-            run: place.run,
+            pool: registration.pool.clone(),
+            run: registration.run,
             priority: self.priority,
             limit: self.limit,
-            lease: duration_millis(place.lease),
+            lease: duration_millis(registration.lease),
             occupied: false,
         };
-        let own = place
+        let own_revision = registration
             .bucket
-            .put(&place.entry_key(PermitKeyKind::Claim), encode_json(&claim))
+            .put(
+                &registration.entry_key(PermitKeyKind::Claim),
+                encode_json(&claim),
+            )
             .await?;
-        while state.pool.revision() < own {
+        while state.pool.revision() < own_revision {
             self.require_next_entry(state, watch).await?;
         }
         // The wait entry stays until the claim holds a place, so that a claim that came too late keeps its rank among the waiters.
-        if let Some(fence) = state.pool.held_fence(&place.node, state.broker_time()) {
-            place
+        if let Some(fence) = state
+            .pool
+            .held_fence(&registration.node, state.broker_time())
+        {
+            registration
                 .bucket
-                .delete(&place.entry_key(PermitKeyKind::Wait))
+                .delete(&registration.entry_key(PermitKeyKind::Wait))
                 .await?;
             return Ok(Some(fence));
         }
-        place
+        registration
             .bucket
-            .delete(&place.entry_key(PermitKeyKind::Claim))
+            .delete(&registration.entry_key(PermitKeyKind::Claim))
             .await?;
         Ok(None)
     }
@@ -467,24 +504,24 @@ impl AcquireAttempt {
         })
     }
 
-    fn encode_wait_record(&self, place: &PermitRegistration) -> Bytes {
+    fn encode_wait_record(&self, registration: &PermitRegistration) -> Bytes {
         encode_json(&WaitRecord {
-            pool: place.pool.clone(),
-            run: place.run,
+            pool: registration.pool.clone(),
+            run: registration.run,
             priority: self.priority,
             limit: self.limit,
-            lease: duration_millis(place.lease),
+            lease: duration_millis(registration.lease),
         })
     }
 }
 
-fn pool_full_error(ask: &PermitRequest, claims: &[PoolMember]) -> PermitError {
+fn pool_full_error(request: &PermitRequest, claims: &[PoolMember]) -> PermitError {
     let names: Vec<&str> = claims.iter().map(|claim| claim.node.as_str()).collect();
     PermitError::Full {
-        pool: ask.pool.clone(),
-        patience: ask.patience,
+        pool: request.pool.clone(),
+        timeout: request.timeout,
         holders: if names.is_empty() {
-            "nobody, but others came first".to_owned()
+            "none, but other nodes are ahead in the queue".to_owned()
         } else {
             names.join(", ")
         },

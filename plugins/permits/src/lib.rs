@@ -34,9 +34,9 @@ pub use record::{ClaimRecord, PermitKeyKind, WaitRecord};
 pub const DEFAULT_LEASE: Duration = Duration::from_mins(1);
 
 /// Builds the agent `permit`.
-pub fn build_agent(desk: PermitClient) -> Result<Agent, AgentError> {
+pub fn build_agent(client: PermitClient) -> Result<Agent, AgentError> {
     Agent::builder(ddl::builtin_agent("permit").unwrap_or_default())?
-        .with_action(actions::PermitListAction(desk.clone()))
-        .with_action(actions::PermitReleaseAction(desk))
+        .with_action(actions::PermitListAction(client.clone()))
+        .with_action(actions::PermitReleaseAction(client))
         .build()
 }

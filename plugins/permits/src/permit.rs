@@ -17,11 +17,11 @@ use crate::slots::AllocatedSlot;
 #[derive(Debug)]
 pub struct Permit {
     fence: u64,
-    place: Option<PermitRegistration>,
+    registration: Option<PermitRegistration>,
     lost: CancellationToken,
     renewal: JoinHandle<()>,
     /// Serialises this node's runs of the same pool.
-    turn: Option<OwnedMutexGuard<()>>,
+    pool_guard: Option<OwnedMutexGuard<()>>,
 }
 
 /// Identifies the entries of one node and run in one pool.
@@ -36,20 +36,24 @@ pub(crate) struct PermitRegistration {
 }
 
 impl Permit {
-    /// Wraps a confirmed place and starts its renewal. `proven` is when the last heartbeat that the broker accepted was sent.
+    /// Wraps a confirmed place and starts its renewal. `renewed_at` is when the last heartbeat that the broker accepted was sent.
     pub(crate) fn with_renewal(
-        place: PermitRegistration,
+        registration: PermitRegistration,
         fence: u64,
-        proven: Instant,
-        turn: OwnedMutexGuard<()>,
+        renewed_at: Instant,
+        pool_guard: OwnedMutexGuard<()>,
         lost: CancellationToken,
     ) -> Self {
         Self {
             fence,
-            renewal: tokio::spawn(renew_until_lost(place.clone(), proven, lost.clone())),
-            place: Some(place),
+            renewal: tokio::spawn(renew_until_lost(
+                registration.clone(),
+                renewed_at,
+                lost.clone(),
+            )),
+            registration: Some(registration),
             lost,
-            turn: Some(turn),
+            pool_guard: Some(pool_guard),
         }
     }
 
@@ -66,31 +70,31 @@ impl Permit {
     /// Releases the place, and returns when the broker has confirmed it. If the broker cannot be reached, the place expires with the lease.
     pub async fn release(mut self) {
         self.renewal.abort();
-        if let Some(place) = self.place.take() {
-            place.remove_entries().await;
+        if let Some(registration) = self.registration.take() {
+            registration.remove_entries().await;
         }
-        self.turn = None;
+        self.pool_guard = None;
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         self.renewal.abort();
-        let turn = self.turn.take();
-        if let Some(place) = self.place.take()
+        let pool_guard = self.pool_guard.take();
+        if let Some(registration) = self.registration.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
-                place.remove_entries().await;
-                drop(turn);
+                registration.remove_entries().await;
+                drop(pool_guard);
             });
         }
     }
 }
 
 impl PermitRegistration {
-    pub(crate) fn entry_key(&self, sign: PermitKeyKind) -> String {
-        sign.entry_key(self.slot.number(), &self.node)
+    pub(crate) fn entry_key(&self, kind: PermitKeyKind) -> String {
+        kind.entry_key(self.slot.number(), &self.node)
     }
 
     /// Writes a heartbeat; returns whether the broker accepted it.
@@ -104,13 +108,13 @@ impl PermitRegistration {
 
     /// Deletes all entries of this registration.
     pub(crate) async fn remove_entries(&self) {
-        for sign in [
+        for kind in [
             PermitKeyKind::Claim,
             PermitKeyKind::Wait,
             PermitKeyKind::Beat,
         ] {
-            if let Err(error) = self.bucket.delete(&self.entry_key(sign)).await {
-                tracing::warn!(%error, pool = %self.pool, "a permit lapses instead of being given back");
+            if let Err(error) = self.bucket.delete(&self.entry_key(kind)).await {
+                tracing::warn!(%error, pool = %self.pool, "cannot release a permit; it expires with its lease");
                 return;
             }
         }
@@ -118,17 +122,21 @@ impl PermitRegistration {
 }
 
 /// Sends a heartbeat every third of the lease, and cancels `lost` when the broker no longer accepts them in time.
-async fn renew_until_lost(place: PermitRegistration, mut proven: Instant, lost: CancellationToken) {
-    let pause = place.lease / 3;
+async fn renew_until_lost(
+    registration: PermitRegistration,
+    mut renewed_at: Instant,
+    lost: CancellationToken,
+) {
+    let interval = registration.lease / 3;
     loop {
-        tokio::time::sleep(pause).await;
-        let sent = Instant::now();
-        if let Ok(true) = tokio::time::timeout(pause, place.send_heartbeat()).await {
-            proven = sent;
+        tokio::time::sleep(interval).await;
+        let sent_at = Instant::now();
+        if let Ok(true) = tokio::time::timeout(interval, registration.send_heartbeat()).await {
+            renewed_at = sent_at;
         }
         // Cancel after two thirds of the lease: the run has the last third to stop.
-        if proven.elapsed() >= pause * 2 {
-            tracing::error!(pool = %place.pool, run = %place.run, "a permit was lost: the broker was not told in time that it is held");
+        if renewed_at.elapsed() >= interval * 2 {
+            tracing::error!(pool = %registration.pool, run = %registration.run, "permit lost: it could not be renewed in time");
             lost.cancel();
             return;
         }

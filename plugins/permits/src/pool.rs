@@ -29,9 +29,9 @@ impl BrokerClock {
 
     /// Lower bound of the broker's time at `now`.
     pub fn time_at(&self, now: Instant) -> Option<Millis> {
-        let (created, then) = self.0?;
-        let passed = now.saturating_duration_since(then).as_millis();
-        Some(created.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX)))
+        let (created, received_at) = self.0?;
+        let elapsed = now.saturating_duration_since(received_at).as_millis();
+        Some(created.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX)))
     }
 }
 
@@ -61,7 +61,7 @@ struct MemberState {
     wait: Option<RevisionedRecord<WaitRecord>>,
     claim: Option<RevisionedRecord<ClaimRecord>>,
     /// When the node last wrote an entry.
-    seen: Millis,
+    last_heartbeat: Millis,
 }
 
 #[derive(Debug, Clone)]
@@ -98,14 +98,14 @@ impl PermitPool {
     /// Applies one entry. Ignores unknown keys, unreadable values and entries of other pools.
     pub fn apply_entry(&mut self, entry: &BucketEntry) {
         self.revision = self.revision.max(entry.revision);
-        let Some((sign, slot, node)) = PermitKeyKind::parse_key(&entry.key) else {
+        let Some((kind, slot, node)) = PermitKeyKind::parse_key(&entry.key) else {
             return;
         };
         let member = self.members.entry((node, slot)).or_default();
         if entry.value.is_some() {
-            member.seen = member.seen.max(entry.created);
+            member.last_heartbeat = member.last_heartbeat.max(entry.created);
         }
-        match sign {
+        match kind {
             PermitKeyKind::Wait => {
                 member.wait = parse_record(entry)
                     .filter(|wait: &RevisionedRecord<WaitRecord>| wait.value.pool == self.name);
@@ -123,7 +123,7 @@ impl PermitPool {
     /// Claims that are not expired at this instant, oldest first. Includes claims beyond the limit.
     pub fn live_claims(&self, at: Millis) -> Vec<PoolMember> {
         let claim = |((node, _), member): (&(Identity, u8), &MemberState)| {
-            let written = member.claim.as_ref()?;
+            let record = member.claim.as_ref()?;
             let ClaimRecord {
                 run,
                 priority,
@@ -131,13 +131,15 @@ impl PermitPool {
                 lease,
                 occupied,
                 ..
-            } = written.value;
-            let expires = member.seen.saturating_add(lease_with_grace(lease));
+            } = record.value;
+            let expires = member
+                .last_heartbeat
+                .saturating_add(lease_with_grace(lease));
             (expires >= at).then(|| PoolMember {
                 node: node.clone(),
                 run,
-                revision: written.revision,
-                since: written.created,
+                revision: record.revision,
+                since: record.created,
                 priority,
                 limit,
                 expires,
@@ -152,21 +154,23 @@ impl PermitPool {
     /// Waiting nodes that are not expired at this instant, in the order of their turns: priority, then revision.
     pub fn waiting_members(&self, at: Millis) -> Vec<PoolMember> {
         let wait = |((node, _), member): (&(Identity, u8), &MemberState)| {
-            let written = member.wait.as_ref()?;
+            let record = member.wait.as_ref()?;
             let WaitRecord {
                 run,
                 priority,
                 limit,
                 lease,
                 ..
-            } = written.value;
-            let expires = member.seen.saturating_add(lease_with_grace(lease));
-            let waits = member.claim.is_none() && expires >= at;
-            waits.then(|| PoolMember {
+            } = record.value;
+            let expires = member
+                .last_heartbeat
+                .saturating_add(lease_with_grace(lease));
+            let is_waiting = member.claim.is_none() && expires >= at;
+            is_waiting.then(|| PoolMember {
                 node: node.clone(),
                 run,
-                revision: written.revision,
-                since: written.created,
+                revision: record.revision,
+                since: record.created,
                 priority,
                 limit,
                 expires,
@@ -181,37 +185,37 @@ impl PermitPool {
     /// The fence of this node's claim if it holds a place; `None` if there is no claim or it is beyond the limit.
     pub fn held_fence(&self, node: &Identity, at: Millis) -> Option<u64> {
         let claims = self.live_claims(at);
-        let place = claims.iter().position(|claim| claim.node == *node)?;
-        let claim = claims.get(place)?;
-        (claim.occupied || place < limit_as_usize(claim.limit)).then_some(claim.revision)
+        let position = claims.iter().position(|claim| claim.node == *node)?;
+        let claim = claims.get(position)?;
+        (claim.occupied || position < limit_as_usize(claim.limit)).then_some(claim.revision)
     }
 
     /// Whether this node may claim: enough places are free for it and for all waiters before it.
     pub fn is_turn_of(&self, node: &Identity, at: Millis) -> bool {
         let waiting = self.waiting_members(at);
-        let taken = self.live_claims(at).len();
-        let Some(place) = waiting.iter().position(|wait| wait.node == *node) else {
+        let claimed = self.live_claims(at).len();
+        let Some(position) = waiting.iter().position(|wait| wait.node == *node) else {
             return false;
         };
         waiting
-            .get(place)
-            .is_some_and(|wait| taken + place < limit_as_usize(wait.limit))
+            .get(position)
+            .is_some_and(|wait| claimed + position < limit_as_usize(wait.limit))
     }
 
     /// When the next live entry expires.
     pub fn next_expiry(&self, at: Millis) -> Option<Millis> {
         let claims = self.live_claims(at).into_iter();
-        let parties = claims.chain(self.waiting_members(at));
-        parties.map(|party| party.expires).min()
+        let members = claims.chain(self.waiting_members(at));
+        members.map(|member| member.expires).min()
     }
 }
 
 /// Keeps the first entry of each node: several slots with the same pool count as one place.
-fn first_per_node(parties: Vec<PoolMember>) -> Vec<PoolMember> {
+fn first_per_node(members: Vec<PoolMember>) -> Vec<PoolMember> {
     let mut seen = BTreeSet::new();
-    let mut parties = parties;
-    parties.retain(|party| seen.insert(party.node.clone()));
-    parties
+    let mut members = members;
+    members.retain(|member| seen.insert(member.node.clone()));
+    members
 }
 
 fn limit_as_usize(limit: u32) -> usize {

@@ -73,7 +73,7 @@ impl PermitKeyKind {
     /// Splits a key into kind, slot and node; `None` for any other key.
     pub fn parse_key(key: &str) -> Option<(Self, u8, Identity)> {
         let mut parts = key.splitn(3, '.');
-        let sign = match parts.next()? {
+        let kind = match parts.next()? {
             "wait" => Self::Wait,
             "claim" => Self::Claim,
             "beat" => Self::Beat,
@@ -83,7 +83,7 @@ impl PermitKeyKind {
         let node = Identity::parse(parts.next()?).ok()?;
         (1..=MAX_PERMIT_SLOTS)
             .contains(&slot)
-            .then_some((sign, slot, node))
+            .then_some((kind, slot, node))
     }
 }
 

@@ -28,7 +28,7 @@ impl DataSource for ProcessDataSource {
         cx: &CallContext,
         query: Option<&str>,
     ) -> Result<ProcessDataOutput, ActionError> {
-        let wanted = FilterPattern::parse(query.unwrap_or_default())
+        let pattern = FilterPattern::parse(query.unwrap_or_default())
             .map_err(|error| ActionError::invalid_input(error.to_string()))?;
         let system = cx.system.clone();
         let found = cx
@@ -37,7 +37,7 @@ impl DataSource for ProcessDataSource {
         let processes = found.map_err(|error| ActionError::failed(error.to_string()))?;
         let pids: Vec<u32> = processes
             .iter()
-            .filter(|process| process.matches_pattern(&wanted))
+            .filter(|process| process.matches_pattern(&pattern))
             .map(|process| process.pid)
             .collect();
         Ok(ProcessDataOutput {

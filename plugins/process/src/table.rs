@@ -24,10 +24,10 @@ pub(crate) struct ProcessEntry {
 impl ProcessEntry {
     /// Whether the process matches: by its name or its program's file name, or by an expression found in its command line. An expression is
     /// matched against the name if there is no command line.
-    pub(crate) fn matches_pattern(&self, wanted: &FilterPattern) -> bool {
+    pub(crate) fn matches_pattern(&self, pattern: &FilterPattern) -> bool {
         let program = self.arguments.first().map(Path::new);
         let file = program.and_then(Path::file_name);
-        match wanted {
+        match pattern {
             FilterPattern::Regex(expression) if self.arguments.is_empty() => {
                 expression.is_match(&self.name)
             }
@@ -67,12 +67,12 @@ pub(crate) fn read_process(system: &dyn System, pid: u32) -> Option<ProcessEntry
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     let name = text("comm", MAX_NAME_BYTES)?.trim_end().to_owned();
-    let line = text("cmdline", MAX_COMMAND_LINE_BYTES).unwrap_or_default();
-    let words = line.trim_end_matches('\0');
-    let arguments = if words.is_empty() {
+    let command_line = text("cmdline", MAX_COMMAND_LINE_BYTES).unwrap_or_default();
+    let command_line = command_line.trim_end_matches('\0');
+    let arguments = if command_line.is_empty() {
         Vec::new()
     } else {
-        words.split('\0').map(str::to_owned).collect()
+        command_line.split('\0').map(str::to_owned).collect()
     };
     Some(ProcessEntry {
         pid,

@@ -63,19 +63,19 @@ pub(crate) struct LockStatus {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FencedLockError {
     /// Another provisioner holds the lock.
-    #[error("{} holds this node, with fence {}, for another {} s", held.owner, held.fence, left.as_secs() + 1)]
+    #[error("`{}` has locked this node with fence {}; the lock expires in {} s", held.owner, held.fence, left.as_secs() + 1)]
     Held { held: LockRecord, left: Duration },
     /// The fence is older than one that the node has seen.
     #[error(
-        "fence {asked} is older than {seen}, which this node has seen: another provisioner has taken over"
+        "fence {asked} is not valid: this node was already locked with fence {seen}; another provisioner may have taken over"
     )]
     Fenced { asked: u64, seen: u64 },
     /// The node was never locked with this fence.
-    #[error("this node was not locked with fence {asked}; take the lock first")]
+    #[error("this node was not locked with fence {asked}; acquire the lock first")]
     NotTaken { asked: u64 },
     /// Provisioning of the node has ended.
     #[error(
-        "provisioning of this node has ended; `rpc do provision reprovision` lets it begin anew"
+        "provisioning of this node has ended; run `rpc do provision reprovision` to start it again"
     )]
     Disabled,
     /// Reading or writing a file failed.

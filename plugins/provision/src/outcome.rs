@@ -41,7 +41,7 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
         ProcessExit::Timeout => {
             return (
                 PuppetRunClass::Timeout,
-                "the run took too long and was stopped".to_owned(),
+                "the run exceeded its timeout and was stopped".to_owned(),
             );
         }
         ProcessExit::Cancelled => {
@@ -53,7 +53,7 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
         ProcessExit::Code(code) => code,
     };
     if code > 128 {
-        let message = format!("the run was ended by signal {}", code - 128);
+        let message = format!("the run was terminated by signal {}", code - 128);
         return (PuppetRunClass::Stopped, message);
     }
     if code == 1 {
@@ -61,7 +61,7 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
     }
     let Some(summary) = evidence.summary else {
         // A run that gets SIGTERM exits with 0.
-        let message = format!("the run ended with {code} and left no summary: it was stopped");
+        let message = format!("the run exited with {code} and wrote no summary: it was stopped");
         return (PuppetRunClass::Stopped, message);
     };
     if !summary.was_applied() {
@@ -96,7 +96,7 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
         _ => (
             PuppetRunClass::NotApplied,
             format!(
-                "Puppet ended with {code}: {}",
+                "Puppet exited with code {code}: {}",
                 first_error_line(evidence.text)
             ),
         ),
@@ -115,19 +115,19 @@ fn classify_exit_one(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, St
     if evidence.is_locked || said("already in progress") {
         return (
             PuppetRunClass::Locked,
-            "another run of Puppet goes on on this node".to_owned(),
+            "another Puppet run is in progress on this node".to_owned(),
         );
     }
     let reason = first_error_line(evidence.text);
     if CERTIFICATE_ERRORS.iter().any(|words| said(words)) {
         return (
             PuppetRunClass::NoCertificate,
-            format!("Puppet has no certificate that it can use: {reason}"),
+            format!("Puppet has no usable certificate: {reason}"),
         );
     }
     (
         PuppetRunClass::NotApplied,
-        format!("the run was not made (exit code 1): {reason}"),
+        format!("no catalog was applied (exit code 1): {reason}"),
     )
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn first_error_line(text: &str) -> String {
         error.filter(|error| !error.starts_with("Facter:"))
     });
     let line = error.or_else(|| text.lines().rfind(|line| !line.trim().is_empty()));
-    let line = line.unwrap_or("it printed nothing");
+    let line = line.unwrap_or("no output");
     line.chars()
         .filter(|c| !c.is_control())
         .take(MAX_REASON_CHARS)

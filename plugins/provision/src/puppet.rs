@@ -148,7 +148,7 @@ impl<'a> PuppetRunner<'a> {
             .find(|name| settings.get(**name).is_none_or(String::is_empty));
         if let Some(missing) = missing {
             return Err(ActionError::failed(format!(
-                "Puppet does not tell its setting {missing} (`{}` ended with {}): {}",
+                "cannot read the Puppet setting `{missing}`: `{}` exited with code {}: {}",
                 words.join(" "),
                 output.code,
                 first_error_line(&output.combined_text())

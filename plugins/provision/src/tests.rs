@@ -382,7 +382,7 @@ async fn puppet_in_the_background_is_the_operators_command_or_a_service() {
         .await
         .unwrap_err();
     assert!(
-        error.message.contains("`/bin/false` ended with 1"),
+        error.message.contains("`/bin/false` exited with code 1"),
         "{error}"
     );
 }
@@ -481,15 +481,15 @@ async fn a_certificate_is_one_only_if_key_authority_and_name_agree() {
     };
     problem("there is no certificate in").await;
     machine.write("hostcert", "garbage");
-    problem("cannot be read").await;
+    problem("cannot parse the certificate").await;
     machine.write("hostcert", &sign("web2.acme.net", &key));
     problem("web2.acme.net").await;
     machine.write("hostcert", &sign("web1.acme.net", &key));
     problem("there is no private key").await;
     machine.write("hostprivkey", &KeyPair::generate().unwrap().serialize_pem());
-    problem("there is no certificate of an authority").await;
+    problem("there is no CA certificate").await;
     machine.write("localcacert", &authority);
-    problem("not for the private key").await;
+    problem("does not match the private key").await;
     machine.write("hostprivkey", &key.serialize_pem());
     let found = problem("").await;
     assert!(!found["serial"].as_str().unwrap().is_empty());
@@ -499,7 +499,7 @@ async fn a_certificate_is_one_only_if_key_authority_and_name_agree() {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     machine.write("localcacert", &params.self_signed(&other).unwrap().pem());
-    problem("does not vouch for it").await;
+    problem("verification against the CA certificate").await;
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Enrolment of bootstrapping nodes: receives requests in their separate account, and decides by the rules of [`muster_api::wire::enrol`]. An
 //! enrolled node is provisioned like any other. Names and token uses are stored by [`crate::enrolment_store`].
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use muster_api::LogThrottle;
@@ -13,15 +12,12 @@ use muster_api::wire::identity::Identity;
 use muster_api::wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_api::wire::stores::PROVISION_BUCKET;
 use muster_api::wire::subject::{self, AnswerAddress};
-use muster_api::wire::token::Seconds;
-use muster_bus::{BucketError, Bus, BusSubscription, Bytes};
+use muster_bus::{BucketError, Bus, BusSubscription, Bytes, unix_millis_now};
 use muster_contract::provisioner::ProvisioningState;
-use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::enrolment_store::{BucketEnrolmentError, BucketEnrolmentStore};
 use crate::record::NodeRecord;
-use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
 /// How many times per token lifetime the tokens that are due are searched.
@@ -32,33 +28,6 @@ const MAX_CHECK_INTERVAL: Duration = Duration::from_hours(6);
 
 /// Interval between log lines about requests that fail verification.
 const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
-
-/// `[plugins.provisioner.newcomers]`: enrolment of machines that have only a bootstrap token.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EnrolmentOptions {
-    /// Credentials of a service in the bootstrap account.
-    pub credentials: PathBuf,
-    /// Account token of that account.
-    pub account: PathBuf,
-    /// The key that signs nodes of the fleet.
-    pub node_key: PathBuf,
-    /// Lifetime of a node's token, in seconds: 90 days when absent, and at most; 0 means that the token never expires. The service renews a token
-    /// after a third of its lifetime.
-    #[serde(default)]
-    pub lifetime: Option<Seconds>,
-}
-
-impl EnrolmentOptions {
-    /// Lifetime of a node's token; `None` means that it never expires.
-    pub fn token_lifetime(&self) -> Option<Seconds> {
-        match self.lifetime {
-            None => Some(MAX_NODE_TOKEN_SECONDS),
-            Some(0) => None,
-            Some(seconds) => Some(seconds.min(MAX_NODE_TOKEN_SECONDS)),
-        }
-    }
-}
 
 /// Serves enrolment requests on one connection.
 #[derive(Debug)]
@@ -85,7 +54,7 @@ impl EnrolmentService {
         store: &NodeRecordStore,
     ) -> Result<(), NodeRecordError> {
         let failed = |error: muster_bus::BusError| BucketError::Failed {
-            what: "hear newcomers",
+            what: "subscribe to enrolment requests",
             bucket: PROVISION_BUCKET.name.to_owned(),
             problem: error.to_string(),
         };
@@ -133,12 +102,12 @@ impl EnrolmentService {
             }) => (wish, outcome, bytes),
             Ok(HandledEnrolment::Ignored(error)) => {
                 if let Some(untold) = self.strangers.admit(Instant::now()) {
-                    tracing::warn!(%error, untold, "a newcomer is not believed");
+                    tracing::warn!(%error, untold, "ignored an invalid enrolment request");
                 }
                 return Ok(());
             }
             Err(error) => {
-                tracing::error!(%error, "a newcomer cannot be answered");
+                tracing::error!(%error, "cannot handle an enrolment request");
                 return Ok(());
             }
         };
@@ -155,10 +124,10 @@ impl EnrolmentService {
                 begin_provisioning(store, node).await?;
             }
             EnrolmentOutcome::Wait(wait) => {
-                tracing::info!(%node, reason = wait.message, "a newcomer waits");
+                tracing::info!(%node, reason = wait.message, "enrolment postponed");
             }
             EnrolmentOutcome::Refused(refused) => {
-                tracing::warn!(%node, reason = refused.message, "a newcomer is refused");
+                tracing::warn!(%node, reason = refused.message, "enrolment refused");
             }
         }
         // The reply subject is not signed: only the address of the bootstrap token that signed the request is accepted.
@@ -168,7 +137,7 @@ impl EnrolmentService {
         };
         let answer = address.of_node(self.enroller.identity());
         if let Err(error) = self.bus.publish(&answer, Bytes::from(bytes)).await {
-            tracing::warn!(%node, %error, "a newcomer has to ask again");
+            tracing::warn!(%node, %error, "cannot send the enrolment reply; the machine will retry");
         }
         Ok(())
     }
@@ -185,11 +154,11 @@ impl EnrolmentService {
         loop {
             match self.renew_due_tokens(roll).await {
                 Ok(nodes) if nodes.is_empty() => {}
-                Ok(nodes) => tracing::info!(nodes = nodes.len(), "renewed tokens of nodes"),
+                Ok(nodes) => tracing::info!(nodes = nodes.len(), "renewed node tokens"),
                 Err(error) => {
                     tracing::warn!(
                         error = error_chain(&error),
-                        "tokens of nodes were not renewed"
+                        "cannot renew the tokens of nodes"
                     );
                 }
             }
@@ -215,8 +184,8 @@ impl EnrolmentService {
             return;
         };
         match self.enroller.update_newcomers(token) {
-            Ok(()) => tracing::info!("took over the newcomers' changed account token"),
-            Err(error) => tracing::warn!(%error, "an announced account token was not taken over"),
+            Ok(()) => tracing::info!("updated the token of the bootstrap account"),
+            Err(error) => tracing::warn!(%error, "ignored an announced account token"),
         }
     }
 }

@@ -53,7 +53,7 @@ pub enum BucketEnrolmentError {
     #[error(transparent)]
     Record(#[from] NodeRecordError),
     /// The fleet could not be queried.
-    #[error("whether a node {node} is connected cannot be found out: {problem}")]
+    #[error("cannot determine whether the node {node} is connected: {problem}")]
     Probe {
         /// The name.
         node: Identity,
@@ -89,7 +89,7 @@ impl BucketEnrolmentStore {
         {
             Ok(_) => Ok(()),
             Err(BucketError::Missing { .. }) => {
-                tracing::warn!(%node, "its token will not be renewed: the broker has no trust bucket; run `rpc org push`");
+                tracing::warn!(%node, "cannot store the token of the node for renewal: the broker has no trust bucket; run `rpc org push`");
                 Ok(())
             }
             Err(error) => Err(error),
@@ -194,8 +194,8 @@ impl EnrolmentStore for BucketEnrolmentStore {
         if issued.is_some_and(|at| at >= self.enroller_issued_at) {
             return Ok(EnrolmentApproval::NotNeeded);
         }
-        let message = "the enroller does not know yet which names the organisation issued; run `rpc org push` once";
-        tracing::warn!("no machine is enrolled: {message}");
+        let message = "the names that the organisation issued are not stored at the broker yet; run `rpc org push` once";
+        tracing::warn!("enrolment is suspended: {message}");
         Ok(EnrolmentApproval::Awaited(message.to_owned()))
     }
 }
@@ -213,7 +213,7 @@ async fn is_connected(client: &Client, node: &Identity) -> Result<bool, BucketEn
     let asked = client.run_call(call, |_| {}).await;
     let stats = asked.map_err(|error: ClientError| failed(error.to_string()))?;
     if stats.response_count() == 0 && stats.incomplete.is_some() {
-        return Err(failed("the connection was disturbed".to_owned()));
+        return Err(failed("the connection was interrupted".to_owned()));
     }
     Ok(!stats.absent.contains(node))
 }

@@ -41,7 +41,7 @@ pub struct FleetClient {
 
 /// The configured filter for masters is invalid.
 #[derive(Debug, thiserror::Error)]
-#[error("[plugins.provisioner] masters = {text:?} is no filter")]
+#[error("`masters` in [plugins.provisioner] is not a valid filter: {text:?}")]
 pub struct MasterFilterError {
     /// The configured text.
     text: String,
@@ -56,7 +56,7 @@ impl FleetClient {
         if let Err(error) = self.client.refresh_trust().await {
             tracing::debug!(
                 error = error_chain(&error),
-                "the account token is not confirmed"
+                "cannot confirm the account token"
             );
         }
     }
@@ -116,7 +116,7 @@ impl FleetClient {
                     Some(CallEvent::Finished(stats)) => return Err(no_reply_error(node, &what, patience, &stats)),
                     Some(CallEvent::Failed(error)) => return Err(StepError::transient(format!("{what}: {error}"))),
                     Some(_) => {}
-                    None => return Err(StepError::transient(format!("{what}: the question broke off"))),
+                    None => return Err(StepError::transient(format!("{what}: the call ended without a result"))),
                 },
                 _ = looks.tick() => {
                     // Skip the check while the request is not sent yet.
@@ -124,7 +124,7 @@ impl FleetClient {
                     let unknown = self.is_working_on(node, question).await == Some(false);
                     // Two checks in a row: a reply that was on its way at the first check has arrived by the second.
                     if unknown && forgotten {
-                        return Err(StepError::transient(format!("{node} started anew, and has forgotten {what}")));
+                        return Err(StepError::transient(format!("{node} restarted and no longer executes {what}")));
                     }
                     forgotten = unknown;
                 }
@@ -138,12 +138,12 @@ impl FleetClient {
         let mut call = RpcCall::new("rpcutil", "running", aim).ok()?;
         call.wait = PROGRESS_CHECK_INTERVAL;
         let (mut works, question) = (None, question.to_string());
-        let told = self.client.run_call(call, |answer| {
+        let call = self.client.run_call(call, |answer| {
             let running = read_values::<RpcutilRunningOutput>(&answer.reply.data).ok();
-            let is_it = |request: &RunningRequestRow| request.id == question;
-            works = running.map(|running| running.requests.iter().any(is_it));
+            let is_same_request = |request: &RunningRequestRow| request.id == question;
+            works = running.map(|running| running.requests.iter().any(is_same_request));
         });
-        told.await.ok()?;
+        call.await.ok()?;
         works
     }
 
@@ -186,8 +186,9 @@ impl FleetClient {
     }
 
     async fn find_masters(&self) -> Result<Vec<PuppetMaster>, StepError> {
-        let told =
-            |error: muster_client::ClientError| StepError::transient(format!("masters: {error}"));
+        let told = |error: muster_client::ClientError| {
+            StepError::transient(format!("cannot query the masters: {error}"))
+        };
         let found = self
             .client
             .discover_nodes(&self.filter)
@@ -195,7 +196,7 @@ impl FleetClient {
             .map_err(told)?;
         if found.nodes.is_empty() {
             return Err(StepError::transient(
-                "no master was found: no node offers the agent puppetca and matches the configured filter",
+                "no master was found: no node has the agent `puppetca` and matches the configured filter",
             ));
         }
         let mut call = RpcCall::new("rpcutil", "get_facts", CallTarget::Nodes(found.nodes))
@@ -221,7 +222,7 @@ impl FleetClient {
             .map_err(told)?;
         // A discovered master that does not reply may hold a certificate that must be revoked, so nothing is done without it.
         if balance.failed > 0 || !balance.missing.is_empty() {
-            return Err(StepError::transient("a master does not tell its facts"));
+            return Err(StepError::transient("a master did not return its facts"));
         }
         masters.sort_by(|one, other| one.identity.cmp(&other.identity));
         Ok(masters)
@@ -242,8 +243,8 @@ impl FleetClient {
         let mut nodes = Vec::new();
         self.client
             .run_call(call, |answer| {
-                let told = read_values::<IsDisabledOutput>(&answer.reply.data);
-                if answer.is_ok() && told.is_ok_and(|told| !told.disabled) {
+                let output = read_values::<IsDisabledOutput>(&answer.reply.data);
+                if answer.is_ok() && output.is_ok_and(|output| !output.disabled) {
                     nodes.push(answer.reply.sender.clone());
                 }
             })
@@ -255,7 +256,7 @@ impl FleetClient {
     /// Closes the connection to the broker.
     pub async fn close(&self) {
         if let Err(error) = self.client.close().await {
-            tracing::debug!(%error, "left the broker in a hurry");
+            tracing::debug!(%error, "cannot close the broker connection cleanly");
         }
     }
 
@@ -272,8 +273,8 @@ impl FleetClient {
 
 /// The facts of a reply to `get_facts`.
 fn read_facts(answer: &Map<String, Value>) -> Map<String, Value> {
-    let told: RpcutilGetFactsOutput = read_values(answer).unwrap_or_default();
-    told.values
+    let output: RpcutilGetFactsOutput = read_values(answer).unwrap_or_default();
+    output.values
 }
 
 /// Step error for a call without a reply.
@@ -282,7 +283,7 @@ fn no_reply_error(node: &Identity, what: &str, patience: Duration, stats: &CallS
         format!("{node} is not connected")
     } else {
         let patience = patience.as_secs();
-        format!("{node} did not answer {what} within {patience} s")
+        format!("{node} did not reply to {what} within {patience} s")
     })
 }
 

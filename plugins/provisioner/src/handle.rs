@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use muster_api::ActionError;
 use muster_api::wire::identity::Identity;
-use muster_bus::Bus;
+use muster_bus::{Bus, unix_millis_now};
 use muster_contract::provisioner::ProvisioningState;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::leader::{self, LeaderRecord};
 use crate::record::NodeRecord;
-use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
 /// Access to the record store once there is a broker connection.
@@ -37,7 +36,7 @@ impl ProvisionerHandle {
 
     fn open_store(&self) -> Result<NodeRecordStore, ActionError> {
         let bus = self.bus.borrow().clone();
-        let bus = bus.ok_or_else(|| ActionError::failed("the service has no broker yet"))?;
+        let bus = bus.ok_or_else(|| ActionError::failed("not connected to the broker yet"))?;
         Ok(NodeRecordStore::open(&bus))
     }
 
@@ -100,7 +99,7 @@ impl ProvisionerHandle {
 fn to_action_error(error: NodeRecordError) -> ActionError {
     match error {
         NodeRecordError::Unknown(node) => {
-            ActionError::invalid_input(format!("no provisioning of {node} is known"))
+            ActionError::invalid_input(format!("there is no provisioning record of {node}"))
         }
         other => ActionError::failed(other.to_string()),
     }

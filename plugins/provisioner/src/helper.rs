@@ -44,7 +44,7 @@ pub(crate) async fn run_helper(
 fn parse_answer(ended: &ProgramExit) -> Result<Map<String, Value>, StepError> {
     if ended.code != 0 {
         return Err(StepError::deferred(format!(
-            "the helper ended with {}: {}",
+            "the helper exited with code {}: {}",
             ended.code, ended.words
         )));
     }

@@ -118,7 +118,7 @@ impl LeaderLease {
         if !self.lost.is_cancelled()
             && let Err(error) = self.bucket.delete(LEADER_KEY).await
         {
-            tracing::debug!(%error, "the next leader has to wait for the lease to end");
+            tracing::debug!(%error, "cannot delete the leader key; its lease must expire");
         }
     }
 }
@@ -161,7 +161,7 @@ async fn renew_until_lost(
             Ok(Err(_)) | Err(_) => {}
         }
         if proven.elapsed() >= lease * 2 / 3 {
-            tracing::warn!("gave up leading: the broker was not reached in time");
+            tracing::warn!("gave up the leadership: the lease was not renewed in time");
             lost.cancel();
             return;
         }

@@ -29,12 +29,12 @@ pub mod workflow;
 
 use muster_api::{Agent, AgentError, ddl};
 
-pub use enrol::{EnrolmentOptions, EnrolmentService};
+pub use enrol::EnrolmentService;
 pub use enrolment_store::{BucketEnrolmentError, BucketEnrolmentStore};
 pub use handle::ProvisionerHandle;
 pub use options::{
-    AgentStep, HelperStep, NotificationChannel, NotificationEvent, NotificationTarget, Options,
-    StepOptions, StepTarget,
+    AgentStep, EnrolmentOptions, HelperStep, NotificationChannel, NotificationEvent,
+    NotificationTarget, Options, StepName, StepNameError, StepOptions, StepTarget,
 };
 pub use service::{ProvisionerService, ProvisionerServiceError};
 

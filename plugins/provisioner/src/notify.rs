@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::helper;
-use crate::options::{NotificationChannel, NotificationEvent, NotificationTarget, Options};
+use crate::options::{
+    NotificationChannel, NotificationEvent, NotificationTarget, Options, WebhookUrl,
+};
 use crate::record::{NodeRecord, StepError};
 
 /// Timeout of one delivery.
@@ -95,7 +97,7 @@ pub async fn send_message(
             Ok(())
         } else {
             Err(StepError::transient(format!(
-                "the program ended with {}: {}",
+                "the program exited with code {}: {}",
                 ended.code, ended.words
             )))
         };
@@ -105,7 +107,7 @@ pub async fn send_message(
             url,
             token_file,
             ca,
-        } => post_webhook(url.as_str(), token_file.as_deref(), ca.as_deref(), &message),
+        } => post_webhook(url, token_file.as_deref(), ca.as_deref(), &message),
         NotificationChannel::Smtp { server, from, to } => send_mail(server, from, to, &message),
         NotificationChannel::Command { .. } => Ok(()),
     });
@@ -116,7 +118,7 @@ pub async fn send_message(
 }
 
 fn post_webhook(
-    url: &str,
+    url: &WebhookUrl,
     token_file: Option<&Path>,
     ca: Option<&Path>,
     message: &NotificationMessage,
@@ -134,7 +136,7 @@ fn post_webhook(
     let mut request = config
         .build()
         .new_agent()
-        .post(url)
+        .post(url.as_str())
         .header("content-type", "application/json")
         .header("idempotency-key", message.id.to_string());
     if let Some(path) = token_file {
@@ -143,14 +145,16 @@ fn post_webhook(
         request = request.header("authorization", format!("Bearer {}", token.trim()));
     }
     let body = message.document.to_string();
+    // Errors are stored and logged, and the path or query of a webhook often is its secret.
+    let origin = url.origin();
     let answered = request
         .send(body)
-        .map_err(|error| format!("{url}: {error}"))?;
+        .map_err(|error| format!("{origin}: {error}"))?;
     let status = answered.status();
     if status.is_success() {
         return Ok(());
     }
-    Err(format!("{url} answered {status}"))
+    Err(format!("{origin} replied with status {status}"))
 }
 
 /// Root certificates with which a webhook's certificate is verified.
@@ -183,7 +187,7 @@ fn send_mail(
     let (host, port) = server.rsplit_once(':').unwrap_or((server, "25"));
     let port: u16 = port
         .parse()
-        .map_err(|_| format!("{server} is no host:port"))?;
+        .map_err(|_| format!("`{server}` is not of the form host:port"))?;
     let tls = TlsParameters::new(host.to_owned()).map_err(|error| error.to_string())?;
     let transport = SmtpTransport::builder_dangerous(host)
         .port(port)
@@ -220,6 +224,7 @@ fn send_mail(
 #[cfg(test)]
 mod tests {
     use std::fs::{Permissions, set_permissions, write};
+    use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -227,7 +232,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{NotificationMessage, post_webhook};
-    use crate::options::NotificationEvent;
+    use crate::options::{NotificationEvent, WebhookUrl};
 
     #[test]
     fn a_token_that_others_can_read_is_not_sent() {
@@ -237,6 +242,7 @@ mod tests {
         let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
         receiver.set_nonblocking(true).unwrap();
         let url = format!("http://{}/", receiver.local_addr().unwrap());
+        let url = WebhookUrl::try_from(url).unwrap();
         let message = NotificationMessage {
             id: Uuid::now_v7(),
             occasion: NotificationEvent::Failed,
@@ -250,5 +256,32 @@ mod tests {
             assert!(!refused.contains("hush"), "{refused}");
         }
         assert!(receiver.accept().is_err(), "somebody was told");
+    }
+
+    #[test]
+    fn an_error_does_not_hold_the_path_of_the_url() {
+        let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = receiver.local_addr().unwrap();
+        let url = WebhookUrl::try_from(format!("http://{address}/services/hush?key=hush")).unwrap();
+        let message = NotificationMessage {
+            id: Uuid::now_v7(),
+            occasion: NotificationEvent::Failed,
+            document: json!({}),
+        };
+        let answering = std::thread::spawn(move || {
+            let (mut connection, _) = receiver.accept().unwrap();
+            let mut request = [0; 4096];
+            connection.read(&mut request).unwrap();
+            connection
+                .write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n")
+                .unwrap();
+        });
+        let refused = post_webhook(&url, None, None, &message).unwrap_err();
+        answering.join().unwrap();
+        let closed = post_webhook(&url, None, None, &message).unwrap_err();
+        for error in [refused, closed] {
+            assert!(error.contains(&address.to_string()), "{error}");
+            assert!(!error.contains("hush"), "{error}");
+        }
     }
 }

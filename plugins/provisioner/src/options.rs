@@ -1,14 +1,14 @@
 //! Options of the service: the section `[plugins.provisioner]`. Unknown keys are rejected, so that a misspelt step name is an error and not a step
 //! that never runs.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
+use muster_api::wire::limits::MAX_NODE_TOKEN_SECONDS;
+use muster_api::wire::token::Seconds;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use crate::enrol::EnrolmentOptions;
-use crate::plan::StepName;
 
 /// Provisioning options of this host.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -78,6 +78,33 @@ impl Options {
     }
 }
 
+/// `[plugins.provisioner.newcomers]`: enrolment of machines that have only a bootstrap token.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnrolmentOptions {
+    /// Credentials of a service in the bootstrap account.
+    pub credentials: PathBuf,
+    /// Account token of that account.
+    pub account: PathBuf,
+    /// The key that signs nodes of the fleet.
+    pub node_key: PathBuf,
+    /// Lifetime of a node's token, in seconds: 90 days when absent, and at most; 0 means that the token never expires. The service renews a token
+    /// after a third of its lifetime.
+    #[serde(default)]
+    pub lifetime: Option<Seconds>,
+}
+
+impl EnrolmentOptions {
+    /// Lifetime of a node's token; `None` means that it never expires.
+    pub fn token_lifetime(&self) -> Option<Seconds> {
+        match self.lifetime {
+            None => Some(MAX_NODE_TOKEN_SECONDS),
+            Some(0) => None,
+            Some(seconds) => Some(seconds.min(MAX_NODE_TOKEN_SECONDS)),
+        }
+    }
+}
+
 /// Configuration of one step. A name that is not built in defines an additional step, which needs an `agent` or a `helper`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,6 +136,46 @@ pub struct StepOptions {
 
 fn default_enabled() -> bool {
     true
+}
+
+/// Name of a step.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct StepName(pub(crate) String);
+
+/// The text is not a valid step name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a step name; use 1 to 40 of the characters a-z, 0-9 and _")]
+pub struct StepNameError(String);
+
+impl TryFrom<String> for StepName {
+    type Error = StepNameError;
+    fn try_from(text: String) -> Result<Self, StepNameError> {
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if text.is_empty() || text.len() > 40 || !text.chars().all(good) {
+            return Err(StepNameError(text.chars().take(40).collect()));
+        }
+        Ok(Self(text))
+    }
+}
+
+impl From<StepName> for String {
+    fn from(name: StepName) -> Self {
+        name.0
+    }
+}
+
+impl StepName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for StepName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// An action that does a step. Its reply is stored with the node, under the step's name.
@@ -205,7 +272,7 @@ pub struct WebhookUrl(String);
 /// The text is not a valid webhook URL. The error does not repeat it, because it may contain a password.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "a webhook's `url` is https://HOST..., or http:// on this machine's loopback, without a user or password in it"
+    "the `url` of a webhook must start with `https://`, or with `http://` and a loopback address, and contain no user or password"
 )]
 pub struct WebhookUrlError;
 
@@ -213,6 +280,13 @@ impl WebhookUrl {
     /// The URL.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The URL without path and query, for messages.
+    pub fn origin(&self) -> String {
+        let (scheme, rest) = self.0.split_once("://").unwrap_or_default();
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        format!("{scheme}://{authority}")
     }
 }
 

@@ -1,56 +1,14 @@
 //! The steps that provision a node, and their order. Pure; validated when it is built from the options.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::options::{AgentStep, HelperStep, Options, StepOptions};
+use crate::options::{AgentStep, HelperStep, Options, StepName, StepOptions};
 
 /// Maximum number of steps in a plan.
 const MAX_STEPS: usize = 64;
-
-/// Name of a step.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct StepName(String);
-
-/// The text is not a valid step name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no step; a name is a word of a-z, 0-9 and _")]
-pub struct StepNameError(String);
-
-impl TryFrom<String> for StepName {
-    type Error = StepNameError;
-    fn try_from(text: String) -> Result<Self, StepNameError> {
-        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        if text.is_empty() || text.len() > 40 || !text.chars().all(good) {
-            return Err(StepNameError(text.chars().take(40).collect()));
-        }
-        Ok(Self(text))
-    }
-}
-
-impl From<StepName> for String {
-    fn from(name: StepName) -> Self {
-        name.0
-    }
-}
-
-impl StepName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for StepName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// Steps that this service implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,13 +130,13 @@ pub enum ProvisioningPlanError {
     #[error("the step {0} is configured twice")]
     Twice(StepName),
     /// A step that is not built in has neither an agent nor a helper.
-    #[error("the step {0} is none of ours; it needs an `agent` or a `helper`, or another name: {known}", known = builtin_names())]
+    #[error("the step {0} is not built in; give it an `agent` or a `helper`, or use the name of a built-in step: {known}", known = builtin_names())]
     Unknown(StepName),
     /// A step has both an agent and a helper.
-    #[error("the step {0} has both an agent and a helper; it can be done by one of them")]
+    #[error("the step {0} has both an `agent` and a `helper`; remove one of them")]
     Both(StepName),
     /// A step is to follow one that is not in the plan.
-    #[error("the step {step} is to follow {after}, which is no step of the plan")]
+    #[error("`after` of the step {step} refers to {after}, which is not a step of the plan")]
     NoSuch {
         /// The step.
         step: StepName,
@@ -186,7 +144,7 @@ pub enum ProvisioningPlanError {
         after: StepName,
     },
     /// A step comes before one that it needs.
-    #[error("the step {step} needs {needs} before it")]
+    #[error("the step {step} must come after the step {needs}")]
     Order {
         /// The step.
         step: StepName,
@@ -194,7 +152,7 @@ pub enum ProvisioningPlanError {
         needs: StepName,
     },
     /// A helper has an empty command.
-    #[error("the step {0} names no program")]
+    #[error("the `helper` of the step {0} has an empty `command`")]
     NoProgram(StepName),
     /// The plan has more than `MAX_STEPS` steps.
     #[error("the plan has more than {MAX_STEPS} steps")]

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::options::NotificationEvent;
-use crate::plan::{PlanStep, ProvisioningPlan, StepName};
+use crate::options::{NotificationEvent, StepName};
+use crate::plan::{PlanStep, ProvisioningPlan};
 
 /// Maximum number of entries in a node's history.
 const MAX_HISTORY_ENTRIES: usize = 100;

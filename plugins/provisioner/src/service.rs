@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use muster_api::system::System;
 use muster_api::wire::Millis;
 use muster_api::wire::identity::Identity;
-use muster_bus::{BucketError, Bus};
+use muster_bus::{BucketError, Bus, unix_millis_now};
 use muster_client::Client;
 use muster_contract::provisioner::ProvisioningState;
 use tokio::task::JoinSet;
@@ -37,7 +37,7 @@ const MAX_IDLE_WAIT: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum ProvisionerServiceError {
     /// The configured steps are not a valid plan.
-    #[error("the steps of [plugins.provisioner] cannot be done in that order")]
+    #[error("`steps` in [plugins.provisioner] is not a valid plan")]
     Plan(#[from] ProvisioningPlanError),
     /// The configured filter for masters is invalid.
     #[error(transparent)]
@@ -96,7 +96,7 @@ impl ProvisionerService {
                 () = stop.cancelled() => break,
             };
             if let Err(error) = reigned {
-                tracing::warn!(%error, "provisioning pauses");
+                tracing::warn!(%error, "provisioning interrupted; it will be retried");
                 tokio::select! {
                     () = tokio::time::sleep(RETRY_DELAY) => {}
                     () = stop.cancelled() => {}
@@ -112,7 +112,7 @@ impl ProvisionerService {
         let lead =
             leader::wait_for_leadership(store.bucket(), &self.host, self.options.leader_lease())
                 .await?;
-        tracing::info!(epoch = lead.epoch, "leads the provisioning");
+        tracing::info!(epoch = lead.epoch, "became the provisioning leader");
         let mut reign = LeaderTerm {
             service: self,
             store: store.clone(),
@@ -266,7 +266,7 @@ impl LeaderTerm<'_> {
         let (store, worker) = (self.store.clone(), self.service.worker.clone());
         self.tasks.spawn(async move {
             if let Err(error) = discover_nodes(&store, &worker).await {
-                tracing::warn!(%error, "nodes to provision were not looked for");
+                tracing::warn!(%error, "cannot discover nodes to provision");
             }
             FinishedTask::Look
         });
@@ -311,12 +311,4 @@ async fn restart_provisioning(
         Ok(is_old)
     });
     edited.await.map(drop)
-}
-
-/// This host's clock, in milliseconds since the epoch.
-pub(crate) fn unix_millis_now() -> Millis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

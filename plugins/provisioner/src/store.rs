@@ -23,7 +23,7 @@ pub enum NodeRecordError {
     #[error(transparent)]
     Store(#[from] BucketError),
     /// The value is not a valid record.
-    #[error("what is kept of {node} cannot be read")]
+    #[error("cannot parse the provisioning record `{node}`")]
     Unreadable {
         /// The node, or its key.
         node: String,
@@ -32,10 +32,10 @@ pub enum NodeRecordError {
         source: serde_json::Error,
     },
     /// There is no record of the node.
-    #[error("nothing is known of {0}")]
+    #[error("there is no provisioning record of {0}")]
     Unknown(Identity),
     /// A newer leader has written the record.
-    #[error("another leader (epoch {epoch}) has taken {node} over")]
+    #[error("a newer leader (epoch {epoch}) has taken over {node}")]
     Fenced {
         /// The node.
         node: Identity,
@@ -121,7 +121,7 @@ impl NodeRecordStore {
 pub fn decode_if_readable(entry: &BucketEntry) -> Option<NodeRecord> {
     entry.value.as_ref()?;
     decode_record(entry)
-        .inspect_err(|error| tracing::error!(%error, key = entry.key, "a node is left alone"))
+        .inspect_err(|error| tracing::error!(%error, key = entry.key, "skipped a node record"))
         .ok()
 }
 

@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use crate::actions;
 use crate::masters::{PuppetMaster, choose_master};
-use crate::options::Options;
-use crate::plan::{ProvisioningPlan, ProvisioningPlanError, StepName};
+use crate::options::{Options, StepName};
+use crate::plan::{ProvisioningPlan, ProvisioningPlanError};
 use crate::record::{NextAction, NodeRecord, RetryBackoff, StepError};
 
 fn identity(name: &str) -> Identity {
@@ -420,7 +420,7 @@ async fn a_helper_finds_out_defers_or_fails() {
         (
             "echo 'disk on fire' >&2; exit 3",
             FailureKind::Defer,
-            "ended with 3: disk on fire",
+            "exited with code 3: disk on fire",
         ),
     ] {
         let error = ask(script, 10).await.unwrap_err();

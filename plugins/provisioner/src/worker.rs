@@ -155,7 +155,7 @@ impl StepWorker {
             .call_node(node, "provision", "unlock", data, SHORT_CALL_TIMEOUT)
             .await;
         if let Err(error) = unlocked {
-            tracing::warn!(%node, %error, "the node's lock lapses instead of being given back");
+            tracing::warn!(%node, %error, "cannot unlock the node; its lock will expire");
         }
     }
 
@@ -279,13 +279,13 @@ fn request_values(
 ) -> Result<StepValues, StepError> {
     if request.certname != node.as_str() {
         return Err(StepError::permanent(format!(
-            "{node} asks for a certificate of {}, and not of its own name",
+            "{node} requested a certificate for `{}` instead of its own name",
             request.certname
         )));
     }
     if request.public_key.is_empty() {
         return Err(StepError::permanent(
-            "the node names no key for its certificate",
+            "the node returned no public key for its certificate request",
         ));
     }
     Ok(into_object(json!({
@@ -316,7 +316,7 @@ fn fill_inputs(inputs: &StepValues, record: &NodeRecord) -> Result<StepValues, S
             Some("identity") => record.identity.as_str().into(),
             Some(known) => record.values.get(known).cloned().ok_or_else(|| {
                 StepError::permanent(format!(
-                    "nothing is known under {known:?} for the input {name}"
+                    "the input `{name}` refers to {known:?}, which no step has stored"
                 ))
             })?,
         };
@@ -328,7 +328,7 @@ fn fill_inputs(inputs: &StepValues, record: &NodeRecord) -> Result<StepValues, S
 fn required_value<'a>(record: &'a NodeRecord, name: &str) -> Result<&'a str, StepError> {
     record
         .text_value(name)
-        .ok_or_else(|| StepError::permanent(format!("no step has found out the node's {name}")))
+        .ok_or_else(|| StepError::permanent(format!("no step has stored the node's `{name}`")))
 }
 
 fn single_value(name: &str, value: Value) -> StepValues {

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use muster_api::wire::identity::Identity;
-use muster_bus::NameStore;
+use muster_bus::{NameStore, unix_millis_now};
 use muster_contract::provisioner::ProvisioningState;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::notify::{self, build_message};
-use crate::options::NotificationEvent;
-use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, StepKind, StepName};
+use crate::options::{NotificationEvent, StepName};
+use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, StepKind};
 use crate::record::{
     DeliveryState, NextAction, NodeRecord, NotificationRecord, RetryBackoff, StepError,
 };
-use crate::service::unix_millis_now;
 use crate::store::{NodeRecordError, NodeRecordStore};
 use crate::worker::StepWorker;
 
@@ -52,7 +51,7 @@ impl NodeWorkflow {
     /// Runs until there is nothing to do now.
     pub async fn run_until_idle(&self) {
         if let Err(error) = self.run_steps().await {
-            tracing::warn!(node = %self.node, %error, "a node is left where it is");
+            tracing::warn!(node = %self.node, %error, "cannot continue provisioning the node");
         }
     }
 
@@ -91,7 +90,7 @@ impl NodeWorkflow {
         if !began {
             return Ok(record);
         }
-        tracing::info!(node = %self.node, step = %step.name, "begins");
+        tracing::info!(node = %self.node, step = %step.name, "step started");
         match self.execute_step(step, &record, revision, fence).await {
             Ok(found) => {
                 let is_last = |record: &NodeRecord| {
@@ -236,7 +235,7 @@ impl NodeWorkflow {
                         .await?;
                 }
                 Err(error) => {
-                    let words = format!("{} was not told: {}", target.name, error.words);
+                    let words = format!("cannot notify {}: {}", target.name, error.words);
                     trouble.get_or_insert(StepError::transient(words));
                 }
             }
@@ -268,7 +267,7 @@ impl NodeWorkflow {
         error: &StepError,
         tries: u32,
     ) -> Result<NodeRecord, NodeRecordError> {
-        tracing::warn!(node = %self.node, %step, %error, "a step was not done");
+        tracing::warn!(node = %self.node, %step, %error, "step not completed");
         let options = &self.worker.options;
         let pauses = RetryBackoff {
             first: options.backoff.saturating_mul(1000),
@@ -314,7 +313,7 @@ fn needs_node_lock(work: &StepKind) -> bool {
 
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "the signature that `map_err` asks for"
+    reason = "`map_err` requires this signature"
 )]
 fn to_step_error(error: NodeRecordError) -> StepError {
     StepError::transient(error.to_string())

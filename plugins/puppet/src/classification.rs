@@ -66,7 +66,7 @@ fn record_summary(outcome: &mut PuppetRunOutcome, summary: &PuppetRunSummary) {
     outcome.environment = summary.environment();
     let class = class_by_counts(summary);
     if class == PuppetRunClass::CompileFailed {
-        outcome.error = Some("there was no catalog to apply".to_owned());
+        outcome.error = Some("Puppet had no catalog to apply".to_owned());
     }
     outcome.class = Some(class);
 }
@@ -82,12 +82,12 @@ pub(crate) fn class_by_counts(summary: &PuppetRunSummary) -> PuppetRunClass {
 
 pub(crate) fn stop_message(reason: &PuppetRunClass) -> &'static str {
     match reason {
-        PuppetRunClass::Fenced => "the permit was lost, so the run was ended",
+        PuppetRunClass::Fenced => "the run was stopped because its permit was lost",
         PuppetRunClass::Timeout => {
-            "the run took longer than [plugins.puppet] timeout, and was ended"
+            "the run was stopped because it took longer than [plugins.puppet] timeout"
         }
-        PuppetRunClass::Cancelled => "the request was taken back, so the run was ended",
-        _ => "the run was ended",
+        PuppetRunClass::Cancelled => "the run was stopped because the request was cancelled",
+        _ => "the run was stopped",
     }
 }
 
@@ -117,7 +117,7 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
     };
     outcome.error = match class {
         PuppetRunClass::CompileFailed => Some(format!(
-            "there was no catalog to apply{}",
+            "Puppet had no catalog to apply{}",
             format_cause(
                 first()
                     .find(|line| mentions_catalog(line))
@@ -125,7 +125,7 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
             )
         )),
         PuppetRunClass::StaleCatalog => Some(format!(
-            "an old catalog was applied, because there was no new one{}",
+            "Puppet applied its cached catalog because it received no new one{}",
             format_cause(first().find(|line| mentions_catalog(line)))
         )),
         _ => None,
@@ -176,28 +176,28 @@ fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence)
             outcome.started_at = None;
             outcome.end_without_result(
                 PuppetRunClass::Locked,
-                "another run of Puppet began before this one",
+                "another Puppet run started before this one",
             );
         }
         (None, None) => outcome.end_without_result(
             PuppetRunClass::Killed,
-            "the program is gone, and left neither an exit code nor a report",
+            "the Puppet process is gone and left neither an exit code nor a report",
         ),
         (None, Some(code)) if code > 128 => outcome.end_without_result(
             PuppetRunClass::Killed,
-            format!("the program was ended by signal {}", code - 128),
+            format!("Puppet was ended by signal {}", code - 128),
         ),
         (None, Some(0)) => outcome.end_without_result(
             PuppetRunClass::NoReport,
             format!(
-                "the program ended without a report{}",
+                "Puppet ended with code 0 but wrote no report{}",
                 format_cause(first())
             ),
         ),
         (None, Some(code)) => outcome.end_without_result(
             PuppetRunClass::NotStarted,
             format!(
-                "the program gave up with exit code {code} and left no report{}",
+                "Puppet ended with code {code} and wrote no report{}",
                 format_cause(first())
             ),
         ),

@@ -143,7 +143,7 @@ impl RunDriver {
         let _turn = tokio::select! {
             turn = runs.turn.lock() => turn,
             () = self.live.cancel.cancelled() => return Err(cancelled_failure()),
-            () = tokio::time::sleep_until(until.into()) => return Err(lock_timeout_failure("another run of ours goes on here")),
+            () = tokio::time::sleep_until(until.into()) => return Err(lock_timeout_failure("another run of this agent is in progress on the node")),
         };
         loop {
             let lock = self.acquire_lock(until).await?;
@@ -356,11 +356,11 @@ impl RunDriver {
             kept
         });
         if let Ok(Err(error)) = kept.await {
-            tracing::error!(%error, run = %self.record.id, "the result of a run is not kept");
+            tracing::error!(%error, run = %self.record.id, "cannot store the result of the run");
         }
         self.live.outcome.send_replace(self.record.outcome.clone());
         self.runs.forget_run(self.record.id);
-        tracing::info!(run = %self.record.id, outcome = self.record.outcome.state.as_str(), class = ?self.record.outcome.class.as_ref().map(PuppetRunClass::as_str), "a run ended");
+        tracing::info!(run = %self.record.id, outcome = self.record.outcome.state.as_str(), class = ?self.record.outcome.class.as_ref().map(PuppetRunClass::as_str), "run ended");
     }
 }
 
@@ -385,7 +385,7 @@ fn add_counts(one: Option<u64>, other: Option<u64>) -> u64 {
 }
 
 fn cancelled_failure() -> RunFailure {
-    let error = "the request was taken back before the run began";
+    let error = "the request was cancelled before the run started";
     RunFailure(PuppetRunClass::Cancelled, error.to_owned())
 }
 
@@ -396,6 +396,6 @@ fn lock_timeout_failure(held: &str) -> RunFailure {
 fn join_failure(error: &JoinError) -> RunFailure {
     RunFailure(
         PuppetRunClass::NoReport,
-        format!("the run broke off: {error}"),
+        format!("the run was aborted by an internal error: {error}"),
     )
 }

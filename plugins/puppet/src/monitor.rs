@@ -67,7 +67,7 @@ impl PuppetRunMonitor {
                 tokio::time::sleep(lock.poll_delay()).await;
                 continue;
             };
-            tracing::debug!(pid, "somebody else runs Puppet here");
+            tracing::debug!(pid, "a Puppet run was started outside this agent");
             let occupy =
                 || OptionalPermit::occupy_permit(&self.runs.desk, &self.runs.pool, Uuid::now_v7());
             let mut room = occupy().await;

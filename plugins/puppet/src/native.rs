@@ -20,11 +20,11 @@ use crate::arguments::PuppetRunOptions;
 /// Why there was no run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NativeRunError {
-    #[error("[plugins.puppet] engine is `native`, and says no `catalog`")]
+    #[error("[plugins.puppet] engine is `native` but `catalog` is not set")]
     NoCatalog,
     #[error(transparent)]
     System(#[from] SystemError),
-    #[error("the catalog is refused")]
+    #[error("invalid catalog")]
     Catalog(#[from] CatalogError),
     #[error(transparent)]
     Run(#[from] CatalogRunError),

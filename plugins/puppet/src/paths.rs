@@ -42,10 +42,10 @@ pub(crate) struct PuppetPaths {
 /// Puppet was not found on this machine.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PuppetPathsError {
-    #[error("there is no Puppet: looked for {0}")]
+    #[error("Puppet is not installed or has never run: none of these directories exists: {0}")]
     State(String),
     #[error(
-        "there is no program `puppet`: looked for {0}; [plugins.puppet] command says where it is"
+        "cannot find the program `puppet`, looked for {0}; set [plugins.puppet] command to its path"
     )]
     Program(String),
     #[error(transparent)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use muster_api::system::process::pause;
 use muster_api::system::{FileAttributes, ProcessId, StateDir, System, SystemError};
 
 use crate::arguments::{PuppetRunFiles, PuppetRunOptions, build_arguments};
@@ -30,9 +31,9 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) enum ProgramStartError {
     #[error(transparent)]
     NoPuppet(#[from] PuppetPathsError),
-    #[error("Puppet cannot be started")]
+    #[error("cannot start Puppet")]
     System(#[from] SystemError),
-    #[error("[plugins.puppet] application is `apply`, and names neither a catalog nor a manifest")]
+    #[error("[plugins.puppet] application is `apply` but neither `catalog` nor `manifest` is set")]
     NothingToApply,
 }
 
@@ -153,7 +154,7 @@ pub(crate) fn restore_catalog(system: &dyn System, directory: &Path) {
         Ok::<(), SystemError>(())
     };
     if let Err(error) = restored() {
-        tracing::warn!(%error, "Puppet's cached catalog still asks for refreshes that were made");
+        tracing::warn!(%error, "cannot restore Puppet's cached catalog after a replay");
     }
 }
 
@@ -266,7 +267,7 @@ pub(crate) fn wait_for_report(
         match activity::read_report(system, places) {
             Ok(Some(report)) => return Some(report),
             _ if !report_exists(system, places) || Instant::now() >= until => return None,
-            _ => std::thread::park_timeout(Duration::from_millis(100)),
+            _ => pause(Duration::from_millis(100)),
         }
     }
 }

@@ -165,13 +165,13 @@ impl PuppetRunManager {
         system: &Arc<dyn System>,
     ) {
         if record.step.is_none() {
-            let error = "the daemon was started anew before the run began";
+            let error = "the daemon was restarted before the run started";
             record
                 .outcome
                 .end_without_result(PuppetRunClass::DaemonRestart, error);
             // If the write fails, the next start finds the unfinished record and ends it again.
             if let Err(error) = self.records.write(&record) {
-                tracing::error!(%error, run = %record.id, "the end of a run is not kept");
+                tracing::error!(%error, run = %record.id, "cannot store the result of the run");
             }
             return;
         }

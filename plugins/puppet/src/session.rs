@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use muster_api::system::process::pause;
 use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System, SystemError};
 use muster_contract::puppet::PuppetRunClass;
 
@@ -119,7 +120,7 @@ impl ProcessWatcher<'_> {
                     break;
                 }
             }
-            std::thread::park_timeout(POLL_INTERVAL);
+            pause(POLL_INTERVAL);
         }
         while self.read_log(&mut log, &mut ended, applying)? {}
         self.books.finish_run(self.targets, self.system)?;

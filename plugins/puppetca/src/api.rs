@@ -46,7 +46,7 @@ impl CaHttpClient {
         let key = muster_secret::read_secret(&options.key, SecretOwner::Puppet, MAX_FILE_BYTES)?;
         // The parser's message could quote the secret key, so it is dropped.
         let key = PrivateKey::from_pem(key.as_bytes())
-            .map_err(|_| pem_error(&options.key, "it holds no private key in PEM form"))?;
+            .map_err(|_| pem_error(&options.key, "the file contains no PEM private key"))?;
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
             .unversioned_rustls_crypto_provider(provider)
@@ -128,13 +128,13 @@ impl CaHttpClient {
         let status = answer.status().as_u16();
         let body = answer.body_mut().with_config().limit(MAX_REFUSAL_BYTES);
         let text = body.lossy_utf8(true).read_to_string();
-        let text = strip_control_chars(&text.unwrap_or_else(|_| "(a long text)".to_owned()));
+        let text = strip_control_chars(&text.unwrap_or_else(|_| "(unreadable body)".to_owned()));
         match status {
             409 => CaError::Conflict { text },
             403 => CaError::Forbidden { text },
             _ => CaError::Refused {
                 place: self.url.clone(),
-                status: status.to_string(),
+                status: format!("status {status}"),
                 text,
             },
         }
@@ -145,7 +145,7 @@ impl CaHttpClient {
         match answer.status().as_u16() {
             200 | 204 => Ok(()),
             404 => Err(CaError::Conflict {
-                text: format!("it does not know {name}"),
+                text: format!("there is no entry for {name}"),
             }),
             _ => Err(self.refusal_error(answer)),
         }
@@ -229,7 +229,7 @@ fn read_pem_file(path: &Path) -> Result<String, CaError> {
         source,
     })?;
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
-        return Err(pem_error(path, "it is too long"));
+        return Err(pem_error(path, "the file is larger than 1 MiB"));
     }
     Ok(text)
 }
@@ -251,7 +251,7 @@ fn read_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CaError> 
         }
     }
     if certificates.is_empty() {
-        return Err(pem_error(path, "it holds no certificate in PEM form"));
+        return Err(pem_error(path, "the file contains no PEM certificate"));
     }
     Ok(certificates)
 }

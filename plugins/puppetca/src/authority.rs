@@ -94,23 +94,23 @@ pub(crate) trait CertAuthority {
 pub(crate) enum CaError {
     /// The text is not a valid certificate name.
     #[error(
-        "`{name}` is no name of a certificate: lower case letters, digits, `.`, `_` and `-`, at most 253"
+        "`{name}` is not a certificate name; use at most 253 of a-z, 0-9, `.`, `_` and `-`, without `..` and without a leading `.` or `-`"
     )]
     Name { name: String },
     /// The name is unknown, or has no request.
     #[error(
-        "the authority has no request of {name}: the node has to send it first (request_certificate)"
+        "the CA has no request of {name}; call `request_certificate` of the agent `provision` on the node first"
     )]
     NoRequest { name: CertName },
     /// The name is unknown, or has no certificate.
-    #[error("the authority has no certificate of {name}")]
+    #[error("the CA has no certificate of {name}")]
     NoCertificate { name: CertName },
     /// The certificate is revoked and its entry still exists.
-    #[error("the certificate of {name} is revoked: clean the name before a new one is signed")]
+    #[error("the certificate of {name} is revoked; clean the name before you sign a new request")]
     Revoked { name: CertName },
     /// The request differs from the one that the caller gave.
     #[error(
-        "the request of {name} is not the one that is meant: its {what} is {found}, asked for was {asked}. It was not signed"
+        "the request of {name} was not signed: its {what} is {found}, but the caller gave {asked}"
     )]
     Mismatch {
         name: CertName,
@@ -120,60 +120,62 @@ pub(crate) enum CaError {
     },
     /// The name has a certificate for another request.
     #[error(
-        "{name} has a certificate already, and not for the request that is meant: {problem}. Clean the name first if it is to have a new one"
+        "{name} already has a certificate for another request: {problem}; clean the name before you sign a new request"
     )]
     OtherSigned { name: CertName, problem: String },
     /// The signed certificate has another public key than the request that was checked. It was revoked.
     #[error(
-        "the certificate that {name} was given is not for the key that was looked at; it was revoked"
+        "the certificate of {name} was revoked: the request was replaced before it was signed, so its key was not checked"
     )]
     Swapped { name: CertName },
     /// The caller gave neither fingerprint nor public key to compare with.
     #[error(
-        "give the fingerprint of the request of {name}, or the public key in it, as the node tells them: a name alone proves nothing"
+        "give the `fingerprint` or the `public_key` of the request of {name}, as the node reports them; a name alone does not identify a request"
     )]
     Unproven { name: CertName },
     /// The request asks for alternative names or extensions that are not allowed.
-    #[error("the request of {name} asks for {what}, which is not signed here")]
+    #[error("the request of {name} asks for {what}, which `{rule}` does not allow")]
     Greedy {
         name: CertName,
         what: String,
         rule: &'static str,
     },
     /// The authority's data or a file is not a valid request or certificate.
-    #[error("what the authority holds for {name} cannot be read: {problem}")]
+    #[error("cannot use the CA's data for {name}: {problem}")]
     Document { name: CertName, problem: String },
     /// The authority reports a state that conflicts with the operation.
-    #[error("the authority refuses: {text}")]
+    #[error("the CA rejected the operation: {text}")]
     Conflict { text: String },
     /// The authority denies access (403).
     #[error(
-        "the authority does not let us (403): {text}. The client certificate needs the extension pp_cli_auth, or a rule in auth.conf"
+        "the CA denied access (403): {text}; the client certificate needs the extension `pp_cli_auth` or a rule in auth.conf"
     )]
     Forbidden { text: String },
     /// Any other error response.
-    #[error("the authority at {place} refuses with {status}: {text}")]
+    #[error("the request to the CA at {place} failed with {status}: {text}")]
     Refused {
         place: String,
         status: String,
         text: String,
     },
     /// The HTTP request failed.
-    #[error("the authority at {url} does not answer")]
+    #[error("no valid response from the CA at {url}")]
     Http {
         url: String,
         #[source]
         source: Box<ureq::Error>,
     },
     /// The response cannot be read or parsed.
-    #[error("the answer of the authority at {place} cannot be used")]
+    #[error("cannot parse the response of the CA at {place}")]
     Answer {
         place: String,
         #[source]
         source: serde_json::Error,
     },
     /// The URL is not valid, or not `https`.
-    #[error("url `{url}` in [plugins.puppetca] is not an address such as https://puppet:8140")]
+    #[error(
+        "`url` in [plugins.puppetca] is `{url}`; use the form `https://HOST[:PORT]`, such as https://puppet:8140"
+    )]
     Url { url: String },
     /// A certificate or key file cannot be read.
     #[error("cannot read {}", path.display())]

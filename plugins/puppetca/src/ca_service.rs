@@ -168,7 +168,7 @@ impl CaService {
         {
             return Err(CaError::Document {
                 name: name.clone(),
-                problem: format!("it is a request of {}", request.name.escape_debug()),
+                problem: format!("it is a request for `{}`", request.name.escape_debug()),
             });
         }
         let found = request.map_or_else(
@@ -176,7 +176,7 @@ impl CaService {
             |request| &request.fingerprint,
         );
         check_fingerprint(name, "fingerprint", ask.fingerprint.as_deref(), found)?;
-        let found = request.map_or("not known this way", |request| &request.public_key);
+        let found = request.map_or("not available", |request| &request.public_key);
         check_fingerprint(name, "public key", ask.public_key.as_deref(), found)?;
         let own = format!("DNS:{name}");
         let of_request = request.map(|request| request.alt_names.as_slice());
@@ -189,7 +189,7 @@ impl CaService {
         {
             return Err(CaError::Greedy {
                 name: name.clone(),
-                what: format!("another name, {}", other.escape_debug()),
+                what: format!("the alternative name `{}`", other.escape_debug()),
                 rule: "plugins.puppetca.allow_alt_names",
             });
         }
@@ -201,7 +201,7 @@ impl CaService {
         {
             return Err(CaError::Greedy {
                 name: name.clone(),
-                what: format!("rights by the extension {}", right.escape_debug()),
+                what: format!("the authorization extension `{}`", right.escape_debug()),
                 rule: "plugins.puppetca.allow_authorization_extensions",
             });
         }
@@ -226,7 +226,7 @@ impl CaService {
         if let Some(asked) = &ask.public_key
             && !same_fingerprint(asked, &known.public_key)
         {
-            return other("its public key is another one");
+            return other("its public key differs");
         }
         if let Some(asked) = &ask.fingerprint
             && !same_fingerprint(asked, &known.fingerprint)
@@ -234,16 +234,16 @@ impl CaService {
             // The authority has deleted the request. The record written before signing identifies it, if the certificate has its key.
             return match self.book.read_record(name)? {
                 Some(record) if !same_fingerprint(&record.fingerprint, asked) => {
-                    other("it was signed for another request")
+                    other("the signed request had another fingerprint")
                 }
                 Some(record) if !same_fingerprint(&record.public_key, &known.public_key) => {
-                    other("it is for another key than the request that was signed here")
+                    other("its public key is not that of the request that was signed here")
                 }
                 Some(_) => Ok(known),
                 None if ask.public_key.is_some() => Ok(known),
-                None => {
-                    other("it was not signed here, and the request is gone; compare by public_key")
-                }
+                None => other(
+                    "this agent has no record of its request; compare by `public_key` instead",
+                ),
             };
         }
         Ok(known)

@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a key of its own in the configuration"
+    reason = "each field is a separate configuration key"
 )]
 pub struct Options {
     /// Whether the agent is enabled.

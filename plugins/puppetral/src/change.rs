@@ -35,7 +35,7 @@ pub(crate) struct ResourceChanger {
 pub(crate) struct DesiredResource {
     pub(crate) type_name: String,
     pub(crate) title: String,
-    pub(crate) words: Map<String, Value>,
+    pub(crate) attributes: Map<String, Value>,
 }
 
 /// How a requested resource is processed.
@@ -79,19 +79,18 @@ impl ResourceChanger {
     ) -> Result<DesiredResource, ActionError> {
         let options = Arc::clone(&self.options);
         cx.run_blocking(move |_| {
-            let state = open_undo_state(&options)?.ok_or_else(|| {
-                ActionError::failed("this node does not keep what changes replaced")
-            })?;
+            let state = open_undo_state(&options)?
+                .ok_or_else(|| ActionError::failed("this node keeps no undo records"))?;
             let record =
                 UndoRecord::load(&state, &id).map_err(|error| undo_action_error(&error))?;
             let (type_name, title) = (record.type_name.clone(), record.title.clone());
-            let words = record
+            let attributes = record
                 .into_values()
                 .map_err(|error| undo_action_error(&error))?;
             Ok(DesiredResource {
                 type_name,
                 title,
-                words,
+                attributes,
             })
         })
         .await?
@@ -101,40 +100,40 @@ impl ResourceChanger {
     pub(crate) async fn apply_resource(
         &self,
         cx: &CallContext,
-        wanted: DesiredResource,
+        desired: DesiredResource,
         mode: ChangeMode,
     ) -> Result<ChangeReport, ActionError> {
-        let type_name = wanted.type_name.to_lowercase();
+        let type_name = desired.type_name.to_lowercase();
         policy::check_type(&self.options, &type_name)?;
         let engine = match mode {
             ChangeMode::Plan => self.engines.engine_for(&cx.system).to_read_only(),
             ChangeMode::Apply | ChangeMode::Noop => self.engines.engine_for(&cx.system),
         };
-        let (judge, options) = (engine.clone(), Arc::clone(&self.options));
+        let (checker, options) = (engine.clone(), Arc::clone(&self.options));
         // On a blocking thread: validation may have to query Puppet.
-        let judged = cx.run_blocking(move |_| {
-            check_foreign(&options, &judge, &type_name)?;
-            let resource = judge
-                .check_resource(&type_name, &wanted.title, &wanted.words)
+        let check = cx.run_blocking(move |_| {
+            check_foreign(&options, &checker, &type_name)?;
+            let resource = checker
+                .check_resource(&type_name, &desired.title, &desired.attributes)
                 .map_err(|error| action_errors::from_engine_error(&error))?;
-            policy::check_resource(&options, &judge, &resource)?;
+            policy::check_resource(&options, &checker, &resource)?;
             Ok::<_, ActionError>(resource)
         });
-        let resource = judged.await??;
-        let turn = match mode {
+        let resource = check.await??;
+        let change_guard = match mode {
             ChangeMode::Apply => Some(self.lock.wait_for_turn(cx, &self.options).await?),
             ChangeMode::Noop | ChangeMode::Plan => None,
         };
-        let work = ChangeTask {
+        let task = ChangeTask {
             system: Arc::clone(&cx.system),
             options: Arc::clone(&self.options),
             engine,
             resource,
-            turn,
+            change_guard,
             request: cx.request.to_string(),
         };
         let outcome = cx
-            .run_blocking(move |cancel| work.run_change(cancel))
+            .run_blocking(move |cancel| task.run_change(cancel))
             .await??;
         build_report(outcome)
     }
@@ -147,7 +146,7 @@ struct ChangeTask {
     engine: ResourceEngine,
     resource: Resource,
     /// Absent when nothing is to be changed.
-    turn: Option<ChangeGuard>,
+    change_guard: Option<ChangeGuard>,
     /// Id under which the change can be undone.
     request: String,
 }
@@ -155,32 +154,32 @@ struct ChangeTask {
 impl ChangeTask {
     fn run_change(self, cancel: CancelFlag) -> Result<ApplyOutcome, ActionError> {
         self.refuse_managed()?;
-        let lock = match self.turn {
+        let lock = match self.change_guard {
             Some(_) => Some(acquire_lock_file(&*self.system, self.options.lock_wait)),
             None => None,
         };
-        let _until_it_is_done = lock
+        let _lock_file = lock
             .transpose()
             .map_err(|error| action_errors::from_system_error(&error))?;
-        let puppet = self
-            .turn
+        let puppet_locks = self
+            .change_guard
             .as_ref()
             .map(|_| lock_puppet(&*self.system, &self.options));
-        let _so_long = puppet.transpose()?;
+        let _puppet_locks = puppet_locks.transpose()?;
         let state = open_undo_state(&self.options)?;
         // Saves the undo record before the change; if that fails, nothing is changed.
-        let mut keep = |plan: &ResourcePlan| {
+        let mut save_undo = |plan: &ResourcePlan| {
             let Some(state) = &state else { return Ok(()) };
-            let kept = UndoRecord::from_plan(&*self.system, plan).save(state, &self.request);
-            kept.map_err(|error| {
-                let problem = format!("nothing was changed, because {}", error_chain(&error));
+            let saved = UndoRecord::from_plan(&*self.system, plan).save(state, &self.request);
+            saved.map_err(|error| {
+                let problem = format!("nothing was changed: {}", error_chain(&error));
                 EngineError::failed(&plan.resource, problem)
             })
         };
-        let noop = self.turn.is_none();
+        let noop = self.change_guard.is_none();
         Ok(self
             .engine
-            .apply_with_plan_hook(&self.resource, cancel, noop, &mut keep))
+            .apply_with_plan_hook(&self.resource, cancel, noop, &mut save_undo))
     }
 
     fn refuse_managed(&self) -> Result<(), ActionError> {
@@ -193,7 +192,7 @@ impl ChangeTask {
             return Ok(());
         }
         let message = format!(
-            "{} is managed by Puppet, which would change it back; change its manifest",
+            "{} is managed by Puppet, which would revert the change; change the manifest instead",
             self.resource.reference()
         );
         Err(ActionError::denied_by_rule(

@@ -16,20 +16,20 @@ use crate::options::Options;
 #[derive(Debug)]
 pub(crate) struct EngineFactory {
     options: Arc<Options>,
-    others: OnceLock<Arc<dyn ResourceTypeSource>>,
+    type_source: OnceLock<Arc<dyn ResourceTypeSource>>,
 }
 
 impl EngineFactory {
     pub(crate) fn new(options: Arc<Options>) -> Self {
         Self {
             options,
-            others: OnceLock::new(),
+            type_source: OnceLock::new(),
         }
     }
 
     /// An engine on this daemon's machine, which is the same in all requests.
     pub(crate) fn engine_for(&self, system: &Arc<dyn System>) -> ResourceEngine {
-        let others = self.others.get_or_init(|| {
+        let type_source = self.type_source.get_or_init(|| {
             let options = puppet::PuppetBridgeOptions {
                 ruby: self.options.ruby.clone(),
                 settings: self.options.puppet_settings.clone(),
@@ -37,11 +37,11 @@ impl EngineFactory {
             };
             let external = ExternalTypes::new(Arc::clone(system), &self.options.types_dir);
             let puppet = PuppetTypes::new(Arc::clone(system), options);
-            let others: Vec<Arc<dyn ResourceTypeSource>> =
+            let type_sources: Vec<Arc<dyn ResourceTypeSource>> =
                 vec![Arc::new(external), Arc::new(puppet)];
-            Arc::new(others)
+            Arc::new(type_sources)
         });
-        ResourceEngine::new(Arc::clone(system)).with_type_source(Arc::clone(others))
+        ResourceEngine::new(Arc::clone(system)).with_type_source(Arc::clone(type_source))
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn check_foreign(
         });
     }
     let message = format!(
-        "{type_name} is not a type of the engine's own, which this node lets be changed only if it is named in allow_types"
+        "{type_name} is not a built-in type; this node allows changes to it only if allow_types lists it"
     );
     Err(ActionError::denied_by_rule(
         message,

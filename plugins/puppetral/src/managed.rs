@@ -72,6 +72,6 @@ fn matches_resource(line: &str, resource: &Resource) -> bool {
     let Some(name) = rest.strip_suffix(']') else {
         return false;
     };
-    let same = |known: &str| name == known || name == known.to_lowercase();
-    type_name == resource.type_name && (same(&resource.name) || same(&resource.title))
+    let is_same = |known: &str| name == known || name == known.to_lowercase();
+    type_name == resource.type_name && (is_same(&resource.name) || is_same(&resource.title))
 }

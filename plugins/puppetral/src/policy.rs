@@ -27,7 +27,7 @@ pub(crate) fn check_type(options: &Options, type_name: &str) -> Result<(), Actio
         Some(allowed) if !allowed.contains(type_name) => "allow_types",
         _ => return Ok(()),
     };
-    let message = format!("this node does not let resources of type {type_name} be changed");
+    let message = format!("this node does not allow changes to resources of type {type_name}");
     Err(ActionError::denied_by_rule(
         message,
         format!("plugins.puppetral.{rule}"),
@@ -41,12 +41,12 @@ pub(crate) fn check_resource(
     resource: &Resource,
 ) -> Result<(), ActionError> {
     let type_name = resource.type_name.as_str();
-    let command = COMMAND_PARAMETERS
-        .iter()
-        .find(|(of, parameter)| *of == type_name && resource.get(parameter).is_some());
+    let command = COMMAND_PARAMETERS.iter().find(|(command_type, parameter)| {
+        *command_type == type_name && resource.get(parameter).is_some()
+    });
     if let Some((_, parameter)) = command.filter(|_| check_type(options, EXEC_TYPE).is_err()) {
         let message = format!(
-            "`{parameter}` of a {type_name} is a command, and this node does not let commands be run"
+            "`{parameter}` of a {type_name} is a command, and this node does not allow commands"
         );
         return Err(ActionError::denied_by_rule(
             message,
@@ -56,7 +56,7 @@ pub(crate) fn check_resource(
     let name = resource_name(engine, resource);
     match options.allow_names.get(type_name) {
         Some(names) if !names.contains(&name) => {
-            let message = format!("this node does not let the {type_name} `{name}` be changed");
+            let message = format!("this node does not allow changes to the {type_name} `{name}`");
             let rule = format!("plugins.puppetral.allow_names.{type_name}");
             Err(ActionError::denied_by_rule(message, rule))
         }
@@ -82,7 +82,7 @@ fn resource_name(engine: &ResourceEngine, resource: &Resource) -> String {
         .type_schemas()
         .find(|schema| schema.type_name == resource.type_name);
     match schema.and_then(|schema| resource.get(schema.namevar)) {
-        Some(ResourceValue::List(words)) => words.join(" "),
+        Some(ResourceValue::List(values)) => values.join(" "),
         Some(other) => other.to_string(),
         None => resource.name.clone(),
     }

@@ -17,12 +17,12 @@ pub(crate) fn declared_properties(
     declared
         .filter_map(|property| {
             let value = found.get(property.name)?;
-            let shown = if property.sensitive {
+            let json_value = if property.sensitive {
                 json!(REDACTED)
             } else {
                 json!(value)
             };
-            Some((property.name.to_owned(), shown))
+            Some((property.name.to_owned(), json_value))
         })
         .collect()
 }

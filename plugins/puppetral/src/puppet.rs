@@ -9,8 +9,8 @@ const STATE_DIRECTORIES: [&str; 2] = [
 ];
 
 /// The configured file, or the possible locations of a state file of this name.
-pub(crate) fn state_file(named: Option<&Path>, name: &str) -> Vec<PathBuf> {
-    named.map_or_else(
+pub(crate) fn state_file(configured: Option<&Path>, name: &str) -> Vec<PathBuf> {
+    configured.map_or_else(
         || {
             STATE_DIRECTORIES
                 .iter()

@@ -41,7 +41,7 @@ pub(crate) struct ChangeQueue {
 /// Permission to make a change, until dropped. It moves with the work, so that a change whose caller has timed out still blocks the next one.
 #[derive(Debug)]
 pub(crate) struct ChangeGuard {
-    _first: OwnedMutexGuard<()>,
+    _guard: OwnedMutexGuard<()>,
 }
 
 impl ChangeQueue {
@@ -51,8 +51,8 @@ impl ChangeQueue {
         cx: &CallContext,
         options: &Options,
     ) -> Result<ChangeGuard, ActionError> {
-        let first = Arc::clone(&self.queue).lock_owned().await;
-        let patience = Instant::now() + options.lock_wait;
+        let guard = Arc::clone(&self.queue).lock_owned().await;
+        let deadline = Instant::now() + options.lock_wait;
         loop {
             let system = Arc::clone(&cx.system);
             let lock = options.lock.clone();
@@ -60,25 +60,25 @@ impl ChangeQueue {
                 .run_blocking(move |_| find_puppet_run(&*system, lock.as_deref()))
                 .await?;
             match runs.map_err(|error| action_errors::from_system_error(&error))? {
-                None => return Ok(ChangeGuard { _first: first }),
-                Some(pid) if Instant::now() >= patience => return Err(busy_error(pid)),
+                None => return Ok(ChangeGuard { _guard: guard }),
+                Some(pid) if Instant::now() >= deadline => return Err(busy_error(pid)),
                 Some(_) => sleep(LOCK_POLL_INTERVAL).await,
             }
         }
     }
 }
 
-/// Acquires the lock file, waiting at most `patience`. Blocks.
+/// Acquires the lock file, waiting at most `timeout`. Blocks.
 pub(crate) fn acquire_lock_file(
     system: &dyn System,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Box<dyn LockGuard>, SystemError> {
     paths::create_dirs(
         system,
         Path::new(LOCK_DIRECTORY),
         &FileAttributes::default(),
     )?;
-    system.lock_file(Path::new(LOCK_FILE), patience)
+    system.lock_file(Path::new(LOCK_FILE), timeout)
 }
 
 /// Acquires Puppet's own lock at every location where a Puppet of this machine may keep it. Blocks.
@@ -86,12 +86,12 @@ pub(crate) fn lock_puppet(
     system: &dyn System,
     options: &Options,
 ) -> Result<Vec<PidLock>, ActionError> {
-    let on_host = |path: PathBuf| {
-        let inside = path.strip_prefix("/").unwrap_or(&path).to_owned();
-        system.root().join(inside)
+    let to_host_path = |path: PathBuf| {
+        let relative = path.strip_prefix("/").unwrap_or(&path).to_owned();
+        system.root().join(relative)
     };
     let locks = puppet::state_file(options.lock.as_deref(), "agent_catalog_run.lock");
-    let locks: Vec<PathBuf> = locks.into_iter().map(on_host).collect();
+    let locks: Vec<PathBuf> = locks.into_iter().map(to_host_path).collect();
     acquire_puppet_locks(&locks, options.lock_wait).map_err(|error| match error {
         LockError::Puppet { pid, .. } => busy_error(pid),
         LockError::System(error) => action_errors::from_system_error(&error),
@@ -102,7 +102,7 @@ pub(crate) fn lock_puppet(
 fn busy_error(pid: u32) -> ActionError {
     ActionError {
         status: ReplyStatus::Other,
-        message: format!("Puppet is applying a catalog (process {pid}); ask again when it is done"),
+        message: format!("Puppet is applying a catalog (process {pid}); retry when it ends"),
         reason: Some(ReplyReason::Busy {
             retry_after_ms: u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX),
         }),

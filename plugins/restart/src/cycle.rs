@@ -156,18 +156,18 @@ fn duration_millis(duration: Duration) -> u64 {
 
 impl RestartCycle {
     /// A restart with one request.
-    pub fn new(id: Uuid, wish: &RestartOptions, now: ClockReading) -> Self {
+    pub fn new(id: Uuid, options: &RestartOptions, now: ClockReading) -> Self {
         let mut cycle = Self {
             id,
             state: RestartState::Requested,
             text: String::new(),
             requests: 1,
             requested: now,
-            deadline: now.wall.saturating_add(duration_millis(wish.deadline)),
-            when_idle: wish.when_idle,
-            force: wish.force,
-            verify_bus: wish.verify_bus.map(duration_millis),
-            pid_file: wish.pid_file.clone(),
+            deadline: now.wall.saturating_add(duration_millis(options.deadline)),
+            when_idle: options.when_idle,
+            force: options.force,
+            verify_bus: options.verify_bus.map(duration_millis),
+            pid_file: options.pid_file.clone(),
             before: None,
             after: None,
             instance: None,
@@ -178,20 +178,20 @@ impl RestartCycle {
     }
 
     /// Merges a request: the most urgent options and the strictest verification apply.
-    fn merge_request(&mut self, wish: &RestartOptions, now: ClockReading) {
+    fn merge_request(&mut self, options: &RestartOptions, now: ClockReading) {
         self.requests = self.requests.saturating_add(1);
         self.deadline = self
             .deadline
-            .min(now.wall.saturating_add(duration_millis(wish.deadline)));
-        self.when_idle &= wish.when_idle;
-        self.force |= wish.force;
+            .min(now.wall.saturating_add(duration_millis(options.deadline)));
+        self.when_idle &= options.when_idle;
+        self.force |= options.force;
         // `None` compares as less than any value, so it must not win.
-        self.verify_bus = match (self.verify_bus, wish.verify_bus.map(duration_millis)) {
+        self.verify_bus = match (self.verify_bus, options.verify_bus.map(duration_millis)) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
         if self.pid_file.is_none() {
-            self.pid_file.clone_from(&wish.pid_file);
+            self.pid_file.clone_from(&options.pid_file);
         }
     }
 
@@ -256,15 +256,15 @@ impl RestartRecord {
     /// A record with its first request.
     pub fn new(
         target: RestartTarget,
-        places: MachinePaths,
+        paths: MachinePaths,
         id: Uuid,
-        wish: &RestartOptions,
+        options: &RestartOptions,
         now: ClockReading,
     ) -> Self {
         Self {
             target,
-            places,
-            current: RestartCycle::new(id, wish, now),
+            places: paths,
+            current: RestartCycle::new(id, options, now),
             next: None,
             past: Vec::new(),
         }
@@ -274,11 +274,11 @@ impl RestartRecord {
     pub fn add_request(
         &mut self,
         id: Uuid,
-        wish: &RestartOptions,
+        options: &RestartOptions,
         now: ClockReading,
     ) -> RequestPlacement {
         if self.current.state.is_finished() {
-            self.begin_cycle(RestartCycle::new(id, wish, now));
+            self.begin_cycle(RestartCycle::new(id, options, now));
             return RequestPlacement { id, merged: false };
         }
         let open = if self.current.state.accepts_requests() {
@@ -287,13 +287,13 @@ impl RestartRecord {
             self.next.as_mut()
         };
         if let Some(cycle) = open {
-            cycle.merge_request(wish, now);
+            cycle.merge_request(options, now);
             return RequestPlacement {
                 id: cycle.id,
                 merged: true,
             };
         }
-        self.next = Some(RestartCycle::new(id, wish, now));
+        self.next = Some(RestartCycle::new(id, options, now));
         RequestPlacement { id, merged: false }
     }
 
@@ -326,8 +326,8 @@ impl RestartRecord {
 
     fn begin_cycle(&mut self, cycle: RestartCycle) {
         self.past.push(std::mem::replace(&mut self.current, cycle));
-        let over = self.past.len().saturating_sub(MAX_PAST_CYCLES);
-        self.past.drain(..over);
+        let excess = self.past.len().saturating_sub(MAX_PAST_CYCLES);
+        self.past.drain(..excess);
     }
 }
 

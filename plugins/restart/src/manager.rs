@@ -44,11 +44,11 @@ impl WorkerLauncher for DetachedLauncher {
 #[derive(Debug, thiserror::Error)]
 pub enum RestartError {
     /// The request cannot be stored.
-    #[error("cannot keep the request of a restart")]
-    Keep(#[source] SystemError),
+    #[error("cannot store the restart request")]
+    Store(#[source] SystemError),
     /// The request is stored, but no worker can be started.
     #[error(
-        "the request is kept, but no worker can be started; the daemon tries it again when it starts"
+        "the request is stored, but no worker can be started; the daemon retries when it starts"
     )]
     Launch(#[source] SystemError),
 }
@@ -66,8 +66,8 @@ pub struct AcceptedRestart {
 #[derive(Debug, Clone)]
 pub struct RestartManager {
     store: RestartStore,
-    places: MachinePaths,
-    launch: Arc<dyn WorkerLauncher>,
+    paths: MachinePaths,
+    launcher: Arc<dyn WorkerLauncher>,
     system: Arc<dyn System>,
 }
 
@@ -75,14 +75,14 @@ impl RestartManager {
     /// Manages the restarts of this machine.
     pub fn new(
         store: RestartStore,
-        places: MachinePaths,
-        launch: Arc<dyn WorkerLauncher>,
+        paths: MachinePaths,
+        launcher: Arc<dyn WorkerLauncher>,
         system: Arc<dyn System>,
     ) -> Self {
         Self {
             store,
-            places,
-            launch,
+            paths,
+            launcher,
             system,
         }
     }
@@ -96,24 +96,24 @@ impl RestartManager {
     pub fn request_restart(
         &self,
         target: &RestartTarget,
-        wish: &RestartOptions,
+        options: &RestartOptions,
     ) -> Result<AcceptedRestart, RestartError> {
         let key = target.record_key();
         let (id, now) = (Uuid::now_v7(), read_clocks(&*self.system));
-        let enter = |record: &mut Option<RestartRecord>| {
+        let add_request = |record: &mut Option<RestartRecord>| {
             if let Some(record) = record {
                 // The paths may have changed since the record was created.
-                record.places = self.places.clone();
-                return record.add_request(id, wish, now);
+                record.places = self.paths.clone();
+                return record.add_request(id, options, now);
             }
-            let (target, places) = (target.clone(), self.places.clone());
-            *record = Some(RestartRecord::new(target, places, id, wish, now));
+            let (target, paths) = (target.clone(), self.paths.clone());
+            *record = Some(RestartRecord::new(target, paths, id, options, now));
             RequestPlacement { id, merged: false }
         };
         let RequestPlacement { id, merged } = self
             .store
-            .update_record(&key, enter)
-            .map_err(RestartError::Keep)?;
+            .update_record(&key, add_request)
+            .map_err(RestartError::Store)?;
         self.ensure_worker(&key)?;
         Ok(AcceptedRestart { id, merged })
     }
@@ -136,26 +136,27 @@ impl RestartManager {
     pub fn resume_pending(&self) -> Result<usize, RestartError> {
         let mut started = 0;
         let now = read_clocks(&*self.system).wall;
-        for key in self.store.list_keys().map_err(RestartError::Keep)? {
-            let forget = |record: &mut Option<RestartRecord>| {
-                let since = |record: &RestartRecord| record.current.finished_at().map(|at| at.wall);
-                let old = record
+        for key in self.store.list_keys().map_err(RestartError::Store)? {
+            let prune = |record: &mut Option<RestartRecord>| {
+                let finished_at =
+                    |record: &RestartRecord| record.current.finished_at().map(|at| at.wall);
+                let is_expired = record
                     .as_ref()
                     .filter(|record| record.is_idle())
-                    .and_then(since)
+                    .and_then(finished_at)
                     .is_some_and(|at| {
                         u128::from(now.saturating_sub(at)) > RECORD_RETENTION.as_millis()
                     });
-                if old {
+                if is_expired {
                     *record = None;
                 }
                 record.as_ref().is_some_and(|record| !record.is_idle())
             };
-            let waits = self
+            let is_pending = self
                 .store
-                .update_record(&key, forget)
-                .map_err(RestartError::Keep)?;
-            if waits && self.ensure_worker(&key)? {
+                .update_record(&key, prune)
+                .map_err(RestartError::Store)?;
+            if is_pending && self.ensure_worker(&key)? {
                 started += 1;
             }
         }
@@ -167,12 +168,12 @@ impl RestartManager {
         let free = self
             .store
             .try_lock_worker(key)
-            .map_err(RestartError::Keep)?;
+            .map_err(RestartError::Store)?;
         let Some(lock) = free else {
             return Ok(false);
         };
         drop(lock);
-        self.launch
+        self.launcher
             .launch(&self.store, key)
             .map_err(RestartError::Launch)?;
         Ok(true)

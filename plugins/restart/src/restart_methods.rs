@@ -47,14 +47,14 @@ pub(crate) fn restart_target(
 fn signal_daemon(system: &dyn System, instance: &DaemonInstance) -> Result<(), String> {
     match system.signal_process(&instance.process, Signal::SIGUSR2, false) {
         Ok(true) => Ok(()),
-        Ok(false) => Err("the daemon ended before it could be told to restart".to_owned()),
+        Ok(false) => Err("the daemon exited before it could be signalled to restart".to_owned()),
         Err(error) => Err(error_chain(&error)),
     }
 }
 
 fn restart_with_systemd(system: &dyn System, name: &str) -> Result<(), String> {
-    let words = ["systemctl", "restart", "--", &systemd_unit(name)];
-    let mut command = Command::new(words);
+    let argv = ["systemctl", "restart", "--", &systemd_unit(name)];
+    let mut command = Command::new(argv);
     command.timeout = Some(RESTART_TIMEOUT);
     let output = system
         .run_command(&command)
@@ -62,13 +62,13 @@ fn restart_with_systemd(system: &dyn System, name: &str) -> Result<(), String> {
     if output.is_success() {
         return Ok(());
     }
-    let said = output.combined_text();
-    Err(exit_message(&words.join(" "), output.code, &said))
+    let text = output.combined_text();
+    Err(exit_message(&argv.join(" "), output.code, &text))
 }
 
 /// Runs a program whose child processes may outlive it.
 fn run_spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(), String> {
-    let words = argv.join(" ");
+    let command_line = argv.join(" ");
     StateDir::recreate(directory).map_err(|error| error_chain(&error))?;
     let spool = ProcessSpool {
         directory: directory.to_owned(),
@@ -77,29 +77,33 @@ fn run_spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Resu
     let process = system
         .start_detached(&Command::new(argv), &spool)
         .map_err(|error| error_chain(&error))?;
-    let exit = || -> Option<i32> {
+    let exit_code = || -> Option<i32> {
         let text = fs::read_to_string(directory.join(ProcessSpool::EXIT)).ok()?;
         text.trim().parse().ok()
     };
-    let runs = || system.is_running(&process);
-    wait_until(RESTART_TIMEOUT, || exit().is_some() || !runs());
-    let Some(code) = exit() else {
-        if !runs() {
-            return Err(format!("`{words}` was killed"));
+    let is_running = || system.is_running(&process);
+    wait_until(RESTART_TIMEOUT, || exit_code().is_some() || !is_running());
+    let Some(code) = exit_code() else {
+        if !is_running() {
+            return Err(format!("`{command_line}` was killed"));
         }
         stop_process(system, &process);
         return Err(format!(
-            "`{words}` did not end within {} s and was stopped",
+            "`{command_line}` did not end within {} s and was stopped",
             RESTART_TIMEOUT.as_secs()
         ));
     };
     if code == 0 {
         return Ok(());
     }
-    wait_until(OUTPUT_DRAIN_TIMEOUT, || !runs());
+    wait_until(OUTPUT_DRAIN_TIMEOUT, || !is_running());
     let read = |name: &str| fs::read(directory.join(name)).unwrap_or_default();
-    let said = [read(ProcessSpool::STDOUT), read(ProcessSpool::STDERR)].concat();
-    Err(exit_message(&words, code, &String::from_utf8_lossy(&said)))
+    let output = [read(ProcessSpool::STDOUT), read(ProcessSpool::STDERR)].concat();
+    Err(exit_message(
+        &command_line,
+        code,
+        &String::from_utf8_lossy(&output),
+    ))
 }
 
 fn stop_process(system: &dyn System, process: &muster_api::system::ProcessId) {
@@ -109,8 +113,8 @@ fn stop_process(system: &dyn System, process: &muster_api::system::ProcessId) {
     let _ = system.signal_process(process, Signal::SIGKILL, true);
 }
 
-fn exit_message(words: &str, code: i32, said: &str) -> String {
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+fn exit_message(command_line: &str, code: i32, output: &str) -> String {
+    let last = output.lines().rev().find(|line| !line.trim().is_empty());
     let last: String = last
         .unwrap_or_default()
         .trim()
@@ -118,5 +122,5 @@ fn exit_message(words: &str, code: i32, said: &str) -> String {
         .take(MAX_MESSAGE_CHARS)
         .collect();
     let colon = if last.is_empty() { "" } else { ": " };
-    format!("`{words}` ended with code {code}{colon}{last}")
+    format!("`{command_line}` ended with code {code}{colon}{last}")
 }

@@ -51,10 +51,10 @@ impl RestartStore {
         change: impl FnOnce(&mut Option<RestartRecord>) -> T,
     ) -> Result<T, SystemError> {
         let state = self.open_directory()?;
-        let _while_changing = state.acquire_lock(&format!("{key}.lock"), LOCK_TIMEOUT)?;
+        let _lock = state.acquire_lock(&format!("{key}.lock"), LOCK_TIMEOUT)?;
         let before = self.read_record(key)?;
         let mut record = before.clone();
-        let told = change(&mut record);
+        let result = change(&mut record);
         let name = format!("{key}{RECORD_EXTENSION}");
         match &record {
             _ if record == before => {}
@@ -65,7 +65,7 @@ impl RestartStore {
             }
             None => state.remove_file(&name)?,
         }
-        Ok(told)
+        Ok(result)
     }
 
     /// Takes the worker lock; `None` if a worker holds it.

@@ -25,14 +25,14 @@ pub enum RestartTarget {
 pub enum RestartTargetError {
     /// The text is not a valid service name.
     #[error(
-        "`{name}` cannot be the name of a service: letters, digits and `_ . @ : -` are, at most {MAX_NAME_BYTES}, and no `-` or `.` at the beginning"
+        "`{name}` is not a service name; use at most {MAX_NAME_BYTES} letters, digits and `_ . @ : -`, not beginning with `-` or `.`"
     )]
     Name {
         /// The given name.
         name: String,
     },
     /// The command is empty or its program is not valid.
-    #[error("a command needs a program, given as an absolute path or a name that is found in PATH")]
+    #[error("the command has no valid program; use an absolute path, or a name that is in PATH")]
     Command,
 }
 
@@ -40,12 +40,15 @@ impl RestartTarget {
     /// Parses a service name.
     pub fn parse_unit(name: &str) -> Result<Self, RestartTargetError> {
         let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"_.@:-".contains(&byte);
-        let begins = name
+        let valid_start = name
             .bytes()
             .next()
             .is_some_and(|first| !b".-".contains(&first));
         let short = name.strip_suffix(".service").unwrap_or(name);
-        if !begins || short.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_named)
+        if !valid_start
+            || short.is_empty()
+            || name.len() > MAX_NAME_BYTES
+            || !name.bytes().all(is_named)
         {
             return Err(RestartTargetError::Name {
                 name: name.to_owned(),
@@ -72,8 +75,8 @@ impl RestartTarget {
         match self {
             Self::Unit(name) => format!("unit.{name}"),
             Self::Command(argv) => {
-                let words = argv.join("\0");
-                let mut digest = ChecksumKind::Sha256.hex_checksum(words.as_bytes());
+                let joined = argv.join("\0");
+                let mut digest = ChecksumKind::Sha256.hex_checksum(joined.as_bytes());
                 digest.truncate(16);
                 format!("command.{digest}")
             }

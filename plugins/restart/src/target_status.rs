@@ -80,14 +80,14 @@ fn process_from_file(system: &dyn System, path: &Path) -> Option<ProcessId> {
 
 /// The main process as reported by systemd.
 fn main_pid(system: &dyn System, name: &str) -> Option<ProcessId> {
-    let words = [
+    let argv = [
         "systemctl",
         "show",
         "--property=MainPID",
         "--",
         &systemd_unit(name),
     ];
-    let output = system.run_command(&Command::new(words)).ok()?;
+    let output = system.run_command(&Command::new(argv)).ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let pid = text.trim().strip_prefix("MainPID=")?.parse().ok()?;
     // systemd reports 0 if there is no main process.

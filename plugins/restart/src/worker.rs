@@ -5,10 +5,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_api::system::error::error_chain;
+use muster_api::system::process::pause;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{ProcessId, StateDir, System, SystemError};
 use muster_engine::lock::{CatalogRunLock, LockError};
@@ -35,9 +35,9 @@ pub struct RestartWorker {
     key: String,
     system: Arc<dyn System>,
     /// Timeout for a new process to appear.
-    appears: Duration,
+    start_timeout: Duration,
     /// How long the new process is watched.
-    watched: Duration,
+    watch_duration: Duration,
 }
 
 /// Executes all pending restarts, unless another worker does. Runs in a process of its own.
@@ -62,16 +62,16 @@ impl RestartWorker {
             store,
             key: key.to_owned(),
             system,
-            appears: PROCESS_START_TIMEOUT,
-            watched: WATCH_DURATION,
+            start_timeout: PROCESS_START_TIMEOUT,
+            watch_duration: WATCH_DURATION,
         }
     }
 
     /// Shortens the timeouts for tests with simulated machines.
     #[cfg(test)]
     pub(crate) fn hasty(mut self) -> Self {
-        self.appears = Duration::from_millis(50);
-        self.watched = Duration::from_millis(10);
+        self.start_timeout = Duration::from_millis(50);
+        self.watch_duration = Duration::from_millis(10);
         self
     }
 
@@ -106,7 +106,7 @@ impl RestartWorker {
             RestartState::Restarting if self.was_restarted(record) => {
                 self.record_step(
                     RestartState::Verifying,
-                    "restarted by a worker that was ended",
+                    "restarted by an earlier worker that was stopped",
                 )?;
                 self.verify_restart()
             }
@@ -130,7 +130,7 @@ impl RestartWorker {
     }
 
     fn perform_restart(&self) -> Result<(), SystemError> {
-        let Some(turn) = self.wait_for_run_lock()? else {
+        let Some(run_lock) = self.wait_for_run_lock()? else {
             return Ok(());
         };
         let Some(record) = self.store.read_record(&self.key)? else {
@@ -138,8 +138,8 @@ impl RestartWorker {
         };
         let instance = self.daemon_instance().filter(|_| record.target.is_daemon());
         let found = self.query_target(&record).unwrap_or_default();
-        if let Some(place) = found.missing.filter(|_| instance.is_none()) {
-            return self.record_step(RestartState::Failed, unknown_service_message(&place));
+        if let Some(path) = found.missing.filter(|_| instance.is_none()) {
+            return self.record_step(RestartState::Failed, unknown_service_message(&path));
         }
         let before = found.process;
         self.update_cycle(|cycle, now| {
@@ -149,28 +149,28 @@ impl RestartWorker {
             cycle.record_step(RestartState::Restarting, text, now);
         })?;
         let output = self.store.path().join(format!("{}.out", self.key));
-        let done = restart_methods::restart_target(
+        let result = restart_methods::restart_target(
             &*self.system,
             &record.target,
             instance.as_ref(),
             &output,
         );
         // The restarted service may need the run lock at once.
-        drop(turn);
-        if let Err(problem) = done {
+        drop(run_lock);
+        if let Err(problem) = result {
             return self.record_step(RestartState::Failed, problem);
         }
         self.record_step(
             RestartState::Verifying,
-            "restarted; looking whether it runs",
+            "restarted; checking whether it runs",
         )?;
         self.verify_restart()
     }
 
     /// Waits until no run is in progress and takes the run lock. `None` if the restart ended during the wait.
     fn wait_for_run_lock(&self) -> Result<Option<RunLockGuard>, SystemError> {
-        let (begun, at) = (Instant::now(), read_clocks(&*self.system).wall);
-        let mut told = String::new();
+        let (started_at, started_wall) = (Instant::now(), read_clocks(&*self.system).wall);
+        let mut reported = String::new();
         loop {
             let Some(record) = self.store.read_record(&self.key)? else {
                 return Ok(None);
@@ -179,45 +179,45 @@ impl RestartWorker {
             if !cycle.when_idle {
                 self.record_step(
                     RestartState::Locked,
-                    "not waiting for a run to end, as was asked",
+                    "not waiting for runs to end, as requested",
                 )?;
                 return Ok(Some(RunLockGuard { _lock: None }));
             }
-            let who = match take_run_lock(&record.places) {
+            let reason = match take_run_lock(&record.places) {
                 Ok(lock) => {
                     self.record_step(
                         RestartState::Locked,
-                        "no run is in progress, and none can begin",
+                        "no run is in progress, and none can start",
                     )?;
                     return Ok(Some(RunLockGuard { _lock: Some(lock) }));
                 }
                 Err(LockError::System(error)) => {
-                    let problem = format!("the run lock cannot be taken: {}", error_chain(&error));
+                    let problem = format!("cannot acquire the run lock: {}", error_chain(&error));
                     self.record_step(RestartState::Failed, problem)?;
                     return Ok(None);
                 }
-                Err(held) => error_chain(&held),
+                Err(error) => error_chain(&error),
             };
             // The start of waiting comes from the wall clock; the elapsed time comes from a monotonic clock.
-            let waited = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let overdue = at.saturating_add(waited) >= cycle.deadline;
-            if overdue && cycle.force {
+            let waited = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let deadline_passed = started_wall.saturating_add(waited) >= cycle.deadline;
+            if deadline_passed && cycle.force {
                 self.record_step(
                     RestartState::Locked,
-                    format!("not waiting any longer: {who}"),
+                    format!("deadline reached, restarting anyway: {reason}"),
                 )?;
                 return Ok(Some(RunLockGuard { _lock: None }));
             }
-            if overdue {
-                let problem = format!("restart_timeout: not restarted, because {who}");
+            if deadline_passed {
+                let problem = format!("restart_timeout: not restarted, because {reason}");
                 self.record_step(RestartState::Timeout, problem)?;
                 return Ok(None);
             }
-            if who != told {
-                self.record_step(RestartState::Waiting, format!("waiting: {who}"))?;
-                told = who;
+            if reason != reported {
+                self.record_step(RestartState::Waiting, format!("waiting: {reason}"))?;
+                reported = reason;
             }
-            thread::park_timeout(POLL_INTERVAL);
+            pause(POLL_INTERVAL);
         }
     }
 
@@ -230,11 +230,11 @@ impl RestartWorker {
             self.await_daemon(&record.current, DAEMON_TIMEOUT)
         } else {
             self.await_process(&record).and_then(|found| {
-                let Some(patience) = record.current.verify_bus else {
+                let Some(timeout) = record.current.verify_bus else {
                     return Ok(found);
                 };
-                let patience = Duration::from_millis(patience);
-                self.await_daemon(&record.current, patience).map(|_| found)
+                let timeout = Duration::from_millis(timeout);
+                self.await_daemon(&record.current, timeout).map(|_| found)
             })
         };
         self.update_cycle(|cycle, now| match found {
@@ -249,48 +249,48 @@ impl RestartWorker {
     /// Waits for the new main process. Returns it with a description.
     fn await_process(&self, record: &RestartRecord) -> Result<(Option<ProcessId>, String), String> {
         let cycle = &record.current;
-        let knows =
+        let can_verify =
             matches!(record.target, crate::RestartTarget::Unit(_)) || cycle.pid_file.is_some();
-        if !knows {
+        if !can_verify {
             return Ok((None, "the command succeeded".to_owned()));
         }
         let target = &record.target;
-        let end = Instant::now() + self.appears;
-        let there = loop {
+        let deadline = Instant::now() + self.start_timeout;
+        let status = loop {
             let found = self.query_target(record)?;
-            if let Some(place) = found.missing {
-                return Err(unknown_service_message(&place));
+            if let Some(path) = found.missing {
+                return Err(unknown_service_message(&path));
             }
             let is_new = found.process.is_none() || found.process != cycle.before;
-            let gave_up = Instant::now() >= end;
+            let timed_out = Instant::now() >= deadline;
             match found.process {
                 _ if found.running && is_new => break found,
-                Some(same) if found.running && gave_up => {
-                    return Err(format!("{target} is still process {}, as before", same.pid));
+                Some(process) if found.running && timed_out => {
+                    return Err(format!(
+                        "{target} is still process {}, as before",
+                        process.pid
+                    ));
                 }
-                _ if gave_up => return Err(format!("{target} does not run after the restart")),
-                _ => thread::park_timeout(POLL_INTERVAL),
+                _ if timed_out => return Err(format!("{target} is not running after the restart")),
+                _ => pause(POLL_INTERVAL),
             }
         };
-        self.watch_process(record, &there)
+        self.watch_process(record, &status)
     }
 
     /// Watches the new process for a moment. It must not exit at once.
     fn watch_process(
         &self,
         record: &RestartRecord,
-        there: &TargetStatus,
+        status: &TargetStatus,
     ) -> Result<(Option<ProcessId>, String), String> {
-        let end = Instant::now() + self.watched;
-        while Instant::now() < end {
-            thread::park_timeout(end.saturating_duration_since(Instant::now()));
-        }
-        let again = self.query_target(record)?;
-        if !again.running || (there.process.is_some() && again.process != there.process) {
-            return Err(format!("{} ended again at once", record.target));
+        pause(self.watch_duration);
+        let current = self.query_target(record)?;
+        if !current.running || (status.process.is_some() && current.process != status.process) {
+            return Err(format!("{} exited again immediately", record.target));
         }
         // A service that writes its PID file late has written it by now.
-        let after = again.process.or(there.process);
+        let after = current.process.or(status.process);
         let text = match (after, record.current.before) {
             (Some(after), Some(before)) if after == before => {
                 return Err(format!(
@@ -302,7 +302,7 @@ impl RestartWorker {
                 format!("process {} in place of {}", after.pid, before.pid)
             }
             (Some(after), None) => format!("process {}", after.pid),
-            (None, _) => "it runs; nothing says which process it is".to_owned(),
+            (None, _) => "it is running; its process ID is unknown".to_owned(),
         };
         Ok((after, text))
     }
@@ -311,27 +311,24 @@ impl RestartWorker {
     fn await_daemon(
         &self,
         cycle: &RestartCycle,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(Option<ProcessId>, String), String> {
-        let patience = match cycle.verify_bus {
-            Some(asked) => patience.min(Duration::from_millis(asked)),
-            None => patience,
+        let timeout = match cycle.verify_bus {
+            Some(limit) => timeout.min(Duration::from_millis(limit)),
+            None => timeout,
         };
-        let end = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         loop {
             let found = self.daemon_instance().filter(|found| found.ready);
             let found = found.filter(|found| Some(found.instance) != cycle.instance);
             if let Some(found) = found {
-                let text = format!("rpcd is ready again, process {}", found.process.pid);
+                let text = format!("rpcd is ready again as process {}", found.process.pid);
                 return Ok((Some(found.process), text));
             }
-            if Instant::now() >= end {
-                return Err(format!(
-                    "rpcd did not answer within {} s",
-                    patience.as_secs()
-                ));
+            if Instant::now() >= deadline {
+                return Err(format!("rpcd was not ready within {} s", timeout.as_secs()));
             }
-            thread::park_timeout(POLL_INTERVAL);
+            pause(POLL_INTERVAL);
         }
     }
 
@@ -364,12 +361,12 @@ impl RestartWorker {
 }
 
 /// The same message as that of the `service` agent.
-pub(crate) fn unknown_service_message(place: &str) -> String {
-    format!("there is no such service: looked for {place}")
+pub(crate) fn unknown_service_message(path: &str) -> String {
+    format!("there is no such service: looked for {path}")
 }
 
 /// Takes the run lock if it is free.
-fn take_run_lock(places: &MachinePaths) -> Result<CatalogRunLock, LockError> {
-    let engine = StateDir::open(&places.engine)?;
-    CatalogRunLock::acquire_ignoring_disabled(&engine, &places.puppet, Duration::ZERO)
+fn take_run_lock(paths: &MachinePaths) -> Result<CatalogRunLock, LockError> {
+    let engine = StateDir::open(&paths.engine)?;
+    CatalogRunLock::acquire_ignoring_disabled(&engine, &paths.puppet, Duration::ZERO)
 }

@@ -372,12 +372,12 @@ async fn a_file_that_may_not_be_read_has_no_checksum_and_one_that_may_not_be_see
     let file = data(&shared, "fstat", "/etc/shadow").await;
     assert_eq!((&file["size"], &file["sha256"]), (&json!(1), &Value::Null));
 
-    system.inject_failure("/etc/shadow", "look at");
+    system.inject_failure("/etc/shadow", "stat");
     let input = json!({"source": "fstat", "query": "/etc/shadow"});
     let error = ask_on(shared, "get_data", input).await.unwrap_err();
     assert_eq!(error.status, ReplyStatus::Failed);
     assert!(
-        error.message.starts_with("cannot look at /etc/shadow: "),
+        error.message.starts_with("cannot stat /etc/shadow: "),
         "{}",
         error.message
     );

@@ -11,7 +11,7 @@ use muster_engine::{EngineError, ResourceContext, ResourceEngine};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What every action is asked with.
+/// The input of every action.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ServiceNameInput {
@@ -42,7 +42,7 @@ impl ServiceRunState {
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 pub(crate) struct ServiceChangeOutput {
     pub(crate) status: ServiceRunState,
-    /// Whether it was another one before.
+    /// Whether the state differs from the one before.
     pub(crate) changed: bool,
 }
 
@@ -100,10 +100,10 @@ impl NodeService {
     /// Starts or stops the service unless it is already in that state.
     pub(crate) fn ensure_state(
         &self,
-        wanted: ServiceRunState,
+        desired: ServiceRunState,
     ) -> Result<ServiceChangeOutput, EngineError> {
         self.query_state()?;
-        let resource = self.build_resource(Some(wanted))?;
+        let resource = self.build_resource(Some(desired))?;
         let outcome = self
             .engine
             .apply_resource(&resource, self.cancel.clone(), false);
@@ -130,10 +130,11 @@ impl NodeService {
         self.query_state()
     }
 
-    fn build_resource(&self, wanted: Option<ServiceRunState>) -> Result<Resource, EngineError> {
-        let ensure = wanted.map(|state| ("ensure".to_owned(), Value::from(state.ensure_value())));
-        let words: Map<String, Value> = ensure.into_iter().collect();
-        self.engine.check_resource("service", &self.name, &words)
+    fn build_resource(&self, desired: Option<ServiceRunState>) -> Result<Resource, EngineError> {
+        let ensure = desired.map(|state| ("ensure".to_owned(), Value::from(state.ensure_value())));
+        let properties: Map<String, Value> = ensure.into_iter().collect();
+        self.engine
+            .check_resource("service", &self.name, &properties)
     }
 
     fn engine_context(&self) -> ResourceContext<'_> {

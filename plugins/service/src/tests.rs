@@ -207,7 +207,7 @@ async fn a_service_that_will_not_is_a_failure_with_its_own_words() {
         assert_eq!(error.status, ReplyStatus::Failed);
         assert_eq!(
             error.message,
-            format!("Service[httpd]: `/etc/init.d/httpd {verb}` ended with 1: no such luck")
+            format!("Service[httpd]: `/etc/init.d/httpd {verb}` ended with code 1: no such luck")
         );
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct ShellJobStore {
     directory: PathBuf,
     options: Options,
     /// Held while a job is added, so that concurrent calls cannot exceed the job limit.
-    adding: Mutex<()>,
+    start_lock: Mutex<()>,
 }
 
 /// The stored record of a job.
@@ -70,9 +70,9 @@ pub(crate) enum ShellJobState {
 pub(crate) enum ShellJobError {
     #[error("this node has no job {0}")]
     Unknown(String),
-    #[error("{running} jobs run already, and [plugins.shell] allows {limit}")]
+    #[error("{running} jobs are already running; [plugins.shell] allows {limit}")]
     Full { running: usize, limit: usize },
-    #[error("cannot keep jobs in {}", path.display())]
+    #[error("cannot read or write the jobs in {}", path.display())]
     Files {
         path: PathBuf,
         #[source]
@@ -98,7 +98,7 @@ impl ShellJobStore {
         Self {
             directory,
             options,
-            adding: Mutex::default(),
+            start_lock: Mutex::default(),
         }
     }
 
@@ -107,10 +107,13 @@ impl ShellJobStore {
         &self,
         cx: &CallContext,
         command: &Command,
-        words: Vec<String>,
+        argv: Vec<String>,
         user: Option<&str>,
     ) -> Result<ShellJobRecord, ShellJobError> {
-        let _turn = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self
+            .start_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         self.evict_ended(&*cx.system)?;
         let id = Uuid::now_v7().simple().to_string().split_off(20);
         let directory = self.directory.join(&id);
@@ -124,7 +127,7 @@ impl ShellJobStore {
             job: id,
             request: cx.request,
             caller: cx.caller.to_string(),
-            command: words,
+            command: argv,
             user: user.map(str::to_owned),
             started: u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
             process: None,
@@ -239,15 +242,15 @@ impl ShellJobStore {
         bytes: u64,
     ) -> Result<Vec<u8>, ShellJobError> {
         let path = self.file_path(record, stream_file_name(stream));
-        let piece = || {
+        let chunk = || {
             let mut file = File::open(&path)?;
             file.seek(SeekFrom::Start(offset))?;
-            let mut piece = Vec::new();
-            file.take(bytes).read_to_end(&mut piece)?;
-            Ok(piece)
+            let mut chunk = Vec::new();
+            file.take(bytes).read_to_end(&mut chunk)?;
+            Ok(chunk)
         };
-        match piece() {
-            Ok(piece) => Ok(piece),
+        match chunk() {
+            Ok(chunk) => Ok(chunk),
             // The process that writes the stream has not created the file yet.
             Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(source) => Err(files_error(&path, source)),
@@ -259,7 +262,7 @@ impl ShellJobStore {
         &self,
         record: &ShellJobRecord,
         system: &dyn System,
-        patience: Duration,
+        grace_period: Duration,
     ) -> Result<bool, ShellJobError> {
         let Some(process) = record.process else {
             return Ok(false);
@@ -268,7 +271,7 @@ impl ShellJobStore {
             return Ok(false);
         }
         let is_gone = || !system.is_running(&process);
-        if !wait_until(patience, is_gone) {
+        if !wait_until(grace_period, is_gone) {
             // Written before SIGKILL, because the job's shell dies too and cannot record the exit.
             let path = self.file_path(record, KILL_SIGNAL_FILE);
             let signal = Signal::SIGKILL as i32;
@@ -282,19 +285,19 @@ impl ShellJobStore {
     /// Removes the oldest ended jobs until one more fits the limit.
     fn evict_ended(&self, system: &dyn System) -> Result<(), ShellJobError> {
         let records = self.list_jobs()?;
-        let over = (records.len() + 1).saturating_sub(self.options.jobs);
-        let ended = |record: &&ShellJobRecord| {
+        let excess = (records.len() + 1).saturating_sub(self.options.jobs);
+        let has_ended = |record: &&ShellJobRecord| {
             self.job_state(record, system) != ShellJobState::Running
                 && !Self::is_running(record, system)
         };
-        let forgotten: Vec<&ShellJobRecord> = records.iter().filter(ended).take(over).collect();
-        for record in &forgotten {
+        let evicted: Vec<&ShellJobRecord> = records.iter().filter(has_ended).take(excess).collect();
+        for record in &evicted {
             let directory = self.directory.join(&record.job);
             fs::remove_dir_all(&directory).map_err(|source| files_error(&directory, source))?;
         }
-        if forgotten.len() < over {
+        if evicted.len() < excess {
             return Err(ShellJobError::Full {
-                running: records.len() - forgotten.len(),
+                running: records.len() - evicted.len(),
                 limit: self.options.jobs,
             });
         }
@@ -320,24 +323,24 @@ fn files_error(path: &Path, source: io::Error) -> ShellJobError {
 
 fn read_record(directory: &Path) -> Result<ShellJobRecord, ShellJobError> {
     let path = directory.join(RECORD_FILE);
-    let record = || {
+    let read = || {
         let mut text = Vec::new();
         File::open(&path)?
             .take(MAX_RECORD_BYTES)
             .read_to_end(&mut text)?;
         Ok(serde_json::from_slice(&text)?)
     };
-    record().map_err(|source| files_error(&path, source))
+    read().map_err(|source| files_error(&path, source))
 }
 
 /// Writes the record atomically by rename.
 fn write_record(directory: &Path, record: &ShellJobRecord) -> Result<(), ShellJobError> {
     let path = directory.join(RECORD_FILE);
-    let written = || {
+    let write = || {
         let mut file = tempfile::NamedTempFile::new_in(directory)?;
         file.write_all(&serde_json::to_vec(record)?)?;
         file.persist(&path).map_err(|failed| failed.error)?;
         Ok(())
     };
-    written().map_err(|source| files_error(&path, source))
+    write().map_err(|source| files_error(&path, source))
 }

@@ -44,19 +44,20 @@ impl LiveOutputBuffer {
     pub(crate) fn append_bytes(&self, stream: OutputStream, bytes: &[u8]) {
         let mut streams = self.lock_streams();
         let [stdout, stderr] = &mut *streams;
-        let kept = match stream {
+        let buffer = match stream {
             OutputStream::Stdout => stdout,
             OutputStream::Stderr => stderr,
         };
-        let room = MAX_KEPT_BYTES
-            .saturating_sub(kept.bytes.len())
+        let length = MAX_KEPT_BYTES
+            .saturating_sub(buffer.bytes.len())
             .min(bytes.len());
-        kept.bytes
-            .extend_from_slice(bytes.get(..room).unwrap_or_default());
-        kept.truncated |= room < bytes.len();
+        buffer
+            .bytes
+            .extend_from_slice(bytes.get(..length).unwrap_or_default());
+        buffer.truncated |= length < bytes.len();
         if self.sink.is_wanted() {
-            let tell = |line: String| emit_line(&self.sink, stream, &line);
-            kept.lines.push_bytes(bytes, tell);
+            let emit = |line: String| emit_line(&self.sink, stream, &line);
+            buffer.lines.push_bytes(bytes, emit);
         }
     }
 
@@ -64,16 +65,17 @@ impl LiveOutputBuffer {
     pub(crate) fn finish_streams(&self) -> Map<String, Value> {
         let mut streams = self.lock_streams();
         let [stdout, stderr] = &mut *streams;
-        for (stream, kept) in [
+        for (stream, buffer) in [
             (OutputStream::Stdout, &mut *stdout),
             (OutputStream::Stderr, &mut *stderr),
         ] {
-            kept.lines
+            buffer
+                .lines
                 .flush_line(|line| emit_line(&self.sink, stream, &line));
         }
-        let ((out, out_cut), (err, err_cut)) =
+        let ((out, out_truncated), (err, err_truncated)) =
             (truncate_text(&stdout.bytes), truncate_text(&stderr.bytes));
-        let truncated = stdout.truncated || stderr.truncated || out_cut || err_cut;
+        let truncated = stdout.truncated || stderr.truncated || out_truncated || err_truncated;
         let outputs = [
             ("stdout", Value::from(out)),
             ("stderr", Value::from(err)),
@@ -98,37 +100,37 @@ pub(crate) fn emit_line(sink: &ProgressSink, stream: OutputStream, line: &str) {
 /// Converts the bytes to text within the size limit of a reply. Returns it with whether it was truncated.
 fn truncate_text(bytes: &[u8]) -> (String, bool) {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
-    let mut cut = false;
+    let mut truncated = false;
     // Control characters take six bytes in JSON, so halving a few times is enough.
     while serde_json::to_vec(&text).map_or(0, |json| json.len()) > MAX_KEPT_JSON_BYTES {
         let half = text.floor_char_boundary(text.len() / 2);
         text.truncate(half);
-        cut = true;
+        truncated = true;
     }
-    (text, cut)
+    (text, truncated)
 }
 
 impl LineSplitter {
     /// Appends bytes and emits each line that is complete or has reached the maximum length.
-    pub(crate) fn push_bytes(&mut self, bytes: &[u8], mut tell: impl FnMut(String)) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            for part in piece.chunks(MAX_LINE_BYTES) {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8], mut emit: impl FnMut(String)) {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            for part in line.chunks(MAX_LINE_BYTES) {
                 self.0.extend_from_slice(part);
                 if self.0.ends_with(b"\n") || self.0.len() >= MAX_LINE_BYTES {
-                    self.flush_line(&mut tell);
+                    self.flush_line(&mut emit);
                 }
             }
         }
     }
 
     /// Emits the remaining partial line.
-    pub(crate) fn flush_line(&mut self, mut tell: impl FnMut(String)) {
+    pub(crate) fn flush_line(&mut self, mut emit: impl FnMut(String)) {
         if self.0.is_empty() {
             return;
         }
         let line = std::mem::take(&mut self.0);
         let line = line.strip_suffix(b"\n").unwrap_or(&line);
-        tell(String::from_utf8_lossy(line).into_owned());
+        emit(String::from_utf8_lossy(line).into_owned());
     }
 }
 

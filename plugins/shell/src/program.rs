@@ -58,20 +58,22 @@ impl ShellProgramInput {
     /// Builds the command for this machine. Blocks, because users are looked up.
     pub(crate) fn build_command(&self, system: &dyn System) -> Result<Command, ActionError> {
         if self.command.is_some() == self.script.is_some() {
-            let message = "give either `command`, an array of program and arguments, or `script`";
+            let message = "set either `command` (an array of program and arguments) or `script`";
             return Err(ActionError::invalid_input(message));
         }
         let argv = self.argv();
-        let nul = |text: &str| text.contains('\0');
-        if argv.first().is_none_or(String::is_empty) || argv.iter().any(|word| nul(word)) {
-            let message = "the command is empty, or has a NUL character in it";
+        let has_nul = |text: &str| text.contains('\0');
+        if argv.first().is_none_or(String::is_empty)
+            || argv.iter().any(|argument| has_nul(argument))
+        {
+            let message = "the command is empty or contains a NUL character";
             return Err(ActionError::invalid_input(message));
         }
         let env = self.env.clone().unwrap_or_default();
         for (name, value) in &env {
-            if name.is_empty() || name.contains(['=', '\0']) || nul(value) {
+            if name.is_empty() || name.contains(['=', '\0']) || has_nul(value) {
                 let message = format!(
-                    "`{}` is no name of an environment variable, or its value has a NUL character",
+                    "`{}` is not a valid variable name, or its value contains a NUL character",
                     name.escape_debug()
                 );
                 return Err(ActionError::invalid_input(message));

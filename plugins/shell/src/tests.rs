@@ -167,7 +167,7 @@ async fn a_program_that_fails_is_a_failure_that_keeps_its_output() {
         .unwrap_err();
     assert_eq!(
         (error.status, error.message.as_str()),
-        (ReplyStatus::Failed, "ended with 3")
+        (ReplyStatus::Failed, "exited with code 3")
     );
     assert_eq!(
         json!(error.data),
@@ -369,7 +369,7 @@ async fn only_so_many_jobs_are_remembered_and_running_ones_are_never_forgotten()
         .unwrap_err();
     assert_eq!(
         full.message,
-        "2 jobs run already, and [plugins.shell] allows 2"
+        "2 jobs are already running; [plugins.shell] allows 2"
     );
     for job in [second, third] {
         machine.ask("kill", json!({ "job": job })).await.unwrap();

@@ -136,7 +136,7 @@ impl Entry {
 
 /// Makes a call of named nodes, and writes down what it came to. It must come to something.
 pub(super) async fn ask(client: &Client, call: RpcCall) -> Entry {
-    let CallTarget::Nodes(asked) = call.aim.clone() else {
+    let CallTarget::Nodes(asked) = call.target.clone() else {
         panic!("the books are kept by name");
     };
     let patience = call.wait + HANGS;

@@ -176,7 +176,7 @@ async fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
     small.disk.fill();
     let refused = small.strike_until_refused().await;
     assert!(
-        refused.statusmsg.contains("could not remember the request"),
+        refused.statusmsg.contains("could not store the request"),
         "{}",
         refused.statusmsg
     );
@@ -249,7 +249,7 @@ async fn a_daemon_starts_on_a_full_disk_and_says_what_it_cannot_do() {
     small.assert_reads_go_on().await;
     let refused = small.strike_until_refused().await;
     assert!(
-        refused.statusmsg.contains("could not remember"),
+        refused.statusmsg.contains("could not store the request"),
         "{}",
         refused.statusmsg
     );
@@ -280,7 +280,7 @@ async fn a_daemon_starts_on_a_read_only_state_and_changes_nothing() {
     let refused = small.strike().await;
     assert_eq!(refused.statuscode, ReplyStatus::Other);
     assert!(
-        refused.statusmsg.contains("could not remember the request"),
+        refused.statusmsg.contains("could not store the request"),
         "{}",
         refused.statusmsg
     );

@@ -39,8 +39,8 @@ async fn what_was_captured_before_a_journal_was_lost_is_not_carried_out_again() 
     let mut node = rig.start().await;
     let mut done = 0;
     for (number, (damage, told)) in [
-        (None, "the journal of seen requests is gone"),
-        (Some(""), "the journal of seen requests is gone"),
+        (None, "the journal of seen requests is lost"),
+        (Some(""), "the journal of seen requests is lost"),
         (
             Some("damaged"),
             "1 records of the journal of seen requests are damaged",

@@ -103,7 +103,7 @@ async fn a_request_that_the_node_did_not_make_is_not_signed() {
     let record = &failed["web1.example.net"];
     let error = record.error.as_deref().unwrap();
     assert!(
-        error.contains("is not the one that the node has named"),
+        error.contains("was not signed: its fingerprint is another one"),
         "{error}"
     );
     assert!(authority.certificates().signed.is_empty());

@@ -102,10 +102,7 @@ async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
     let cycle = world.reaches(&["ok"]).await;
     assert_eq!(cycle["id"], document["replies"][0]["data"]["id"]);
     assert_eq!(world.starts(), 2);
-    assert!(
-        node.log()
-            .contains("going on with restarts that were asked for")
-    );
+    assert!(node.log().contains("resuming requested restarts"));
     let (status, _) = anna.document(&["restart", "status", "unit=stub"]).await;
     let data = &status["replies"][0]["data"];
     assert_eq!(
@@ -178,7 +175,11 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    await_state("it drains", || node.log().contains("starting anew")).await;
+    await_state("it drains", || {
+        node.log()
+            .contains("restarting: waiting for running actions")
+    })
+    .await;
     // Nobody is there for what comes now, and the broker says so.
     let (document, code) = anna.document(&["rpcutil", "ping", "-I", NODE]).await;
     assert_ne!(code, 0, "{document:#}");
@@ -188,7 +189,7 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
     let restarted = restart.wait_with_output().unwrap();
     assert!(restarted.status.success(), "{}", told(&restarted));
     assert!(
-        told(&restarted).contains("rpcd started anew and is ready after"),
+        told(&restarted).contains("rpcd restarted and is ready after"),
         "{}",
         told(&restarted)
     );

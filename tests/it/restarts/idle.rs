@@ -136,7 +136,7 @@ async fn a11_4_the_outcome_is_looked_at_and_not_believed() {
     fs::write(world.path("root/hurts"), "").unwrap();
     world.ask(&["stub"]);
     let cycle = world.reaches(&["failed"]).await;
-    assert_eq!(cycle["text"], "stub does not run after the restart");
+    assert_eq!(cycle["text"], "stub is not running after the restart");
     fs::remove_file(world.path("root/hurts")).unwrap();
     world.ask(&["ghost"]);
     let cycle = world.key_reaches("unit.ghost", &["failed"]).await;

@@ -25,12 +25,12 @@ pub struct BrokerAddress {
 impl BrokerAddress {
     /// Parses an address. The default scheme is TLS.
     pub fn parse(text: &str, plaintext_on_loopback: bool) -> Result<Self, BusError> {
-        let bad = || BusError::Address {
+        let invalid = || BusError::Address {
             url: text.to_owned(),
         };
         let (scheme, rest) = text.split_once("://").unwrap_or(("tls", text));
         if rest.is_empty() || rest.contains(['/', '@', ' ']) {
-            return Err(bad());
+            return Err(invalid());
         }
         match scheme {
             "tls" => Ok(Self {
@@ -44,7 +44,7 @@ impl BrokerAddress {
             "nats" => Err(BusError::PlainText {
                 url: text.to_owned(),
             }),
-            _ => Err(bad()),
+            _ => Err(invalid()),
         }
     }
 
@@ -169,26 +169,26 @@ impl BusOptions {
     /// Connects.
     pub async fn connect(self) -> Result<Bus, BusError> {
         let addresses = self.server_addresses()?;
-        let journal = Arc::new(BusEventRecorder::new());
-        let listed = self
+        let recorder = Arc::new(BusEventRecorder::new());
+        let server_list = self
             .servers
             .iter()
             .map(BrokerAddress::as_str)
             .collect::<Vec<_>>()
             .join(", ");
         let client = self
-            .client_options(Arc::clone(&journal))?
+            .client_options(Arc::clone(&recorder))?
             .connect(addresses)
             .await
             .map_err(|error| BusError::Connect {
-                servers: listed,
+                servers: server_list,
                 problem: match error.kind() {
                     // Signing is the only step that fails with this kind.
                     ConnectErrorKind::Authentication => NOT_A_NONCE_MESSAGE.to_owned(),
                     _ => error_with_causes(&error),
                 },
             })?;
-        Ok(Bus::new(client, journal))
+        Ok(Bus::new(client, recorder))
     }
 
     fn server_addresses(&self) -> Result<Vec<async_nats::ServerAddr>, BusError> {
@@ -205,9 +205,9 @@ impl BusOptions {
 
     fn client_options(
         &self,
-        journal: Arc<BusEventRecorder>,
+        recorder: Arc<BusEventRecorder>,
     ) -> Result<async_nats::ConnectOptions, BusError> {
-        let (backoff, before) = (self.backoff, Arc::clone(&journal));
+        let (backoff, backoff_recorder) = (self.backoff, Arc::clone(&recorder));
         let tls = self.servers.iter().any(|server| server.tls);
         let mut options = self
             .authentication_options()
@@ -217,10 +217,13 @@ impl BusOptions {
             .connection_timeout(Duration::from_secs(10))
             .subscription_capacity(self.subscription_capacity)
             .reconnect_delay_callback(move |attempt| {
-                backoff.delay_before_attempt(attempt, before.connection_counts().connects > 0)
+                backoff.delay_before_attempt(
+                    attempt,
+                    backoff_recorder.connection_counts().connects > 0,
+                )
             })
             .event_callback(move |event| {
-                journal.record_event(event);
+                recorder.record_event(event);
                 std::future::ready(())
             });
         if let Some(authority) = &self.authority {
@@ -263,15 +266,15 @@ impl BusOptions {
 /// Longest nonce that is signed, in bytes. NATS uses 15.
 const MAX_NONCE_BYTES: usize = 64;
 
-const NOT_A_NONCE_MESSAGE: &str = "it wants something else than a nonce signed, as no broker does; nothing was signed. \
-Find out who answers at this address before you connect again";
+const NOT_A_NONCE_MESSAGE: &str = "the server requested a signature of data that is not a nonce, which no broker does; nothing was signed; \
+check which server listens at this address before you connect again";
 
 /// Whether the bytes look like a broker's nonce: letters, digits, `-`, `_`, `+`, `/` and `=`. The same key signs messages, and the
 /// signed bytes of every message begin with a protocol name that has a dot, and a NUL. Signing arbitrary bytes would let a broker
 /// forge messages.
 fn is_nonce(bytes: &[u8]) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_+/=".contains(byte);
-    (1..=MAX_NONCE_BYTES).contains(&bytes.len()) && bytes.iter().all(plain)
+    let is_nonce_byte = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_+/=".contains(byte);
+    (1..=MAX_NONCE_BYTES).contains(&bytes.len()) && bytes.iter().all(is_nonce_byte)
 }
 
 /// The client library nests the cause of a failed connection one level down.

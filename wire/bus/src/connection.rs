@@ -28,9 +28,9 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Bus {
     client: async_nats::Client,
-    journal: Arc<BusEventRecorder>,
+    recorder: Arc<BusEventRecorder>,
     /// Whether another owner closes the connection.
-    lent: bool,
+    is_lent: bool,
 }
 
 /// Traffic counters of a connection, across reconnections.
@@ -101,17 +101,17 @@ impl BusSubscription {
 
     /// Unsubscribes without waiting for messages in transit.
     async fn end_subscription(&mut self) -> Result<(), BusError> {
-        let ended = self.0.drain().await;
-        ended.map_err(|error| BusError::Closed(error.to_string()))
+        let drained = self.0.drain().await;
+        drained.map_err(|error| BusError::Closed(error.to_string()))
     }
 }
 
 impl Bus {
-    pub(crate) fn new(client: async_nats::Client, journal: Arc<BusEventRecorder>) -> Self {
+    pub(crate) fn new(client: async_nats::Client, recorder: Arc<BusEventRecorder>) -> Self {
         Self {
             client,
-            journal,
-            lent: false,
+            recorder,
+            is_lent: false,
         }
     }
 
@@ -121,7 +121,7 @@ impl Bus {
     #[must_use]
     pub fn lend_connection(&self) -> Self {
         Self {
-            lent: true,
+            is_lent: true,
             ..self.clone()
         }
     }
@@ -194,9 +194,9 @@ impl Bus {
         {
             Ok(Ok(message)) => Ok(BusMessage(message)),
             Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-            Err(_) => Err(BusError::Slow {
-                what: "answer",
-                within: BROKER_TIMEOUT,
+            Err(_) => Err(BusError::Timeout {
+                operation: "answer",
+                timeout: BROKER_TIMEOUT,
             }),
         }
     }
@@ -212,11 +212,11 @@ impl Bus {
         &self,
         subscription: &mut BusSubscription,
     ) -> Result<(), BusError> {
-        let told = subscription
+        let unsubscribed = subscription
             .0
             .unsubscribe_after(UNPARSABLE_MESSAGE_COUNT)
             .await;
-        told.map_err(|error| BusError::Closed(error.to_string()))?;
+        unsubscribed.map_err(|error| BusError::Closed(error.to_string()))?;
         tokio::select! {
             confirmed = self.confirm_delivery() => confirmed?,
             // After a disconnection the broker has dropped the subscription and sends nothing more.
@@ -234,16 +234,17 @@ impl Bus {
     pub async fn confirm_delivery(&self) -> Result<(), BusError> {
         let mut events = self.subscribe_events();
         let round_trip = async {
-            let mut is_refusal_wanted = false;
+            let mut needs_refusal = false;
             loop {
-                if is_refusal_wanted {
+                if needs_refusal {
                     self.publish(subject::CONFIRM_REFUSED_SUBJECT, Bytes::new())
                         .await?;
                 }
                 let request = async_nats::Request::new().timeout(Some(CONFIRM_TIMEOUT));
-                let asked = Box::pin(self.client.send_request(subject::CONFIRM_SUBJECT, request));
+                let pending_reply =
+                    Box::pin(self.client.send_request(subject::CONFIRM_SUBJECT, request));
                 tokio::select! {
-                    answer = asked => match answer {
+                    reply = pending_reply => match reply {
                         Err(error) if error.kind() != RequestErrorKind::TimedOut => {
                             return match error.kind() {
                                 RequestErrorKind::NoResponders => Ok(()),
@@ -252,7 +253,7 @@ impl Bus {
                         }
                         // An answer from a subscriber is a confirmation too: the message was delivered in order.
                         Ok(_) => return Ok(()),
-                        Err(_) => is_refusal_wanted = true,
+                        Err(_) => needs_refusal = true,
                     },
                     () = wait_refused(&mut events, subject::CONFIRM_SUBJECT) => return Ok(()),
                 }
@@ -260,9 +261,9 @@ impl Bus {
         };
         timeout(BROKER_TIMEOUT, round_trip)
             .await
-            .map_err(|_| BusError::Slow {
-                what: "confirm",
-                within: BROKER_TIMEOUT,
+            .map_err(|_| BusError::Timeout {
+                operation: "confirm delivery",
+                timeout: BROKER_TIMEOUT,
             })?
     }
 
@@ -271,9 +272,9 @@ impl Bus {
         match timeout(BROKER_TIMEOUT, self.client.flush()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-            Err(_) => Err(BusError::Slow {
-                what: "confirm",
-                within: BROKER_TIMEOUT,
+            Err(_) => Err(BusError::Timeout {
+                operation: "confirm delivery",
+                timeout: BROKER_TIMEOUT,
             }),
         }
     }
@@ -290,16 +291,16 @@ impl Bus {
 
     /// Traffic and reconnection counters since creation.
     pub fn traffic(&self) -> BusTraffic {
-        let counted = self.client.statistics();
-        let journal = self.journal.connection_counts();
+        let statistics = self.client.statistics();
+        let counts = self.recorder.connection_counts();
         BusTraffic {
-            bytes_in: counted.in_bytes.load(Ordering::Relaxed),
-            bytes_out: counted.out_bytes.load(Ordering::Relaxed),
-            messages_in: counted.in_messages.load(Ordering::Relaxed),
-            messages_out: counted.out_messages.load(Ordering::Relaxed),
-            connects: journal.connects,
-            disconnects: journal.disconnects,
-            dropped: journal.dropped,
+            bytes_in: statistics.in_bytes.load(Ordering::Relaxed),
+            bytes_out: statistics.out_bytes.load(Ordering::Relaxed),
+            messages_in: statistics.in_messages.load(Ordering::Relaxed),
+            messages_out: statistics.out_messages.load(Ordering::Relaxed),
+            connects: counts.connects,
+            disconnects: counts.disconnects,
+            dropped: counts.dropped,
         }
     }
 
@@ -310,17 +311,17 @@ impl Bus {
 
     /// Receives all events from now on.
     pub fn subscribe_events(&self) -> broadcast::Receiver<BusEvent> {
-        self.journal.subscribe_events()
+        self.recorder.subscribe_events()
     }
 
     /// Marks this point in time for [`Self::disturbed_since`].
     pub fn mark_connection(&self) -> ConnectionMark {
-        self.journal.mark_connection()
+        self.recorder.mark_connection()
     }
 
     /// Whether messages may have been lost since the mark.
     pub fn disturbed_since(&self, mark: ConnectionMark) -> Option<ConnectionDisturbance> {
-        self.journal.disturbed_since(mark)
+        self.recorder.disturbed_since(mark)
     }
 
     /// Waits until the connection is up. Reconnection runs in the background without limit.
@@ -347,11 +348,11 @@ impl Bus {
     /// Sends queued messages, then closes. Drain subscriptions and finish their work before, because messages published later are not
     /// sent. Without a connection there is nothing to flush.
     pub async fn close(&self) -> Result<(), BusError> {
-        if self.lent {
+        if self.is_lent {
             return self.confirm_delivery().await;
         }
         let mut events = self.subscribe_events();
-        let goodbye = async {
+        let drain_and_close = async {
             self.confirm_delivery().await?;
             self.client
                 .drain()
@@ -367,8 +368,11 @@ impl Bus {
             }
         };
         tokio::select! {
-            ended = timeout(BROKER_TIMEOUT, goodbye) => {
-                ended.map_err(|_| BusError::Slow { what: "close", within: BROKER_TIMEOUT })?
+            result = timeout(BROKER_TIMEOUT, drain_and_close) => {
+                result.map_err(|_| BusError::Timeout {
+                    operation: "close the connection",
+                    timeout: BROKER_TIMEOUT,
+                })?
             }
             () = self.wait_disconnected() => Ok(()),
         }
@@ -390,7 +394,7 @@ impl Bus {
 pub(crate) async fn wait_refused(events: &mut broadcast::Receiver<BusEvent>, subject: &str) {
     loop {
         match events.recv().await {
-            Ok(BusEvent::Refused(why)) if why.contains(subject) => return,
+            Ok(BusEvent::Refused(reason)) if reason.contains(subject) => return,
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
             _ => {}
         }
@@ -403,9 +407,9 @@ fn publish_result<E: std::error::Error>(
     match sent {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-        Err(_) => Err(BusError::Slow {
-            what: "take a message",
-            within: BROKER_TIMEOUT,
+        Err(_) => Err(BusError::Timeout {
+            operation: "accept a message",
+            timeout: BROKER_TIMEOUT,
         }),
     }
 }

@@ -40,18 +40,18 @@ pub enum BusError {
         problem: String,
     },
     /// The broker did not complete an operation in time.
-    #[error("the broker did not {what} within {} s", within.as_secs_f64())]
-    Slow {
+    #[error("the broker did not {operation} within {} s", timeout.as_secs_f64())]
+    Timeout {
         /// The operation.
-        what: &'static str,
+        operation: &'static str,
         /// The timeout.
-        within: Duration,
+        timeout: Duration,
     },
     /// The connection was closed permanently.
     #[error("the connection to the broker is closed: {0}")]
     Closed(String),
     /// The message exceeds the broker's limit.
-    #[error("the message is {size} bytes, and the broker takes {limit}")]
+    #[error("the message has {size} bytes; the broker accepts at most {limit}")]
     TooLarge {
         /// Size of the payload in bytes.
         size: usize,

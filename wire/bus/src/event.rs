@@ -108,10 +108,10 @@ impl BusEventRecorder {
     }
 
     pub(crate) fn disturbed_since(&self, mark: ConnectionMark) -> Option<ConnectionDisturbance> {
-        let now = self.mark_connection();
-        if now.disconnects > mark.disconnects {
+        let current = self.mark_connection();
+        if current.disconnects > mark.disconnects {
             Some(ConnectionDisturbance::Reconnected)
-        } else if now.dropped > mark.dropped {
+        } else if current.dropped > mark.dropped {
             Some(ConnectionDisturbance::SlowConsumer)
         } else {
             None
@@ -125,13 +125,17 @@ const TOKEN_EXPIRED_MESSAGE: &str = "User Authentication Expired";
 fn log_event(event: &BusEvent) {
     match event {
         BusEvent::Connected => tracing::info!("connected to the broker"),
-        BusEvent::Disconnected => tracing::warn!("lost the broker, trying to come back"),
+        BusEvent::Disconnected => tracing::warn!("lost the connection to the broker, reconnecting"),
         BusEvent::SlowConsumer => tracing::warn!("a message was dropped: subscription buffer full"),
-        BusEvent::Refused(why) if why.contains(TOKEN_EXPIRED_MESSAGE) => {
-            tracing::info!("the broker ends the connection, because its token is over");
+        BusEvent::Refused(reason) if reason.contains(TOKEN_EXPIRED_MESSAGE) => {
+            tracing::info!("the broker closed the connection: the token expired");
         }
-        BusEvent::Refused(why) => tracing::error!(%why, "the broker refuses us"),
-        BusEvent::Unreachable(why) => tracing::warn!(%why, "the broker cannot be reached"),
+        BusEvent::Refused(reason) => {
+            tracing::error!(why = %reason, "the broker refused an operation")
+        }
+        BusEvent::Unreachable(reason) => {
+            tracing::warn!(why = %reason, "cannot connect to the broker")
+        }
         BusEvent::Closed => tracing::debug!("connection to the broker closed"),
     }
 }

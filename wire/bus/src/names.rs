@@ -67,18 +67,18 @@ impl NameStore {
         change: impl Fn(Option<T>) -> (Option<T>, A),
     ) -> Result<A, BucketError> {
         for _ in 0..MAX_EDIT_ATTEMPTS {
-            let (known, revision) = self.read_value(key).await?;
-            let (changed, answer) = change(known);
-            let Some(changed) = changed else {
-                return Ok(answer);
+            let (current, revision) = self.read_value(key).await?;
+            let (new_value, result) = change(current);
+            let Some(new_value) = new_value else {
+                return Ok(result);
             };
-            let bytes = self.encode_value(key, &changed)?;
+            let bytes = self.encode_value(key, &new_value)?;
             let written = match revision {
                 Some(revision) => self.bucket.update(key, bytes, revision).await,
                 None => self.bucket.create(key, bytes).await,
             };
             match written {
-                Ok(_) => return Ok(answer),
+                Ok(_) => return Ok(result),
                 Err(BucketError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -90,7 +90,7 @@ impl NameStore {
 
     /// Releases the name for another key. The entry is kept with its former keys. Returns whether an entry exists.
     pub async fn release_name(&self, name: &Identity) -> Result<bool, BucketError> {
-        self.edit_entry(name, |held| match held {
+        self.edit_entry(name, |current| match current {
             Some(mut entry) => {
                 let is_new = !entry.released;
                 entry.released = true;
@@ -139,12 +139,12 @@ impl NameStore {
 
     fn json_failure(
         &self,
-        what: &'static str,
+        operation: &'static str,
         key: &str,
         error: &serde_json::Error,
     ) -> BucketError {
         BucketError::Failed {
-            what,
+            what: operation,
             bucket: self.bucket.name().to_owned(),
             problem: format!("{key}: {error}"),
         }

@@ -43,7 +43,7 @@ pub struct BrokerProbe {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerProbeFailure {
     /// The name cannot be resolved.
-    #[error("the name {host} cannot be resolved: {problem}")]
+    #[error("cannot resolve the name `{host}`: {problem}")]
     Name {
         /// The name.
         host: String,
@@ -51,19 +51,19 @@ pub enum BrokerProbeFailure {
         problem: String,
     },
     /// No address accepts a connection.
-    #[error("no address takes a connection: {problem}")]
+    #[error("no address accepts a connection: {problem}")]
     Unreachable {
         /// Each address with its system error.
         problem: String,
     },
     /// The server's greeting is not that of NATS.
-    #[error("whoever listens there does not greet as a NATS server does: {problem}")]
+    #[error("the server did not send the greeting of a NATS server: {problem}")]
     Greeting {
         /// The received data or error.
         problem: String,
     },
     /// The certificate authority file is unusable.
-    #[error("the certificate authority in {} cannot be used: {problem}", path.display())]
+    #[error("cannot use the certificate authority in {}: {problem}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum BrokerProbeFailure {
         problem: String,
     },
     /// The certificate is untrusted, or the server does not support TLS.
-    #[error("TLS fails: {problem}")]
+    #[error("TLS failed: {problem}")]
     Tls {
         /// The reason.
         problem: String,
@@ -87,7 +87,7 @@ struct BrokerGreeting {
 
 /// Probes a broker. Takes at most 20 seconds.
 pub async fn probe_broker(server: &BrokerAddress, authority: Option<&Path>) -> BrokerProbe {
-    let mut seen = BrokerProbe {
+    let mut probe = BrokerProbe {
         addresses: Vec::new(),
         resolving: Duration::ZERO,
         reached: None,
@@ -95,23 +95,23 @@ pub async fn probe_broker(server: &BrokerAddress, authority: Option<&Path>) -> B
         certificate_ends: None,
         failure: None,
     };
-    seen.failure = run_probe(server, authority, &mut seen).await.err();
-    seen
+    probe.failure = run_probe(server, authority, &mut probe).await.err();
+    probe
 }
 
 async fn run_probe(
     server: &BrokerAddress,
     authority: Option<&Path>,
-    seen: &mut BrokerProbe,
+    probe: &mut BrokerProbe,
 ) -> Result<(), BrokerProbeFailure> {
     let (host, port) = server.host_and_port(DEFAULT_PORT);
-    seen.addresses = resolve_host(host, port, &mut seen.resolving).await?;
-    let (stream, address, after) = connect_tcp(&seen.addresses).await?;
-    seen.reached = Some((address, after));
+    probe.addresses = resolve_host(host, port, &mut probe.resolving).await?;
+    let (stream, address, elapsed) = connect_tcp(&probe.addresses).await?;
+    probe.reached = Some((address, elapsed));
     let (stream, version) = read_greeting(stream).await?;
-    seen.version = Some(version);
+    probe.version = Some(version);
     if server.is_tls() {
-        seen.certificate_ends = tls_handshake(stream, host, authority).await?;
+        probe.certificate_ends = tls_handshake(stream, host, authority).await?;
     }
     Ok(())
 }
@@ -119,35 +119,35 @@ async fn run_probe(
 async fn resolve_host(
     host: &str,
     port: u16,
-    took: &mut Duration,
+    elapsed: &mut Duration,
 ) -> Result<Vec<SocketAddr>, BrokerProbeFailure> {
-    let begun = Instant::now();
+    let start = Instant::now();
     let failed = |problem: String| BrokerProbeFailure::Name {
         host: host.to_owned(),
         problem,
     };
-    let found =
+    let addresses =
         tokio::time::timeout(PROBE_STEP_TIMEOUT, tokio::net::lookup_host((host, port))).await;
-    *took = begun.elapsed();
-    let found: Vec<SocketAddr> = found
+    *elapsed = start.elapsed();
+    let addresses: Vec<SocketAddr> = addresses
         .map_err(|_| failed(timeout_message()))?
         .map_err(|error| failed(error.to_string()))?
         .collect();
-    if found.is_empty() {
-        return Err(failed("it has no address".to_owned()));
+    if addresses.is_empty() {
+        return Err(failed("the name has no address".to_owned()));
     }
-    Ok(found)
+    Ok(addresses)
 }
 
 async fn connect_tcp(
     addresses: &[SocketAddr],
 ) -> Result<(TcpStream, SocketAddr, Duration), BrokerProbeFailure> {
     let mut problems = Vec::new();
-    let ends = tokio::time::Instant::now() + PROBE_STEP_TIMEOUT;
+    let deadline = tokio::time::Instant::now() + PROBE_STEP_TIMEOUT;
     for address in addresses {
-        let begun = Instant::now();
-        match tokio::time::timeout_at(ends, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok((stream, *address, begun.elapsed())),
+        let start = Instant::now();
+        match tokio::time::timeout_at(deadline, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok((stream, *address, start.elapsed())),
             Ok(Err(error)) => problems.push(format!("{address}: {error}")),
             Err(_) => problems.push(format!("{address}: {}", timeout_message())),
         }
@@ -165,16 +165,16 @@ async fn read_greeting(stream: TcpStream) -> Result<(TcpStream, String), BrokerP
     let mut limited = (&mut reader).take(MAX_GREETING_BYTES);
     tokio::time::timeout(PROBE_STEP_TIMEOUT, limited.read_until(b'\n', &mut line))
         .await
-        .map_err(|_| failed("nothing came".to_owned()))?
+        .map_err(|_| failed(timeout_message()))?
         .map_err(|error| failed(error.to_string()))?;
-    let info: BrokerGreeting = line
+    let greeting: BrokerGreeting = line
         .strip_prefix(b"INFO ")
         .and_then(|json| serde_json::from_slice(json).ok())
         .ok_or_else(|| {
             let start: String = String::from_utf8_lossy(&line).chars().take(40).collect();
-            failed(format!("it begins with {start:?}"))
+            failed(format!("received {start:?}"))
         })?;
-    Ok((reader.into_inner(), info.version))
+    Ok((reader.into_inner(), greeting.version))
 }
 
 /// Performs the TLS handshake; returns the expiry of the certificate.

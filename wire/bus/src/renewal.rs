@@ -29,7 +29,7 @@ pub enum TokenRenewalError {
     #[error(transparent)]
     Store(#[from] BucketError),
     /// A token could not be signed.
-    #[error("no token could be signed for the node {node}")]
+    #[error("cannot sign a token for the node `{node}`")]
     Issue {
         /// The node.
         node: Identity,
@@ -107,14 +107,14 @@ impl TokenRenewal<'_> {
 
     /// Renews one token. Returns false if the register forbids it: the name is revoked, released, unknown, or has another key.
     async fn renew_token(&self, due: &DueToken, now: Millis) -> Result<bool, TokenRenewalError> {
-        let begin = |held: Option<NameEntry>| match held {
-            Some(mut held) if held.key == due.key && held.is_renewable() => {
-                held.at = held.at.max(now);
-                (Some(held), true)
+        let renew_entry = |entry: Option<NameEntry>| match entry {
+            Some(mut entry) if entry.key == due.key && entry.is_renewable() => {
+                entry.at = entry.at.max(now);
+                (Some(entry), true)
             }
             _ => (None, false),
         };
-        if !self.names.edit_entry(&due.node, begin).await? {
+        if !self.names.edit_entry(&due.node, renew_entry).await? {
             return Ok(false);
         }
         let account = self.trust.account_key();

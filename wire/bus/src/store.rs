@@ -41,20 +41,20 @@ const OPERATION_HEADER: &str = "KV-Operation";
 pub enum BucketError {
     /// The bucket does not exist, or `JetStream` is disabled.
     #[error(
-        "the broker has no store {bucket}; start it with JetStream, then run `rpc org push` once"
+        "the broker has no bucket `{bucket}`; enable JetStream in the broker, then run `rpc org push`"
     )]
     Missing {
         /// The bucket.
         bucket: String,
     },
     /// Another writer changed the key first.
-    #[error("{key} was changed by another writer")]
+    #[error("another writer changed the key `{key}`")]
     Conflict {
         /// The key.
         key: String,
     },
     /// The broker refused the operation or did not answer.
-    #[error("the broker did not {what} in the store {bucket}: {problem}")]
+    #[error("bucket `{bucket}`: cannot {what}: {problem}")]
     Failed {
         /// The operation.
         what: &'static str,
@@ -133,7 +133,7 @@ impl Bucket {
     pub async fn create(&self, key: &str, value: Bytes) -> Result<u64, BucketError> {
         let conflict = match self.update(key, value.clone(), 0).await {
             Err(conflict @ BucketError::Conflict { .. }) => conflict,
-            done => return done,
+            result => return result,
         };
         // A deletion is also a change of the key, with its own revision.
         match self.last_change(key, READER_TIMEOUT).await? {
@@ -154,7 +154,7 @@ impl Bucket {
         let mut headers = HeaderMap::new();
         headers.insert(OPERATION_HEADER, "DEL");
         let removed = self
-            .write_value("remove", key, Bytes::new(), Some(headers))
+            .write_value("delete", key, Bytes::new(), Some(headers))
             .await;
         removed.map(drop)
     }
@@ -163,13 +163,13 @@ impl Bucket {
     async fn last_change(
         &self,
         key: &str,
-        within: Duration,
+        timeout: Duration,
     ) -> Result<Option<BucketEntry>, BucketError> {
-        let latest = Instant::now() + within;
+        let deadline = Instant::now() + timeout;
         loop {
             match self.last_change_once(key).await {
                 Ok(entry) => return Ok(entry),
-                Err(BucketRequestError::NoResponders) if Instant::now() < latest => {
+                Err(BucketRequestError::NoResponders) if Instant::now() < deadline => {
                     sleep(RETRY_INTERVAL).await;
                 }
                 Err(BucketRequestError::NoResponders) => return Err(self.missing_error()),
@@ -180,64 +180,64 @@ impl Bucket {
 
     async fn last_change_once(&self, key: &str) -> Result<Option<BucketEntry>, BucketRequestError> {
         let subject = subject::bucket_get(&self.name, key);
-        let answer = self.send_request("read", subject, Request::new()).await?;
-        Ok(entry::parse_entry(&self.name, &answer).filter(|entry| entry.key == key))
+        let reply = self.send_request("read", subject, Request::new()).await?;
+        Ok(entry::parse_entry(&self.name, &reply).filter(|entry| entry.key == key))
     }
 
     /// Sends one request and waits for one answer. The broker reports a permission error as a connection event rather than as an answer.
     async fn send_request(
         &self,
-        what: &'static str,
+        operation: &'static str,
         subject: String,
         request: Request,
     ) -> Result<async_nats::Message, BucketRequestError> {
         let mut events = self.bus.subscribe_events();
         let request = request.timeout(Some(ANSWER_TIMEOUT));
         // Boxed, because the library's future is large and would be embedded in every caller's future.
-        let asked = Box::pin(
+        let pending_reply = Box::pin(
             self.bus
                 .nats_client()
                 .send_request(subject.clone(), request),
         );
         tokio::select! {
-            answer = asked => match answer {
-                Ok(answer) => Ok(answer),
+            reply = pending_reply => match reply {
+                Ok(reply) => Ok(reply),
                 Err(error) if error.kind() == RequestErrorKind::NoResponders => {
                     Err(BucketRequestError::NoResponders)
                 }
-                Err(error) => Err(BucketRequestError::Failed(self.failed_error(what, &error))),
+                Err(error) => Err(BucketRequestError::Failed(self.failed_error(operation, &error))),
             },
-            () = wait_refused(&mut events, &subject) => Err(BucketRequestError::Failed(self.refused_error(what, &subject))),
+            () = wait_refused(&mut events, &subject) => Err(BucketRequestError::Failed(self.refused_error(operation, &subject))),
         }
     }
 
     /// Permission errors of roles from an earlier version are fixed by `rpc org push`.
-    fn refused_error(&self, what: &'static str, subject: &str) -> BucketError {
+    fn refused_error(&self, operation: &'static str, subject: &str) -> BucketError {
         let problem = format!(
-            "these credentials may not publish on {subject}; if the fleet is older than this program, run `rpc org push`"
+            "these credentials have no permission to publish on {subject}; if the fleet was set up with an earlier version, run `rpc org push`"
         );
-        self.failed_error(what, &problem)
+        self.failed_error(operation, &problem)
     }
 
     /// Writes with retries while no server accepts it, as during leader election. "No responders" means that nothing was written, so
     /// a retry cannot write twice.
     async fn write_value(
         &self,
-        what: &'static str,
+        operation: &'static str,
         key: &str,
         value: Bytes,
         headers: Option<HeaderMap>,
     ) -> Result<u64, BucketError> {
-        let latest = Instant::now() + LEADER_TIMEOUT;
+        let deadline = Instant::now() + LEADER_TIMEOUT;
         loop {
             let request = Request::new()
                 .payload(value.clone())
                 .headers(headers.clone().unwrap_or_default());
             let subject = subject::bucket_key(&self.name, key);
-            match self.send_request(what, subject, request).await {
-                Ok(answer) => return self.parse_write_answer(what, key, &answer.payload),
+            match self.send_request(operation, subject, request).await {
+                Ok(reply) => return self.parse_write_answer(operation, key, &reply.payload),
                 Err(BucketRequestError::Failed(error)) => return Err(error),
-                Err(BucketRequestError::NoResponders) if Instant::now() < latest => {
+                Err(BucketRequestError::NoResponders) if Instant::now() < deadline => {
                     sleep(RETRY_INTERVAL).await;
                 }
                 Err(BucketRequestError::NoResponders) => return Err(self.missing_error()),
@@ -247,11 +247,11 @@ impl Bucket {
 
     fn parse_write_answer(
         &self,
-        what: &'static str,
+        operation: &'static str,
         key: &str,
-        answer: &[u8],
+        reply: &[u8],
     ) -> Result<u64, BucketError> {
-        match serde_json::from_slice(answer) {
+        match serde_json::from_slice(reply) {
             Ok(WriteAnswer { error: None, seq }) if seq > 0 => Ok(seq),
             Ok(WriteAnswer {
                 error: Some(WriteFailure { err_code, .. }),
@@ -262,8 +262,8 @@ impl Bucket {
             Ok(WriteAnswer {
                 error: Some(failure),
                 ..
-            }) => Err(self.failed_error(what, &failure.description)),
-            _ => Err(self.failed_error(what, &"its answer is unreadable")),
+            }) => Err(self.failed_error(operation, &failure.description)),
+            _ => Err(self.failed_error(operation, &"cannot parse the answer")),
         }
     }
 
@@ -273,9 +273,13 @@ impl Bucket {
         }
     }
 
-    fn failed_error(&self, what: &'static str, problem: &dyn std::fmt::Display) -> BucketError {
+    fn failed_error(
+        &self,
+        operation: &'static str,
+        problem: &dyn std::fmt::Display,
+    ) -> BucketError {
         BucketError::Failed {
-            what,
+            what: operation,
             bucket: self.name.clone(),
             problem: problem.to_string(),
         }

@@ -11,23 +11,23 @@ use crate::error::BusError;
 
 /// A client configuration that trusts only the certificates in a PEM file.
 pub(crate) fn config_trusting_file(authority: &Path) -> Result<ClientConfig, BusError> {
-    let problem = |problem: String| BusError::Authority {
+    let to_error = |problem: String| BusError::Authority {
         path: authority.to_owned(),
         problem,
     };
     let mut roots = RootCertStore::empty();
     let certificates =
-        CertificateDer::pem_file_iter(authority).map_err(|error| problem(error.to_string()))?;
+        CertificateDer::pem_file_iter(authority).map_err(|error| to_error(error.to_string()))?;
     for certificate in certificates {
-        let certificate = certificate.map_err(|error| problem(error.to_string()))?;
+        let certificate = certificate.map_err(|error| to_error(error.to_string()))?;
         roots
             .add(certificate)
-            .map_err(|error| problem(error.to_string()))?;
+            .map_err(|error| to_error(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(problem("it holds no certificate in PEM form".to_owned()));
+        return Err(to_error("the file contains no PEM certificate".to_owned()));
     }
-    client_config(roots).map_err(|error| problem(error.to_string()))
+    client_config(roots).map_err(|error| to_error(error.to_string()))
 }
 
 /// A client configuration that trusts the system's trust store.

@@ -19,17 +19,17 @@ pub enum TrustLookupError {
     #[error(transparent)]
     Store(#[from] BucketError),
     /// The bucket has no token: `rpc org push` of this version was not run.
-    #[error("the bucket {} holds no account token; run `rpc org push` once", TRUST_BUCKET.name)]
+    #[error("the bucket `{}` contains no account token; run `rpc org push`", TRUST_BUCKET.name)]
     Empty,
     /// The head is invalid.
     #[error(transparent)]
     Head(#[from] AccountHeadError),
     /// The token that the head names failed verification.
-    #[error("the account token in the bucket {} is not believed", TRUST_BUCKET.name)]
+    #[error("the account token in the bucket `{}` failed verification", TRUST_BUCKET.name)]
     Token(#[source] TokenError),
     /// The token in the bucket is older than the known one.
     #[error(
-        "the account token in the bucket {} is of {found}, older than the known one of {known}; run `rpc org push`",
+        "the account token in the bucket `{}` was issued at {found}, earlier than the known one, issued at {known}; run `rpc org push`",
         TRUST_BUCKET.name
     )]
     Behind {
@@ -39,14 +39,14 @@ pub enum TrustLookupError {
         found: Seconds,
     },
     /// The head names another token with the same serial number.
-    #[error("the bucket {} names another account token with the serial number {serial}", TRUST_BUCKET.name)]
+    #[error("the head in the bucket `{}` is of another account token with the same serial number {serial}", TRUST_BUCKET.name)]
     Differs {
         /// The common serial number.
         serial: Seconds,
     },
     /// The lookup timed out.
-    #[error("the bucket {} was not read within {} s", TRUST_BUCKET.name, LOOKUP_TIMEOUT.as_secs())]
-    Slow,
+    #[error("cannot read the bucket `{}` within {} s", TRUST_BUCKET.name, LOOKUP_TIMEOUT.as_secs())]
+    Timeout,
 }
 
 impl Bus {
@@ -61,7 +61,7 @@ impl Bus {
             Ok(AccountHead::parse(&value.ok_or(TrustLookupError::Empty)?)?)
         };
         let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await;
-        found.map_err(|_| TrustLookupError::Slow)?
+        found.map_err(|_| TrustLookupError::Timeout)?
     }
 
     /// The verified account token that the head names, if it is newer than the known one; `None` means that the known one is the newest.
@@ -78,8 +78,8 @@ impl Bus {
             });
         }
         if head.serial == serial {
-            let same = *head == AccountHead::of_trust(known);
-            return if same {
+            let is_same = *head == AccountHead::of_trust(known);
+            return if is_same {
                 Ok(None)
             } else {
                 Err(TrustLookupError::Differs { serial })
@@ -87,7 +87,7 @@ impl Bus {
         }
         let bucket = self.bucket(TRUST_BUCKET.name);
         let entry = tokio::time::timeout(LOOKUP_TIMEOUT, bucket.get_once(TRUST_ACCOUNT_KEY)).await;
-        let entry = entry.map_err(|_| TrustLookupError::Slow)??;
+        let entry = entry.map_err(|_| TrustLookupError::Timeout)??;
         let value = entry.and_then(|entry| entry.value);
         let value = value.ok_or(TrustLookupError::Empty)?;
         let text = String::from_utf8_lossy(&value);

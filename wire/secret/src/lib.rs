@@ -65,7 +65,7 @@ pub enum SecretFileError {
         path: PathBuf,
     },
     /// The group or other users can read or change it.
-    #[error("{path} holds a secret and is open to others (mode {mode:04o}); run `chmod {advised:o} {path}`", path = path.display())]
+    #[error("{path} contains a secret and is accessible to other users (mode {mode:04o}); run `chmod {advised:o} {path}`", path = path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -75,7 +75,7 @@ pub enum SecretFileError {
         advised: u32,
     },
     /// The owner is neither root nor the daemon's user.
-    #[error("{path} holds a secret and belongs to user {owner}; it must be root's or the daemon's own: run `chown root {path}`", path = path.display())]
+    #[error("{path} contains a secret and belongs to user {owner}; it must belong to root or to the user of this process; run `chown root {path}`", path = path.display())]
     Owner {
         /// The file.
         path: PathBuf,
@@ -83,7 +83,7 @@ pub enum SecretFileError {
         owner: u32,
     },
     /// The file exceeds the size limit.
-    #[error("{} has more than {limit} bytes; that is not what it should be", path.display())]
+    #[error("{} has more than {limit} bytes, the limit for this file", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -106,18 +106,18 @@ impl SecretFileError {
 /// Names the refused file, and the command that fixes it.
 pub fn read_secret(
     path: &Path,
-    keeper: SecretOwner,
+    expected_owner: SecretOwner,
     limit: u64,
 ) -> Result<Zeroizing<String>, SecretFileError> {
     let failed = |source| SecretFileError::Read {
         path: path.to_owned(),
         source,
     };
-    let file = open_secret(path, keeper)?;
+    let file = open_secret(path, expected_owner)?;
     // Allocate the whole buffer first: a growing buffer would leave unwiped copies behind.
     let expected = file.metadata().map_err(failed)?.len().min(limit);
-    let room = usize::try_from(expected).unwrap_or_default();
-    let mut text = Zeroizing::new(String::with_capacity(room.saturating_add(1)));
+    let capacity = usize::try_from(expected).unwrap_or_default();
+    let mut text = Zeroizing::new(String::with_capacity(capacity.saturating_add(1)));
     file.take(limit.saturating_add(1))
         .read_to_string(&mut text)
         .map_err(failed)?;
@@ -134,17 +134,17 @@ pub fn read_secret(
 ///
 /// # Errors
 /// The same as for reading.
-pub fn check_secret(path: &Path, keeper: SecretOwner) -> Result<(), SecretFileError> {
-    open_secret(path, keeper).map(drop)
+pub fn check_secret(path: &Path, expected_owner: SecretOwner) -> Result<(), SecretFileError> {
+    open_secret(path, expected_owner).map(drop)
 }
 
 /// Opens a file after its checks. A daemon opens without blocking on a pipe.
-fn open_secret(path: &Path, keeper: SecretOwner) -> Result<File, SecretFileError> {
+fn open_secret(path: &Path, expected_owner: SecretOwner) -> Result<File, SecretFileError> {
     let failed = |source| SecretFileError::Read {
         path: path.to_owned(),
         source,
     };
-    let flags = if keeper == SecretOwner::Person {
+    let flags = if expected_owner == SecretOwner::Person {
         OFlag::O_NOCTTY
     } else {
         OFlag::O_NOCTTY | OFlag::O_NONBLOCK
@@ -154,31 +154,34 @@ fn open_secret(path: &Path, keeper: SecretOwner) -> Result<File, SecretFileError
         .custom_flags(flags.bits())
         .open(path);
     let file = opened.map_err(failed)?;
-    check_metadata(path, keeper, &file.metadata().map_err(failed)?)?;
+    check_metadata(path, expected_owner, &file.metadata().map_err(failed)?)?;
     Ok(file)
 }
 
 fn check_metadata(
     path: &Path,
-    keeper: SecretOwner,
-    found: &Metadata,
+    expected_owner: SecretOwner,
+    metadata: &Metadata,
 ) -> Result<(), SecretFileError> {
     let path = path.to_owned();
-    let kind = found.file_type();
-    if !(kind.is_file() || keeper == SecretOwner::Person && kind.is_fifo()) {
+    let kind = metadata.file_type();
+    if !(kind.is_file() || expected_owner == SecretOwner::Person && kind.is_fifo()) {
         return Err(SecretFileError::NotAFile { path });
     }
-    let mode = found.mode() & 0o7777;
-    if mode & keeper.forbidden_bits() != 0 {
-        let advised = keeper.advised_mode();
+    let mode = metadata.mode() & 0o7777;
+    if mode & expected_owner.forbidden_bits() != 0 {
+        let advised = expected_owner.advised_mode();
         return Err(SecretFileError::Exposed {
             path,
             mode,
             advised,
         });
     }
-    let owner = found.uid();
-    if keeper == SecretOwner::Daemon && owner != 0 && owner != nix::unistd::geteuid().as_raw() {
+    let owner = metadata.uid();
+    if expected_owner == SecretOwner::Daemon
+        && owner != 0
+        && owner != nix::unistd::geteuid().as_raw()
+    {
         return Err(SecretFileError::Owner { path, owner });
     }
     Ok(())

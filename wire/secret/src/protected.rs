@@ -91,37 +91,40 @@ pub fn check_protected(path: &Path) -> Result<(), ProtectedFileError> {
 
 /// Checks each component of an absolute path, starting at the root.
 fn check_components(path: &Path, links_left: usize) -> Result<(), ProtectedFileError> {
-    let mut at = PathBuf::new();
+    let mut resolved = PathBuf::new();
     let mut components = path.components();
     while let Some(component) = components.next() {
         if component == Component::ParentDir {
-            at.pop();
+            resolved.pop();
             continue;
         }
-        let next = at.join(component);
+        let next = resolved.join(component);
         let failed = |source| ProtectedFileError::Read {
             path: next.clone(),
             source,
         };
-        let found = fs::symlink_metadata(&next).map_err(failed)?;
-        if found.is_symlink() {
-            check_owner(&next, &found)?;
+        let metadata = fs::symlink_metadata(&next).map_err(failed)?;
+        if metadata.is_symlink() {
+            check_owner(&next, &metadata)?;
             let links_left = links_left
                 .checked_sub(1)
                 .ok_or_else(|| failed(io::Error::other("too many symbolic links")))?;
             let target = fs::read_link(&next).map_err(failed)?;
-            return check_components(&at.join(target).join(components.as_path()), links_left);
+            return check_components(
+                &resolved.join(target).join(components.as_path()),
+                links_left,
+            );
         }
-        check_metadata(&next, &found)?;
-        at = next;
+        check_metadata(&next, &metadata)?;
+        resolved = next;
     }
     Ok(())
 }
 
-fn check_metadata(path: &Path, found: &Metadata) -> Result<(), ProtectedFileError> {
-    check_owner(path, found)?;
-    let mode = found.mode() & 0o7777;
-    let is_shared = found.is_dir() && mode & STICKY_BIT != 0;
+fn check_metadata(path: &Path, metadata: &Metadata) -> Result<(), ProtectedFileError> {
+    check_owner(path, metadata)?;
+    let mode = metadata.mode() & 0o7777;
+    let is_shared = metadata.is_dir() && mode & STICKY_BIT != 0;
     if mode & SHARED_WRITE_BITS != 0 && !is_shared {
         return Err(ProtectedFileError::Writable {
             path: path.to_owned(),
@@ -131,8 +134,8 @@ fn check_metadata(path: &Path, found: &Metadata) -> Result<(), ProtectedFileErro
     Ok(())
 }
 
-fn check_owner(path: &Path, found: &Metadata) -> Result<(), ProtectedFileError> {
-    let owner = found.uid();
+fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), ProtectedFileError> {
+    let owner = metadata.uid();
     if owner == 0 || owner == nix::unistd::geteuid().as_raw() {
         return Ok(());
     }

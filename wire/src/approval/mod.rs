@@ -75,5 +75,5 @@ pub fn encode_envelope(envelope: &[u8]) -> String {
 fn decode_envelope(text: &str) -> Result<Vec<u8>, ApprovalError> {
     URL_SAFE_NO_PAD
         .decode(text)
-        .map_err(|_| ApprovalError::Shape("it is not base64url"))
+        .map_err(|_| ApprovalError::Shape("not base64url"))
 }

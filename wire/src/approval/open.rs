@@ -32,16 +32,16 @@ pub struct ApprovedProposal {
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
     /// The envelope or token failed verification.
-    #[error("it is not authentic")]
+    #[error("authentication failed")]
     Refused(#[from] MessageRefusal),
     /// The encoding is invalid.
-    #[error("it cannot be read: {0}")]
+    #[error("invalid format: {0}")]
     Shape(&'static str),
     /// The body is not valid JSON of the expected type.
-    #[error("it cannot be read")]
+    #[error("invalid format: not the JSON of a proposal or an approval")]
     Json(#[source] serde_json::Error),
     /// The claimed author differs from the signer.
-    #[error("it says it is from {claimed}, but {sender} signed it")]
+    #[error("the content specifies the author {claimed}, but {sender} signed it")]
     WrongSender {
         /// The signer.
         sender: Identity,
@@ -49,20 +49,22 @@ pub enum ApprovalError {
         claimed: Identity,
     },
     /// The lifetime is zero or above the limit.
-    #[error("it is good for {0} ms; 1 to {max} are allowed", max = limits::MAX_PROPOSAL_LIFETIME_MILLIS)]
+    #[error("the lifetime is {0} ms; 1 to {max} ms are allowed", max = limits::MAX_PROPOSAL_LIFETIME_MILLIS)]
     Lifetime(Millis),
     /// The proposal expired.
-    #[error("its time was over {0} ms ago; propose it again")]
+    #[error("the proposal expired {0} ms ago; create a new one")]
     Expired(Millis),
     /// The creation time is in the future.
-    #[error("it was made {0} ms from now; compare the clocks")]
+    #[error("the proposal was created {0} ms in the future; compare the clocks")]
     Future(Millis),
     /// Caller and approver are the same person.
-    #[error("{0} cannot approve what {0} asks for; it takes a second person with a key of its own")]
-    Oneself(Identity),
+    #[error(
+        "{0} cannot approve a proposal of {0}; a second person with a different key must approve it"
+    )]
+    SelfApproval(Identity),
     /// The request differs from the approved proposal.
-    #[error("it is for another request: the {0} is not the one that was approved")]
-    Other(&'static str),
+    #[error("the approval is for another request: the {0} differs from the approved proposal")]
+    RequestMismatch(&'static str),
 }
 
 /// Verifies a signed proposal. An expired proposal is accepted, so that it can be displayed; it cannot be requested any more.
@@ -87,10 +89,10 @@ pub fn open_proposal(
         return Err(ApprovalError::Lifetime(lifetime));
     }
     if proposal.nodes.is_empty() || proposal.nodes.len() > limits::MAX_TARGET_NODES {
-        return Err(ApprovalError::Shape("it names no nodes, or too many"));
+        return Err(ApprovalError::Shape("no nodes or too many nodes"));
     }
     if proposal.id.get_version_num() != 7 {
-        return Err(ApprovalError::Shape("its id is not a version 7 UUID"));
+        return Err(ApprovalError::Shape("the id is not a version 7 UUID"));
     }
     Ok(OpenProposal {
         proposal,
@@ -120,7 +122,7 @@ pub fn open_approval(
     let proposed = open_proposal(&decode_envelope(&approval.proposal)?, trust, cache, now)?;
     let caller = &proposed.caller;
     if approver.identity == caller.identity || approver.key == caller.key {
-        return Err(ApprovalError::Oneself(approver.identity.clone()));
+        return Err(ApprovalError::SelfApproval(approver.identity.clone()));
     }
     Ok(ApprovedProposal { proposed, approver })
 }
@@ -159,12 +161,12 @@ impl ApprovedProposal {
     ) -> Result<(), ApprovalError> {
         self.proposed.check_validity_period(now)?;
         let proposal = &self.proposed.proposal;
-        let nodes = match &request.target {
+        let is_target_covered = match &request.target {
             RequestTarget::Nodes(nodes) => nodes.is_subset(&proposal.nodes),
             RequestTarget::Filter(_) => false,
         };
         let proposer = &self.proposed.caller;
-        let same = [
+        let comparisons = [
             (
                 "caller",
                 request.caller == proposal.caller && caller.key == proposer.key,
@@ -172,7 +174,7 @@ impl ApprovedProposal {
             ("collective", request.collective == proposal.collective),
             ("agent", request.agent == proposal.agent),
             ("action", request.action == proposal.action),
-            ("target", nodes),
+            ("target", is_target_covered),
             (
                 "data",
                 proposal
@@ -180,8 +182,8 @@ impl ApprovedProposal {
                     .matches_request_data(proposal.id, &request.data, is_secret),
             ),
         ];
-        match same.into_iter().find(|(_, same)| !same) {
-            Some((field, _)) => Err(ApprovalError::Other(field)),
+        match comparisons.into_iter().find(|(_, is_same)| !is_same) {
+            Some((field, _)) => Err(ApprovalError::RequestMismatch(field)),
             None => Ok(()),
         }
     }

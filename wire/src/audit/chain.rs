@@ -17,12 +17,12 @@ pub struct LineHash([u8; 32]);
 
 /// The text is not a valid hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a hash has {HASH_CHARACTERS} characters of base64url")]
+#[error("not a hash of {HASH_CHARACTERS} characters of base64url")]
 pub struct LineHashError;
 
 /// The record is not a JSON object, or is an empty one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a line of the audit log is a JSON object with at least one field")]
+#[error("a line of the audit log must be a JSON object with at least one field")]
 pub struct NotAnObject;
 
 impl LineHash {

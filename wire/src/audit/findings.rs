@@ -8,13 +8,13 @@ use super::chain::LineHash;
 use crate::identity::Identity;
 use crate::token::PublicKey;
 
-/// Where a line stands.
+/// The location of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LineLocation {
-    /// Which of the files, in the order of the chain; the first is 0.
+    /// The index of the file, in the order of the chain; the first is 0.
     pub file: usize,
-    /// The line in that file; the first is 1.
+    /// The line number in that file; the first is 1.
     pub line: u64,
 }
 
@@ -37,100 +37,100 @@ impl std::str::FromStr for AuditAnchor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not NUMBER:HASH, as `rpc audit verify` prints it");
-        let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
+        let invalid = || format!("{text:?} is not NUMBER:HASH, as `rpc audit verify` prints it");
+        let (seq, hash) = text.split_once(':').ok_or_else(invalid)?;
         Ok(Self {
-            seq: seq.parse().map_err(|_| wrong())?,
-            hash: hash.parse().map_err(|_| wrong())?,
+            seq: seq.parse().map_err(|_| invalid())?,
+            hash: hash.parse().map_err(|_| invalid())?,
         })
     }
 }
 
-/// Something that an untouched log does not show.
+/// A defect that an unmodified log does not have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum AuditFinding {
-    /// The line is not what was written.
+    /// The line was altered.
     Altered {
         /// The line.
         at: LineLocation,
     },
-    /// Lines are gone.
+    /// Lines are missing.
     Missing {
-        /// The first line behind the hole.
+        /// The first line after the missing ones.
         before: LineLocation,
-        /// The first number that is gone.
+        /// The first missing number.
         from: u64,
-        /// The last number that is gone.
+        /// The last missing number.
         to: u64,
     },
-    /// A line that was never written here.
+    /// The line was inserted; the chain does not contain it.
     Inserted {
         /// The line.
         at: LineLocation,
     },
-    /// A line with a number that was there before: lines were moved or repeated, or two daemons write into one file.
+    /// A duplicate or late line number: lines were moved or repeated, or two daemons write to one file.
     OutOfOrder {
         /// The line.
         at: LineLocation,
         /// Its number.
         seq: u64,
     },
-    /// The signature does not fit: something since the last good one was changed, and the hashes were made to fit.
+    /// The signature is invalid: lines after the last valid checkpoint were altered, and the hashes were recomputed.
     Forged {
         /// The checkpoint.
         at: LineLocation,
     },
-    /// The file does not begin with a header: its beginning was cut off, or it is no audit log of this format.
+    /// The file does not begin with a header: its beginning is missing, or it is not an audit log of this format.
     NoHeader {
         /// The file's first line.
         at: LineLocation,
     },
-    /// The header's key cannot be believed to be the node's.
+    /// The header's key is not verified as the node's.
     Untrusted {
         /// The header.
         at: LineLocation,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A header or checkpoint in another node's name.
+    /// A header or checkpoint of another node.
     OtherNode {
         /// The line.
         at: LineLocation,
-        /// The name in it.
+        /// The name of that node.
         found: Identity,
     },
-    /// A chain begins anew, though there was one before: what was between them cannot be known.
+    /// A new chain begins after another one: lines between them may be missing.
     NewChain {
-        /// The header of the new one.
+        /// The header of the new chain.
         at: LineLocation,
     },
-    /// The daemon itself found, at a start, that lines were gone which it had written.
+    /// The daemon recorded at its start that lines which it had written were missing.
     Lost {
-        /// Its note of it.
+        /// The daemon's record of it.
         at: LineLocation,
-        /// The number of the last line that it had written.
+        /// The number of the last line that the daemon had written.
         written: u64,
     },
-    /// The rest of a torn line, which the daemon closed off, is gone.
+    /// The fragment of a truncated line, after which the daemon continued the log, is missing.
     FragmentMissing {
-        /// The daemon's note of it.
+        /// The daemon's record of the fragment.
         at: LineLocation,
     },
-    /// A line that is known from elsewhere is different here.
+    /// The line differs from the anchor.
     AnchorDiffers {
         /// The line.
         at: LineLocation,
         /// Its number.
         seq: u64,
     },
-    /// A line that is known from elsewhere is not here.
+    /// The line of the anchor is missing.
     AnchorMissing {
         /// Its number.
         seq: u64,
     },
-    /// There is nothing to verify.
+    /// There are no lines to verify.
     Empty,
 }
 
@@ -167,58 +167,53 @@ impl fmt::Display for AuditFinding {
             }
             Self::Inserted { .. } => f.write_str("this line does not belong here"),
             Self::OutOfOrder { seq, .. } => {
-                write!(
-                    f,
-                    "line number {seq} stands here for a second time or too late"
-                )
+                write!(f, "line number {seq} is duplicate or out of order")
             }
             Self::Forged { .. } => f.write_str(
-                "the signature does not fit: lines since the last good checkpoint were altered",
+                "the signature is invalid: lines after the last valid checkpoint were altered",
             ),
             Self::NoHeader { .. } => {
-                f.write_str("the file does not begin with a header: its beginning is gone")
+                f.write_str("the file does not begin with a header: its beginning is missing")
             }
             Self::Untrusted { why, .. } => write!(f, "the key cannot be trusted: {why}"),
-            Self::OtherNode { found, .. } => write!(f, "this line is of another node, {found}"),
+            Self::OtherNode { found, .. } => write!(f, "this line is from another node, {found}"),
             Self::NewChain { .. } => {
-                f.write_str("a new chain begins: what was between it and the last one is unknown")
+                f.write_str("a new chain begins: lines after the previous chain may be missing")
             }
             Self::Lost { written, .. } => write!(
                 f,
-                "the daemon found lines gone that it had written, up to number {written}"
+                "the daemon recorded at its start that lines were missing; it had written up to number {written}"
             ),
             Self::FragmentMissing { .. } => {
-                f.write_str("the rest of a torn line is missing before this one")
+                f.write_str("the fragment of a truncated line is missing before this one")
             }
             Self::AnchorDiffers { seq, .. } => {
-                write!(f, "line number {seq} is not the one that was anchored")
+                write!(f, "line number {seq} differs from the anchor")
             }
-            Self::AnchorMissing { seq } => {
-                write!(f, "line number {seq}, which was anchored, is not there")
-            }
+            Self::AnchorMissing { seq } => write!(f, "line number {seq}, the anchor, is missing"),
             Self::Empty => f.write_str("there are no lines to verify"),
         }
     }
 }
 
-/// Something worth knowing that is nobody's fault.
+/// A harmless irregularity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "snake_case")]
 pub enum AuditNote {
-    /// A crash or a full disk cut a line off; the daemon closed it off and went on.
+    /// A crash or a full disk truncated a line; the daemon continued the log after it.
     Torn {
         /// What is left of the line.
         at: LineLocation,
-        /// How many bytes that are.
+        /// Its length in bytes.
         bytes: u64,
     },
-    /// The last line is cut off, and no daemon has gone on since.
+    /// The last line is truncated, and no daemon has continued the log since.
     TornEnd {
         /// What is left of the line.
         at: LineLocation,
     },
-    /// The first line is not a chain's first: older files are not here.
+    /// The first line is not the first of a chain: earlier files are not included.
     BeginsLate {
         /// Its number.
         seq: u64,
@@ -230,28 +225,28 @@ impl fmt::Display for AuditNote {
         match self {
             Self::Torn { bytes, .. } => write!(
                 f,
-                "a crash or a full disk cut this line off after {bytes} bytes; the daemon went on"
+                "a crash or a full disk truncated this line after {bytes} bytes; the daemon continued the log"
             ),
             Self::TornEnd { .. } => {
-                f.write_str("the last line is cut off, and no daemon has gone on since")
+                f.write_str("the last line is truncated, and no daemon has continued the log since")
             }
             Self::BeginsLate { seq } => {
                 write!(
                     f,
-                    "the files begin at line number {seq}; older ones are not here"
+                    "the files begin at line number {seq}; earlier lines are not included"
                 )
             }
         }
     }
 }
 
-/// How far a signature reaches.
+/// The last valid checkpoint; its signature covers all lines before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifiedCheckpoint {
     /// The number of the checkpoint.
     pub seq: u64,
-    /// When the node signed, by its own clock.
+    /// Signing time, by the node's clock.
     pub time: String,
 }
 

@@ -42,7 +42,7 @@ pub struct AuditGap {
     pub time: String,
     /// The kind of gap.
     #[serde(flatten)]
-    pub what: GapKind,
+    pub kind: GapKind,
 }
 
 /// The reason of a gap.
@@ -97,11 +97,11 @@ impl AuditHeader {
     }
 
     /// Verifies the header's key by the tokens or by the pinned keys; otherwise returns the reason.
-    pub(super) fn verify_key(&self, trusting: &AuditKeyTrust) -> Result<VerifyingKey, String> {
+    pub(super) fn verify_key(&self, trust: &AuditKeyTrust) -> Result<VerifyingKey, String> {
         if self.format != AUDIT_FORMAT {
-            return Err(format!("its format is not {AUDIT_FORMAT}"));
+            return Err(format!("the format in the header is not {AUDIT_FORMAT}"));
         }
-        trusting.verify_header(self)?;
+        trust.verify_header(self)?;
         self.key.verifying_key().map_err(|error| error.to_string())
     }
 }
@@ -125,14 +125,14 @@ impl AuditGap {
 
     /// Whether the gap follows a torn fragment.
     pub fn is_torn(&self) -> bool {
-        matches!(self.what, GapKind::Torn { .. })
+        matches!(self.kind, GapKind::Torn { .. })
     }
 
-    fn new(time: String, what: GapKind) -> Self {
+    fn new(time: String, kind: GapKind) -> Self {
         Self {
             audit: GapTag::Gap,
             time,
-            what,
+            kind,
         }
     }
 }
@@ -216,11 +216,11 @@ struct CheckpointFields {
 impl AuditLineKind {
     /// Parses a whole line.
     pub fn parse_line(line: &[u8]) -> Option<(ChainLink, Self)> {
-        let (place, fields) = ChainLink::split_line(line)?;
+        let (link, fields) = ChainLink::split_line(line)?;
         let Some(kind) = fields.strip_prefix(b"\"audit\":\"") else {
-            return Some((place, Self::Record));
+            return Some((link, Self::Record));
         };
-        let mark = if kind.starts_with(b"header\"") {
+        let line_kind = if kind.starts_with(b"header\"") {
             serde_json::from_slice(line)
                 .ok()
                 .map(|header| Self::Header(Box::new(header)))
@@ -231,7 +231,7 @@ impl AuditLineKind {
         } else {
             None
         };
-        Some((place, mark.unwrap_or(Self::Broken)))
+        Some((link, line_kind.unwrap_or(Self::Broken)))
     }
 }
 

@@ -28,20 +28,26 @@ impl AuditKeyTrust {
     pub(super) fn verify_header(&self, header: &AuditHeader) -> Result<(), String> {
         let operator = match self {
             Self::Keys(keys) if keys.contains(&header.key) => return Ok(()),
-            Self::Keys(_) => return Err(format!("{} is not among those given", header.key)),
+            Self::Keys(_) => return Err(format!("{} is not one of the given keys", header.key)),
             Self::Operator(operator) => operator,
         };
         let trust = AccountTrust::new(*operator, &header.account)
             .map_err(|error| error_with_causes(&error))?;
-        let party = trust
+        let user = trust
             .verify_user(&header.token, header.unix_ms)
             .map_err(|error| error_with_causes(&error))?;
-        if party.key != header.key {
+        if user.key != header.key {
             Err("the token in the header is for another key".to_owned())
-        } else if party.identity != header.node {
-            Err(format!("the token in the header is {}'s", party.identity))
-        } else if !matches!(party.role, UserRole::Node | UserRole::Service) {
-            Err(format!("its token is for the role {}", party.role))
+        } else if user.identity != header.node {
+            Err(format!(
+                "the token in the header belongs to {}",
+                user.identity
+            ))
+        } else if !matches!(user.role, UserRole::Node | UserRole::Service) {
+            Err(format!(
+                "the token in the header has the role {}, not node or service",
+                user.role
+            ))
         } else {
             Ok(())
         }
@@ -62,17 +68,17 @@ fn error_with_causes(error: &dyn std::error::Error) -> String {
 /// Verifies lines in chain order.
 #[derive(Debug)]
 pub struct ChainVerifier {
-    trusting: AuditKeyTrust,
+    trust: AuditKeyTrust,
     anchors: Vec<AuditAnchor>,
     /// The current position and the location of the line before it; `None` before the first line.
     chain: Option<(ChainPosition, LineLocation)>,
     /// The position before that line.
-    before: Option<ChainPosition>,
+    previous_position: Option<ChainPosition>,
     /// A line that does not follow the previous one, held until the next line is read.
     suspect: Option<ChainLine>,
     key: Option<(PublicKey, VerifyingKey)>,
-    here: LineLocation,
-    verdict: ChainVerification,
+    location: LineLocation,
+    verification: ChainVerification,
 }
 
 /// A line as read.
@@ -82,48 +88,48 @@ struct ChainLine {
     hash: LineHash,
     bytes: u64,
     link: Option<ChainLink>,
-    mark: AuditLineKind,
+    kind: AuditLineKind,
 }
 
 impl ChainVerifier {
     /// Creates a verifier. The log must contain all anchors.
-    pub fn new(trusting: AuditKeyTrust, anchors: Vec<AuditAnchor>) -> Self {
+    pub fn new(trust: AuditKeyTrust, anchors: Vec<AuditAnchor>) -> Self {
         Self {
-            trusting,
+            trust,
             anchors,
             chain: None,
-            before: None,
+            previous_position: None,
             suspect: None,
             key: None,
-            here: LineLocation { file: 0, line: 0 },
-            verdict: ChainVerification::default(),
+            location: LineLocation { file: 0, line: 0 },
+            verification: ChainVerification::default(),
         }
     }
 
     /// Starts the next file of the same chain.
     pub fn begin_next_file(&mut self) {
-        if self.here.line > 0 {
-            self.here.file += 1;
-            self.here.line = 0;
+        if self.location.line > 0 {
+            self.location.file += 1;
+            self.location.line = 0;
         }
     }
 
     /// Processes one line, without its line end.
     pub fn push_line(&mut self, bytes: &[u8]) {
-        self.here.line += 1;
-        self.verdict.lines += 1;
-        let (claim, mark) = match AuditLineKind::parse_line(bytes) {
-            Some((claim, mark)) => (Some(claim), mark),
+        self.location.line += 1;
+        self.verification.lines += 1;
+        let (link, kind) = match AuditLineKind::parse_line(bytes) {
+            Some((link, kind)) => (Some(link), kind),
             None => (None, AuditLineKind::Broken),
         };
         let line = ChainLine {
-            at: self.here,
+            at: self.location,
             hash: LineHash::of_bytes(bytes),
             bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-            link: claim,
-            mark,
+            link,
+            kind,
         };
-        if line.at.line == 1 && !matches!(line.mark, AuditLineKind::Header(_)) {
+        if line.at.line == 1 && !matches!(line.kind, AuditLineKind::Header(_)) {
             self.add_finding(AuditFinding::NoHeader { at: line.at });
         }
         self.check_line(line);
@@ -135,10 +141,10 @@ impl ChainVerifier {
             return;
         }
         self.resolve_last_suspect();
-        self.verdict.notes.push(AuditNote::TornEnd {
+        self.verification.notes.push(AuditNote::TornEnd {
             at: LineLocation {
-                line: self.here.line + 1,
-                ..self.here
+                line: self.location.line + 1,
+                ..self.location
             },
         });
     }
@@ -146,24 +152,24 @@ impl ChainVerifier {
     /// Ends the verification after the last line.
     pub fn finish(mut self) -> ChainVerification {
         self.resolve_last_suspect();
-        if self.verdict.lines == 0 {
+        if self.verification.lines == 0 {
             self.add_finding(AuditFinding::Empty);
         }
         for anchor in std::mem::take(&mut self.anchors) {
             self.add_finding(AuditFinding::AnchorMissing { seq: anchor.seq });
         }
-        self.verdict
+        self.verification
     }
 
     fn add_finding(&mut self, finding: AuditFinding) {
         // Two adjacent lines may cause the same finding.
-        if self.verdict.findings.last() == Some(&finding) {
+        if self.verification.findings.last() == Some(&finding) {
             return;
         }
-        if self.verdict.findings.len() < MAX_FINDINGS {
-            self.verdict.findings.push(finding);
+        if self.verification.findings.len() < MAX_FINDINGS {
+            self.verification.findings.push(finding);
         } else {
-            self.verdict.unlisted += 1;
+            self.verification.unlisted += 1;
         }
     }
 
@@ -171,23 +177,23 @@ impl ChainVerifier {
         let Some((position, _)) = self.chain else {
             return self.accept_first_line(line);
         };
-        let follows = line
+        let is_next = line
             .link
             .is_some_and(|link| link.follows_position(&position));
-        match (self.suspect.take(), follows) {
+        match (self.suspect.take(), is_next) {
             (None, true) => {
-                if matches!(&line.mark, AuditLineKind::Gap(gap) if gap.is_torn()) {
+                if matches!(&line.kind, AuditLineKind::Gap(gap) if gap.is_torn()) {
                     self.add_finding(AuditFinding::FragmentMissing { at: line.at });
                 }
                 self.accept_line(line);
             }
             (None, false) if self.closes_torn_line(&line) => {
-                self.chain = self.before.zip(self.chain.map(|(_, at)| at));
+                self.chain = self.previous_position.zip(self.chain.map(|(_, at)| at));
                 self.accept_line(line);
             }
             (None, false) => self.suspect = Some(line),
             (Some(suspect), true) => {
-                self.explain_suspect(&suspect, &line.mark);
+                self.explain_suspect(&suspect, &line.kind);
                 self.accept_line(line);
             }
             (Some(suspect), false) => {
@@ -200,18 +206,20 @@ impl ChainVerifier {
     /// Whether this line is the daemon's gap for a torn previous line. A line torn at a position where a line could end, or that
     /// lacks only its line end, is recognized only here.
     fn closes_torn_line(&mut self, line: &ChainLine) -> bool {
-        let (Some((position, at)), Some(before)) = (self.chain, self.before) else {
+        let (Some((position, at)), Some(previous)) = (self.chain, self.previous_position) else {
             return false;
         };
-        match &line.mark {
+        match &line.kind {
             AuditLineKind::Gap(AuditGap {
-                what: GapKind::Torn { bytes, fragment },
+                kind: GapKind::Torn { bytes, fragment },
                 ..
-            }) if line.link.is_some_and(|link| link.follows_position(&before))
+            }) if line
+                .link
+                .is_some_and(|link| link.follows_position(&previous))
                 && *fragment == position.prev.to_string() =>
             {
                 let bytes = *bytes;
-                self.verdict.notes.push(AuditNote::Torn { at, bytes });
+                self.verification.notes.push(AuditNote::Torn { at, bytes });
                 true
             }
             _ => false,
@@ -220,41 +228,41 @@ impl ChainVerifier {
 
     /// Accepts the first line of the log without a predecessor check.
     fn accept_first_line(&mut self, line: ChainLine) {
-        let Some(place) = line.link else {
+        let Some(link) = line.link else {
             return self.add_finding(AuditFinding::Altered { at: line.at });
         };
-        if place.seq > 0 {
-            self.verdict
+        if link.seq > 0 {
+            self.verification
                 .notes
-                .push(AuditNote::BeginsLate { seq: place.seq });
+                .push(AuditNote::BeginsLate { seq: link.seq });
         }
         self.accept_line(line);
     }
 
     /// Accepts a line that follows the previous one, or that is the best available successor.
     fn accept_line(&mut self, line: ChainLine) {
-        let Some(place) = line.link else { return };
-        self.before = self.chain.map(|(position, _)| position);
+        let Some(link) = line.link else { return };
+        self.previous_position = self.chain.map(|(position, _)| position);
         self.chain = Some((
             ChainPosition {
-                next: place.seq.saturating_add(1),
+                next: link.seq.saturating_add(1),
                 prev: line.hash,
             },
             line.at,
         ));
-        self.verdict.last = Some(AuditAnchor {
-            seq: place.seq,
+        self.verification.last = Some(AuditAnchor {
+            seq: link.seq,
             hash: line.hash,
         });
-        self.verdict.unsigned += 1;
-        self.compare_anchor(place.seq, line.hash, line.at);
-        match line.mark {
+        self.verification.unsigned += 1;
+        self.compare_anchor(link.seq, line.hash, line.at);
+        match line.kind {
             AuditLineKind::Header(header) => self.check_header(&header, line.at),
             AuditLineKind::Checkpoint(checkpoint) => {
-                self.check_checkpoint(checkpoint, place.seq, line.at);
+                self.check_checkpoint(checkpoint, link.seq, line.at);
             }
             AuditLineKind::Gap(AuditGap {
-                what: GapKind::Missing { written },
+                kind: GapKind::Missing { written },
                 ..
             }) => self.add_finding(AuditFinding::Lost {
                 at: line.at,
@@ -275,29 +283,29 @@ impl ChainVerifier {
     }
 
     fn check_header(&mut self, header: &AuditHeader, at: LineLocation) {
-        match &self.verdict.node {
+        match &self.verification.node {
             Some(node) if *node != header.node => self.add_finding(AuditFinding::OtherNode {
                 at,
                 found: header.node.clone(),
             }),
             Some(_) => {}
-            None => self.verdict.node = Some(header.node.clone()),
+            None => self.verification.node = Some(header.node.clone()),
         }
-        if !self.verdict.keys.contains(&header.key) {
-            self.verdict.keys.push(header.key);
+        if !self.verification.keys.contains(&header.key) {
+            self.verification.keys.push(header.key);
         }
-        match header.verify_key(&self.trusting) {
+        match header.verify_key(&self.trust) {
             Ok(key) => self.key = Some((header.key, key)),
-            Err(why) => {
+            Err(reason) => {
                 self.key = None;
-                self.add_finding(AuditFinding::Untrusted { at, why });
+                self.add_finding(AuditFinding::Untrusted { at, why: reason });
             }
         }
     }
 
     fn check_checkpoint(&mut self, checkpoint: AuditCheckpoint, seq: u64, at: LineLocation) {
         if self
-            .verdict
+            .verification
             .node
             .as_ref()
             .is_some_and(|node| *node != checkpoint.node)
@@ -307,12 +315,12 @@ impl ChainVerifier {
                 found: checkpoint.node.clone(),
             });
         }
-        let good = self.key.as_ref().is_some_and(|(key, point)| {
-            *key == checkpoint.key && checkpoint.verify_signature(point)
+        let is_valid = self.key.as_ref().is_some_and(|(key, verifying_key)| {
+            *key == checkpoint.key && checkpoint.verify_signature(verifying_key)
         });
-        if good {
-            self.verdict.unsigned = 0;
-            self.verdict.signed = Some(VerifiedCheckpoint {
+        if is_valid {
+            self.verification.unsigned = 0;
+            self.verification.signed = Some(VerifiedCheckpoint {
                 seq,
                 time: checkpoint.time,
             });
@@ -323,16 +331,16 @@ impl ChainVerifier {
 
     /// Handles a suspect before a line that follows the position before the suspect: the suspect was inserted.
     fn explain_suspect(&mut self, suspect: &ChainLine, next: &AuditLineKind) {
-        let torn = match next {
+        let is_torn = match next {
             AuditLineKind::Gap(AuditGap {
-                what: GapKind::Torn { bytes, fragment },
+                kind: GapKind::Torn { bytes, fragment },
                 ..
             }) => *bytes == suspect.bytes && *fragment == suspect.hash.to_string(),
             _ => false,
         };
-        if torn {
+        if is_torn {
             let (at, bytes) = (suspect.at, suspect.bytes);
-            self.verdict.notes.push(AuditNote::Torn { at, bytes });
+            self.verification.notes.push(AuditNote::Torn { at, bytes });
         } else {
             self.add_finding(AuditFinding::Inserted { at: suspect.at });
         }
@@ -340,29 +348,29 @@ impl ChainVerifier {
 
     /// Handles a suspect before another line that does not follow either: the suspect is accepted, with a finding.
     fn resolve_suspect(&mut self, suspect: ChainLine, next: Option<ChainLink>) {
-        let Some((position, behind)) = self.chain else {
+        let Some((position, previous_location)) = self.chain else {
             return;
         };
         let at = suspect.at;
         // Whether the next line's hash, or a signature, confirms the suspect's bytes.
-        let intact = match next {
+        let is_intact = match next {
             Some(next) => next.prev == suspect.hash,
-            None => self.is_signed(&suspect.mark),
+            None => self.is_signed(&suspect.kind),
         };
         // Whether the next line has the number expected if the suspect was only altered.
-        let in_place = next.is_some_and(|next| next.seq == position.next.saturating_add(1));
+        let is_in_sequence = next.is_some_and(|next| next.seq == position.next.saturating_add(1));
         let seq = match suspect.link {
             None => {
                 self.add_finding(AuditFinding::Altered { at });
                 position.next
             }
-            Some(_) if !intact && in_place => {
+            Some(_) if !is_intact && is_in_sequence => {
                 self.add_finding(AuditFinding::Altered { at });
                 position.next
             }
             Some(link) if link.seq == position.next => {
                 // The suspect's bytes are confirmed, so its previous hash is too; the fault is in the line before.
-                let at = if intact { behind } else { at };
+                let at = if is_intact { previous_location } else { at };
                 self.add_finding(AuditFinding::Altered { at });
                 link.seq
             }
@@ -374,7 +382,7 @@ impl ChainVerifier {
                 });
                 link.seq
             }
-            Some(link) if link.seq == 0 && matches!(suspect.mark, AuditLineKind::Header(_)) => {
+            Some(link) if link.seq == 0 && matches!(suspect.kind, AuditLineKind::Header(_)) => {
                 self.add_finding(AuditFinding::NewChain { at });
                 0
             }
@@ -390,8 +398,8 @@ impl ChainVerifier {
         });
     }
 
-    fn is_signed(&self, mark: &AuditLineKind) -> bool {
-        match (mark, &self.key) {
+    fn is_signed(&self, kind: &AuditLineKind) -> bool {
+        match (kind, &self.key) {
             (AuditLineKind::Checkpoint(checkpoint), Some((_, key))) => {
                 checkpoint.verify_signature(key)
             }

@@ -102,36 +102,36 @@ impl BundleFile<'_> {
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The bundle exceeds the size limit.
-    #[error("it has {0} bytes; a bundle has at most {max}", max = limits::MAX_BUNDLE_BYTES)]
+    #[error("the bundle has {0} bytes; at most {max} are allowed", max = limits::MAX_BUNDLE_BYTES)]
     TooLarge(usize),
     /// The bundle has no files or too many.
-    #[error("it has {0} files; a bundle has 1 to {max}", max = limits::MAX_BUNDLE_FILES)]
+    #[error("the bundle has {0} files; 1 to {max} are allowed", max = limits::MAX_BUNDLE_FILES)]
     Files(usize),
     /// Not a tar.
-    #[error("it is no bundle: it cannot be read as a tar")]
+    #[error("not a bundle: cannot read it as a tar")]
     Tar(#[source] io::Error),
     /// A tar without the layout of a bundle.
-    #[error("it is no bundle: {0}")]
+    #[error("not a bundle: {0}")]
     Shape(&'static str),
     /// A path that leaves the agent's directory, or belongs to another agent.
-    #[error("the path {path:?} is refused: {why}")]
+    #[error("the path {path:?} is not allowed: {reason}")]
     Path {
         /// The path in printable form.
         path: String,
         /// The reason.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The signature or the signer's token failed verification.
-    #[error("its signature is refused")]
+    #[error("the bundle's signature is refused")]
     Refused(#[from] MessageRefusal),
     /// The bundle's account token, or the locally known one, failed verification.
-    #[error("its account's token is refused")]
+    #[error("the bundle's account token is refused")]
     Account(#[source] TokenError),
     /// A key is invalid.
-    #[error("its signer's key is none")]
+    #[error("the signer's key is invalid")]
     Key(#[from] KeyError),
     /// Signed by a key other than the expected one.
-    #[error("it is signed with the key {found}, not with {expected}")]
+    #[error("the bundle is signed with the key {found}, not with {expected}")]
     Foreign {
         /// The expected key.
         expected: PublicKey,
@@ -140,14 +140,14 @@ pub enum BundleError {
     },
     /// The signer lacks permission.
     #[error(
-        "{0} signed it, and may not: the token lacks the tag {PLUGIN_SIGN_TAG} (`rpc org add user --sign-plugins`)"
+        "{0} has no permission to sign bundles: the token lacks the tag {PLUGIN_SIGN_TAG} (`rpc org add user --sign-plugins`)"
     )]
     MayNotSign(Identity),
     /// The manifest cannot be parsed.
-    #[error("its manifest cannot be read")]
+    #[error("cannot parse the manifest")]
     Manifest(#[source] serde_json::Error),
     /// The signer in the manifest differs from the signer in the token.
-    #[error("its manifest says that {claimed} signed it, but {signer} did")]
+    #[error("the manifest specifies the signer {claimed}, but {signer} signed it")]
     WrongSigner {
         /// The signer in the token.
         signer: Identity,
@@ -155,11 +155,11 @@ pub enum BundleError {
         claimed: Identity,
     },
     /// The file is missing, unsigned, or differs from the signed one.
-    #[error("the file {0:?} is not the one that was signed")]
+    #[error("the file {0:?} differs from the signed one")]
     File(String),
     /// The manifest cannot be signed.
-    #[error("the manifest cannot be sealed")]
-    Seal(#[from] EnvelopeSignError),
+    #[error("cannot sign the manifest")]
+    Sign(#[from] EnvelopeSignError),
 }
 
 impl BundleManifest {
@@ -170,16 +170,16 @@ impl BundleManifest {
         }
         for path in self.files.keys() {
             check_path(&self.name, path)?;
-            let mut above = path.as_str();
-            while let Some((directory, _)) = above.rsplit_once('/') {
+            let mut ancestor = path.as_str();
+            while let Some((directory, _)) = ancestor.rsplit_once('/') {
                 if self.files.contains_key(directory) {
-                    return Err(path_error(path, "a file is where its directory would be"));
+                    return Err(path_error(path, "its parent directory is also a file"));
                 }
-                above = directory;
+                ancestor = directory;
             }
         }
         if !self.files.contains_key(&self.ddl_path()) {
-            return Err(BundleError::Shape("the agent's DDL is not among its files"));
+            return Err(BundleError::Shape("the agent's DDL is missing"));
         }
         Ok(())
     }
@@ -190,38 +190,38 @@ impl BundleManifest {
     }
 }
 
-fn path_error(path: &str, why: &'static str) -> BundleError {
+fn path_error(path: &str, reason: &'static str) -> BundleError {
     let path = path.chars().take(120).collect();
-    BundleError::Path { path, why }
+    BundleError::Path { path, reason }
 }
 
 /// Checks that a path is below the agent's own directory, so that no file can belong to another agent.
 pub fn check_path(agent: &SubjectName, path: &str) -> Result<(), BundleError> {
     if path.len() > limits::MAX_BUNDLE_PATH_BYTES {
-        return Err(path_error(path, "it is too long"));
+        return Err(path_error(path, "the path is too long"));
     }
-    let parts = path.split('/').count();
-    if parts > 3 {
-        return Err(path_error(path, "more than two directories are in it"));
+    let component_count = path.split('/').count();
+    if component_count > 3 {
+        return Err(path_error(path, "it has more than two directories"));
     }
-    for part in path.split('/') {
-        if part.is_empty() || part.starts_with('.') {
+    for component in path.split('/') {
+        if component.is_empty() || component.starts_with('.') {
             return Err(path_error(
                 path,
-                "a part of it is empty, or begins with a dot",
+                "a component is empty or begins with a dot",
             ));
         }
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-        if !part.bytes().all(plain) {
-            let why = "letters, digits and ._-+ are all that may be in it";
-            return Err(path_error(path, why));
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
+        if !component.bytes().all(is_allowed) {
+            let reason = "only letters, digits and ._-+ are allowed";
+            return Err(path_error(path, reason));
         }
     }
-    let own = path.strip_suffix(".json");
-    if own.is_some() && own != Some(agent.as_str()) {
+    let ddl_name = path.strip_suffix(".json");
+    if ddl_name.is_some() && ddl_name != Some(agent.as_str()) {
         return Err(path_error(
             path,
-            "a node could take it for another agent's DDL",
+            "a node would read it as the DDL of another agent",
         ));
     }
     Ok(())
@@ -236,19 +236,19 @@ pub fn pack_bundle(
     account_token: &str,
     now: Millis,
 ) -> Result<Vec<u8>, BundleError> {
-    let listed = |(path, file): (&String, &BundleFile<'_>)| (path.clone(), file.manifest_entry());
+    let to_entry = |(path, file): (&String, &BundleFile<'_>)| (path.clone(), file.manifest_entry());
     let manifest = BundleManifest {
         name,
         version,
         signer: signer.identity().clone(),
         packed_at: now,
-        files: files.iter().map(listed).collect(),
+        files: files.iter().map(to_entry).collect(),
     };
     manifest.check_files()?;
-    let sealed = sign_envelope(EnvelopeKind::Bundle, &manifest, signer)?;
+    let envelope = sign_envelope(EnvelopeKind::Bundle, &manifest, signer)?;
     let files = files.iter().map(|(path, file)| (path.as_str(), *file));
     let bundle = BundleArchive {
-        sealed: &sealed,
+        envelope: &envelope,
         account: account_token,
         files: files.collect(),
     };

@@ -50,11 +50,11 @@ impl<'a> BundleArchive<'a> {
     /// Verifies signer, manifest and files, in this order.
     pub fn verify_contents(
         &self,
-        authority: &BundleSignerTrust<'_>,
+        signer_trust: &BundleSignerTrust<'_>,
         now: Millis,
     ) -> Result<OpenBundle<'a>, BundleError> {
-        let envelope = Envelope::decode(EnvelopeKind::Bundle, self.sealed)?;
-        let (signer, body) = match authority {
+        let envelope = Envelope::decode(EnvelopeKind::Bundle, self.envelope)?;
+        let (signer, body) = match signer_trust {
             BundleSignerTrust::Operator { operator, account } => {
                 let trust = newer_account_trust(*operator, self.account, *account)
                     .map_err(BundleError::Account)?;
@@ -89,8 +89,8 @@ impl<'a> BundleArchive<'a> {
         &self,
         manifest: &BundleManifest,
     ) -> Result<Vec<(&'a str, BundleFile<'a>)>, BundleError> {
-        let missing = |path: &&String| !self.files.contains_key(path.as_str());
-        if let Some(path) = manifest.files.keys().find(missing) {
+        let is_missing = |path: &&String| !self.files.contains_key(path.as_str());
+        if let Some(path) = manifest.files.keys().find(is_missing) {
             return Err(BundleError::File(path.clone()));
         }
         let files = self.files.iter().map(|(path, content)| {
@@ -107,22 +107,22 @@ impl<'a> BundleArchive<'a> {
 /// The newer of the two account tokens.
 fn newer_account_trust(
     operator: PublicKey,
-    carried: &str,
+    bundled: &str,
     known: Option<&str>,
 ) -> Result<AccountTrust, TokenError> {
-    let carried = AccountTrust::new(operator, carried)?;
+    let bundled = AccountTrust::new(operator, bundled)?;
     let Some(known) = known else {
-        return Ok(carried);
+        return Ok(bundled);
     };
     let known = AccountTrust::new(operator, known)?;
-    if known.account_key() != carried.account_key() {
+    if known.account_key() != bundled.account_key() {
         return Err(TokenError::Foreign {
             expected: known.account_key(),
-            found: carried.account_key(),
+            found: bundled.account_key(),
         });
     }
-    Ok(if carried.issued_at() > known.issued_at() {
-        carried
+    Ok(if bundled.issued_at() > known.issued_at() {
+        bundled
     } else {
         known
     })

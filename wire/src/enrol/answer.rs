@@ -128,16 +128,16 @@ impl EnrolmentRefusalReason {
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentAnswerError {
     /// The envelope or the sender's token failed verification.
-    #[error("the answer is not authentic")]
+    #[error("cannot authenticate the answer")]
     Refused(#[from] MessageRefusal),
     /// Not valid JSON of this type.
-    #[error("the answer cannot be read")]
+    #[error("cannot parse the answer")]
     Json(#[from] serde_json::Error),
     /// The answer is for another machine or an earlier request.
-    #[error("the answer is for somebody else, or for an earlier wish")]
-    Other,
+    #[error("the answer is for another machine or an earlier request")]
+    OtherRequest,
     /// The answer accepts another name than requested.
-    #[error("the answer is for {found}, but {expected} asked")]
+    #[error("the answer is for {found}, not for {expected}")]
     Name {
         /// The requested name.
         expected: Identity,
@@ -145,16 +145,16 @@ pub enum EnrolmentAnswerError {
         found: Identity,
     },
     /// The fleet's account token, or the node's own, failed verification.
-    #[error("the {what} in the answer is not believed")]
+    #[error("the {token_name} in the answer failed verification")]
     Token {
         /// Which token.
-        what: &'static str,
+        token_name: &'static str,
         /// The token error.
         #[source]
         source: TokenError,
     },
     /// A token for another key or another role.
-    #[error("the token in the answer is not that of a node with this machine's key")]
+    #[error("the token in the answer is not a node token for this machine's name and key")]
     Foreign,
 }
 
@@ -169,23 +169,23 @@ pub fn sign_enrolment_answer(
 /// Verifies the answer to this request. An acceptance in it must still be [checked](EnrolmentAcceptance::verify_tokens).
 pub fn open_enrolment_answer(
     bytes: &[u8],
-    hello: &EnrolmentRequest,
-    newcomers: &AccountTrust,
+    request: &EnrolmentRequest,
+    enrolment_account: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
 ) -> Result<EnrolmentOutcome, EnrolmentAnswerError> {
     let envelope = Envelope::decode(EnvelopeKind::Welcome, bytes)?;
-    let opened = envelope.verify(newcomers, cache, now, &[UserRole::Service])?;
+    let opened = envelope.verify(enrolment_account, cache, now, &[UserRole::Service])?;
     let answer: EnrolmentAnswer = serde_json::from_slice(opened.body)?;
-    if answer.nonce != hello.nonce || answer.key != hello.key {
-        return Err(EnrolmentAnswerError::Other);
+    if answer.nonce != request.nonce || answer.key != request.key {
+        return Err(EnrolmentAnswerError::OtherRequest);
     }
-    if let EnrolmentOutcome::Welcome(welcome) = &answer.outcome
-        && welcome.identity != hello.identity
+    if let EnrolmentOutcome::Welcome(acceptance) = &answer.outcome
+        && acceptance.identity != request.identity
     {
         return Err(EnrolmentAnswerError::Name {
-            expected: hello.identity.clone(),
-            found: welcome.identity.clone(),
+            expected: request.identity.clone(),
+            found: acceptance.identity.clone(),
         });
     }
     Ok(answer.outcome)
@@ -199,12 +199,13 @@ impl EnrolmentAcceptance {
         key: PublicKey,
         now: Millis,
     ) -> Result<AccountTrust, EnrolmentAnswerError> {
-        let of = |what| move |source| EnrolmentAnswerError::Token { what, source };
-        let fleet =
-            AccountTrust::new(operator, &self.account).map_err(of("fleet's account token"))?;
+        let to_error =
+            |token_name| move |source| EnrolmentAnswerError::Token { token_name, source };
+        let fleet = AccountTrust::new(operator, &self.account)
+            .map_err(to_error("fleet's account token"))?;
         let node = fleet
             .verify_user(&self.token, now)
-            .map_err(of("node's token"))?;
+            .map_err(to_error("node's token"))?;
         if node.key != key || node.role != UserRole::Node || node.identity != self.identity {
             return Err(EnrolmentAnswerError::Foreign);
         }

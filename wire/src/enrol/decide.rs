@@ -29,53 +29,53 @@ pub struct KnownName<'a> {
 
 /// Decides. `approval` is the result of the approval check.
 pub fn decide_enrolment(
-    wish: &OpenEnrolmentRequest,
+    opened: &OpenEnrolmentRequest,
     known: KnownName<'_>,
     approval: &EnrolmentApproval,
     now: Millis,
 ) -> EnrolmentDecision {
-    let (hello, ticket) = (&wish.hello, &wish.ticket);
+    let (request, grant) = (&opened.hello, &opened.grant);
     if let Err(stale) = fresh::check_freshness(
-        hello.time,
+        request.time,
         limits::MAX_ENROLMENT_REQUEST_AGE_MILLIS,
         now,
         fresh::CLOCK_SKEW_MILLIS,
     ) {
         let message = format!(
-            "this machine's clock and the service's differ, or the message was under way for {} ms; compare the clocks",
+            "the request is {} ms old by the provisioner's clock: the clocks differ, or the message was delayed; compare the clocks",
             stale.age_ms
         );
         return EnrolmentDecision::Refuse(EnrolmentRefusalReason::Stale, message);
     }
-    if !ticket.allows_name(&hello.identity) {
+    if !grant.allows_name(&request.identity) {
         let message = format!(
             "the bootstrap token does not allow the name {}",
-            hello.identity
+            request.identity
         );
         return EnrolmentDecision::Refuse(EnrolmentRefusalReason::NameNotAllowed, message);
     }
-    let claim = NameEntry::evaluate_claim(known.entry, hello.key);
+    let claim = NameEntry::evaluate_claim(known.entry, request.key);
     if known.is_key_revoked || claim == NameClaimOutcome::Revoked {
         return EnrolmentDecision::Refuse(
             EnrolmentRefusalReason::Revoked,
-            key_revoked_message(hello),
+            key_revoked_message(request),
         );
     }
     if let NameClaimOutcome::Taken(_) = claim {
         let is_revoked = known.entry.is_some_and(|entry| entry.revoked);
         let message = if is_revoked {
-            let name = &hello.identity;
-            format!("the node {name} was revoked; `rpc provision release {name}` frees the name")
+            let name = &request.identity;
+            format!("the node {name} was revoked; run `rpc provision release {name}`")
         } else {
-            name_taken_message(&hello.identity)
+            name_taken_message(&request.identity)
         };
         return EnrolmentDecision::Refuse(EnrolmentRefusalReason::NameTaken, message);
     }
     match approval {
         EnrolmentApproval::NotNeeded | EnrolmentApproval::Given => EnrolmentDecision::Issue,
-        EnrolmentApproval::Awaited(what) => EnrolmentDecision::Wait(what.clone()),
-        EnrolmentApproval::Denied(why) => {
-            EnrolmentDecision::Refuse(EnrolmentRefusalReason::Denied, why.clone())
+        EnrolmentApproval::Awaited(message) => EnrolmentDecision::Wait(message.clone()),
+        EnrolmentApproval::Denied(reason) => {
+            EnrolmentDecision::Refuse(EnrolmentRefusalReason::Denied, reason.clone())
         }
     }
 }
@@ -83,21 +83,21 @@ pub fn decide_enrolment(
 /// The message for the second machine of a name.
 pub(super) fn name_taken_message(name: &Identity) -> String {
     format!(
-        "another key has the name {name} already; release it if that machine is gone, or choose another name"
+        "the name {name} belongs to another key; choose another name, or release it if that machine no longer exists"
     )
 }
 
 /// The message for a revoked key.
-pub(super) fn key_revoked_message(hello: &EnrolmentRequest) -> String {
+pub(super) fn key_revoked_message(request: &EnrolmentRequest) -> String {
     format!(
         "the key {} was revoked; give the machine a new key (remove newcomer.json from its state directory), and release the name {}",
-        hello.key, hello.identity
+        request.key, request.identity
     )
 }
 
 /// The message for a name that belongs to a node that was not enrolled.
 pub(super) fn name_in_use_message(name: &Identity) -> String {
     format!(
-        "a node of the name {name} is registered or connected; choose another name, or stop that node and release the name"
+        "a node with the name {name} is registered or connected; choose another name, or stop that node and release the name"
     )
 }

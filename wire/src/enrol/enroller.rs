@@ -47,8 +47,8 @@ pub struct NodeEnroller<R> {
     cache: TokenCache,
     service: Signer,
     node_role: KeyPair,
-    offer: EnrolmentSettings,
-    roll: R,
+    settings: EnrolmentSettings,
+    store: R,
 }
 
 impl<R> fmt::Debug for NodeEnroller<R> {
@@ -80,11 +80,11 @@ pub enum HandledEnrolment {
 #[derive(Debug, thiserror::Error)]
 pub enum NodeEnrollerError {
     /// The answer cannot be signed.
-    #[error("the answer to a newcomer cannot be sealed")]
-    Seal(#[from] EnvelopeSignError),
+    #[error("cannot sign the answer to an enrolment request")]
+    Sign(#[from] EnvelopeSignError),
     /// The fleet's account does not list the configured key as a signing key of the role node.
-    #[error("{0} is not the fleet's key for signing nodes")]
-    NotTheNodeKey(PublicKey),
+    #[error("{0} is not the fleet's signing key of the role node")]
+    WrongNodeKey(PublicKey),
 }
 
 /// The parts of an enroller.
@@ -98,9 +98,9 @@ pub struct NodeEnrollerParts<R> {
     /// The fleet's signing key of the role node.
     pub node_role: KeyPair,
     /// The settings sent to enrolled nodes.
-    pub offer: EnrolmentSettings,
+    pub settings: EnrolmentSettings,
     /// Stores names and uses.
-    pub roll: R,
+    pub store: R,
 }
 
 impl<R> fmt::Debug for NodeEnrollerParts<R> {
@@ -114,7 +114,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
     pub fn new(parts: NodeEnrollerParts<R>) -> Result<Self, NodeEnrollerError> {
         let key = parts.node_role.public_key();
         if parts.fleet.role_of_key(&key) != Some(crate::token::UserRole::Node) {
-            return Err(NodeEnrollerError::NotTheNodeKey(key));
+            return Err(NodeEnrollerError::WrongNodeKey(key));
         }
         Ok(Self {
             newcomers: RwLock::new(Arc::new(parts.newcomers)),
@@ -122,8 +122,8 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
             cache: TokenCache::default(),
             service: parts.service,
             node_role: parts.node_role,
-            offer: parts.offer,
-            roll: parts.roll,
+            settings: parts.settings,
+            store: parts.store,
         })
     }
 
@@ -134,7 +134,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
 
     /// Stores names and uses.
     pub fn enrolment_store(&self) -> &R {
-        &self.roll
+        &self.store
     }
 
     /// The fleet's account token in use.
@@ -144,7 +144,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
 
     /// Lifetime of a node token; `None` never expires.
     pub fn token_lifetime(&self) -> Option<Seconds> {
-        self.offer.lifetime
+        self.settings.lifetime
     }
 
     /// The key that signs node tokens.
@@ -168,31 +168,32 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
         bytes: &[u8],
         now: Millis,
     ) -> Result<HandledEnrolment, NodeEnrollerError> {
-        let wish = match open_enrolment_request(
+        let opened = match open_enrolment_request(
             bytes,
             &current_trust(&self.newcomers),
             &self.cache,
             now,
         ) {
-            Ok(wish) => wish,
+            Ok(opened) => opened,
             Err(error) => return Ok(HandledEnrolment::Ignored(error)),
         };
         let outcome = self
-            .process_request(&wish, now)
+            .process_request(&opened, now)
             .await
             .unwrap_or_else(|error| {
-                let message = format!("the service could not decide, ask again: {error}");
+                let message =
+                    format!("the provisioner failed to process the request; try again: {error}");
                 refusal_outcome(EnrolmentRefusalReason::Trouble, message)
             });
         let answer = EnrolmentAnswer {
-            nonce: wish.hello.nonce,
-            key: wish.hello.key,
+            nonce: opened.hello.nonce,
+            key: opened.hello.key,
             time: now,
             outcome,
         };
         let bytes = sign_enrolment_answer(&answer, &self.service)?;
         Ok(HandledEnrolment::Answered {
-            wish: Box::new(wish),
+            wish: Box::new(opened),
             outcome: answer.outcome,
             bytes,
         })
@@ -201,21 +202,21 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
     /// Counts the use before claiming the name: a machine that crashes between the two and retries is counted once.
     async fn process_request(
         &self,
-        wish: &OpenEnrolmentRequest,
+        opened: &OpenEnrolmentRequest,
         now: Millis,
     ) -> Result<EnrolmentOutcome, R::Error> {
-        let hello = &wish.hello;
-        if let Some(account) = self.roll.fleet_account().await? {
+        let request = &opened.hello;
+        if let Some(account) = self.store.fleet_account().await? {
             // A token that is not newer, or not the operator's, is ignored.
             let _ = self.update_fleet(&account);
         }
-        let holder = self.roll.find_holder(&hello.identity).await?;
-        let approval = self.roll.check_approval(wish).await?;
+        let holder = self.store.find_holder(&request.identity).await?;
+        let approval = self.store.check_approval(opened).await?;
         let known = KnownName {
             entry: holder.as_ref(),
-            is_key_revoked: current_trust(&self.fleet).has_revocation(&hello.key),
+            is_key_revoked: current_trust(&self.fleet).has_revocation(&request.key),
         };
-        match decide_enrolment(wish, known, &approval, now) {
+        match decide_enrolment(opened, known, &approval, now) {
             EnrolmentDecision::Refuse(reason, message) => {
                 return Ok(refusal_outcome(reason, message));
             }
@@ -228,84 +229,83 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
             EnrolmentDecision::Issue => {}
         }
         // A returning machine holds the name already, so the check for a connected node of that name is skipped.
-        let comes_back = holder
+        let is_returning = holder
             .as_ref()
-            .is_some_and(|held| held.is_held_by(hello.key));
-        if !comes_back
+            .is_some_and(|entry| entry.is_held_by(request.key));
+        if !is_returning
             && self
-                .roll
-                .is_name_in_use(&hello.identity, holder.is_some())
+                .store
+                .is_name_in_use(&request.identity, holder.is_some())
                 .await?
         {
             return Ok(refusal_outcome(
                 EnrolmentRefusalReason::NameTaken,
-                name_in_use_message(&hello.identity),
+                name_in_use_message(&request.identity),
             ));
         }
         let entry = NameEntry {
-            identity: hello.identity.clone(),
-            key: hello.key,
-            credential: Some(wish.sender.key),
+            identity: request.identity.clone(),
+            key: request.key,
+            credential: Some(opened.sender.key),
             at: now,
             released: false,
             revoked: false,
             former: Vec::new(),
         };
-        if let Some(limit) = wish.ticket.uses
-            && !self.roll.count_use(&entry, limit).await?
+        if let Some(limit) = opened.grant.uses
+            && !self.store.count_use(&entry, limit).await?
         {
-            let message =
-                format!("the bootstrap token has let in {limit} already, as many as it may");
+            let message = format!("the bootstrap token has reached its limit of {limit} uses");
             return Ok(refusal_outcome(EnrolmentRefusalReason::UsedUp, message));
         }
-        match self.roll.claim_name(&entry).await? {
-            NameClaimOutcome::Now | NameClaimOutcome::Before => {}
+        match self.store.claim_name(&entry).await? {
+            NameClaimOutcome::Claimed | NameClaimOutcome::AlreadyClaimed => {}
             NameClaimOutcome::Taken(_) => {
                 return Ok(refusal_outcome(
                     EnrolmentRefusalReason::NameTaken,
-                    name_taken_message(&hello.identity),
+                    name_taken_message(&request.identity),
                 ));
             }
             NameClaimOutcome::Revoked => {
                 return Ok(refusal_outcome(
                     EnrolmentRefusalReason::Revoked,
-                    key_revoked_message(hello),
+                    key_revoked_message(request),
                 ));
             }
         }
-        Ok(match self.issue_acceptance(wish, now) {
-            Ok(welcome) => EnrolmentOutcome::Welcome(Box::new(welcome)),
+        Ok(match self.issue_acceptance(opened, now) {
+            Ok(acceptance) => EnrolmentOutcome::Welcome(Box::new(acceptance)),
             Err(error) => refusal_outcome(
                 EnrolmentRefusalReason::Trouble,
-                format!("no token could be issued: {error}"),
+                format!("cannot issue a token: {error}"),
             ),
         })
     }
 
     fn issue_acceptance(
         &self,
-        wish: &OpenEnrolmentRequest,
+        opened: &OpenEnrolmentRequest,
         now: Millis,
     ) -> Result<EnrolmentAcceptance, TokenIssueError> {
         let fleet = current_trust(&self.fleet);
-        let hello = &wish.hello;
-        let lifetime = self.offer.lifetime;
+        let request = &opened.hello;
+        let lifetime = self.settings.lifetime;
         let token = issue_node_token(
-            &hello.identity,
-            hello.key,
+            &request.identity,
+            request.key,
             fleet.account_key(),
             lifetime.map(|lifetime| TokenLife::from_now(lifetime, now)),
             &self.node_role,
             now,
         )?;
         Ok(EnrolmentAcceptance {
-            identity: hello.identity.clone(),
+            identity: request.identity.clone(),
             token,
             account: fleet.account_token().to_owned(),
-            collectives: self.offer.collectives.clone(),
-            urls: self.offer.urls.clone(),
-            facts: wish.ticket.facts.clone(),
-            provisioning: self.offer.provisioning,
+            collectives: self.settings.collectives.clone(),
+            urls: self.settings.urls.clone(),
+            facts: opened.grant.facts.clone(),
+            provisioning: self.settings.provisioning,
         })
     }
 }

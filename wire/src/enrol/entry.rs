@@ -35,9 +35,9 @@ pub struct NameEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameClaimOutcome {
     /// The key holds the name now.
-    Now,
+    Claimed,
     /// The key held it before.
-    Before,
+    AlreadyClaimed,
     /// Another key holds it and was not released, or the organisation issued the name.
     Taken(PublicKey),
     /// The key was revoked.
@@ -61,32 +61,39 @@ impl NameEntry {
     }
 
     /// Evaluates a claim of the name by this key.
-    pub fn evaluate_claim(held: Option<&Self>, key: PublicKey) -> NameClaimOutcome {
-        match held {
-            Some(held) if held.revoked && held.key == key => NameClaimOutcome::Revoked,
-            Some(held) if held.is_held_by(key) => NameClaimOutcome::Before,
-            Some(held) if !held.released => NameClaimOutcome::Taken(held.key),
-            _ => NameClaimOutcome::Now,
+    pub fn evaluate_claim(current: Option<&Self>, key: PublicKey) -> NameClaimOutcome {
+        match current {
+            Some(current) if current.revoked && current.key == key => NameClaimOutcome::Revoked,
+            Some(current) if current.is_held_by(key) => NameClaimOutcome::AlreadyClaimed,
+            Some(current) if !current.released => NameClaimOutcome::Taken(current.key),
+            _ => NameClaimOutcome::Claimed,
         }
     }
 
     /// The entry after a claim by the enroller; `None` if the claim is refused. A successful claim is always written, even for a key
     /// that holds the name already, so that a concurrent revocation causes a write conflict on one of the two sides.
-    pub fn apply_claim(held: Option<&Self>, wanted: &Self) -> (Option<Self>, NameClaimOutcome) {
-        let claimed = Self::evaluate_claim(held, wanted.key);
-        let entry = match claimed {
-            NameClaimOutcome::Now | NameClaimOutcome::Before => Some(wanted.with_former_keys(held)),
+    pub fn apply_claim(
+        current: Option<&Self>,
+        requested: &Self,
+    ) -> (Option<Self>, NameClaimOutcome) {
+        let outcome = Self::evaluate_claim(current, requested.key);
+        let entry = match outcome {
+            NameClaimOutcome::Claimed | NameClaimOutcome::AlreadyClaimed => {
+                Some(requested.with_former_keys(current))
+            }
             NameClaimOutcome::Taken(_) | NameClaimOutcome::Revoked => None,
         };
-        (entry, claimed)
+        (entry, outcome)
     }
 
     /// The entry after the organisation reserves the name. Fails with the current key if the enroller issued the name, and it is neither
     /// released nor revoked.
-    pub fn apply_reservation(held: Option<&Self>, wanted: &Self) -> Result<Self, PublicKey> {
-        match held {
-            Some(held) if held.is_enrolled() && !held.released && !held.revoked => Err(held.key),
-            held => Ok(wanted.with_former_keys(held)),
+    pub fn apply_reservation(current: Option<&Self>, requested: &Self) -> Result<Self, PublicKey> {
+        match current {
+            Some(current) if current.is_enrolled() && !current.released && !current.revoked => {
+                Err(current.key)
+            }
+            current => Ok(requested.with_former_keys(current)),
         }
     }
 
@@ -96,10 +103,10 @@ impl NameEntry {
     }
 
     /// This entry as a replacement for another one, with its keys added to the former keys.
-    fn with_former_keys(&self, held: Option<&Self>) -> Self {
+    fn with_former_keys(&self, current: Option<&Self>) -> Self {
         let mut entry = self.clone();
-        if let Some(held) = held {
-            let keys = held.former.iter().copied().chain([held.key]);
+        if let Some(current) = current {
+            let keys = current.former.iter().copied().chain([current.key]);
             entry.former = keys.filter(|key| *key != self.key).collect();
         }
         entry

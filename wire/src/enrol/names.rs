@@ -26,12 +26,12 @@ pub struct NamePattern(String);
 pub enum NamePatternError {
     /// Empty, or longer than a name.
     #[error(
-        "a pattern of names has 1 to {limit} bytes, this one has {0}",
+        "the name pattern has {0} bytes; 1 to {limit} are allowed",
         limit = limits::MAX_IDENTITY_BYTES
     )]
     Length(usize),
     /// A character outside the grammar.
-    #[error("`{pattern}` holds {character:?}; patterns are made of a-z, 0-9, -, _, * and dots")]
+    #[error("`{pattern}` contains {character:?}; patterns consist of a-z, 0-9, -, _, * and dots")]
     Character {
         /// The whole text.
         pattern: String,
@@ -40,7 +40,7 @@ pub enum NamePatternError {
     },
     /// An empty or too long label, or `**` with other characters.
     #[error(
-        "`{pattern}` has the part `{part}`; a part has 1 to {} characters, and `**` stands alone in one",
+        "`{pattern}` has the label `{part}`; a label has 1 to {} characters, and `**` must be a whole label",
         limits::MAX_LABEL_BYTES
     )]
     Part {
@@ -60,17 +60,17 @@ impl NamePattern {
         if text.is_empty() || text.len() > limits::MAX_IDENTITY_BYTES {
             return Err(NamePatternError::Length(text.len()));
         }
-        let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
-        if let Some(character) = text.chars().find(|c| !belongs(*c)) {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
+        if let Some(character) = text.chars().find(|c| !is_allowed(*c)) {
             let pattern = text.to_owned();
             return Err(NamePatternError::Character { pattern, character });
         }
-        let bad = |part: &&str| {
+        let is_invalid = |part: &&str| {
             part.is_empty()
                 || part.len() > limits::MAX_LABEL_BYTES
                 || (part.contains(MULTI_LABEL_WILDCARD) && *part != MULTI_LABEL_WILDCARD)
         };
-        match text.split('.').find(bad) {
+        match text.split('.').find(is_invalid) {
             Some(part) => Err(NamePatternError::Part {
                 pattern: text.to_owned(),
                 part: part.to_owned(),
@@ -109,38 +109,42 @@ fn matches_label(pattern: &str, part: &str) -> bool {
     )
 }
 
-/// Matches items against a pattern in which wildcards match `least` items or more. On a mismatch, only the last wildcard takes
+/// Matches items against a pattern in which wildcards match `min_items` items or more. On a mismatch, only the last wildcard takes
 /// one more item: earlier wildcards matched the fewest items, so no other assignment of theirs can help.
 fn matches_wildcards<P, T>(
     pattern: &[P],
     items: &[T],
-    is_star: impl Fn(&P) -> bool,
-    least: usize,
-    is_same: impl Fn(&P, &T) -> bool,
+    is_wildcard: impl Fn(&P) -> bool,
+    min_items: usize,
+    is_match: impl Fn(&P, &T) -> bool,
 ) -> bool {
-    let (mut at, mut item) = (0, 0);
+    let (mut pattern_index, mut item_index) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {
-        let went_on = match pattern.get(at) {
-            Some(wanted) if is_star(wanted) => {
-                star = Some((at, item + least));
-                (at, item) = (at + 1, item + least);
-                item <= items.len()
+        let has_advanced = match pattern.get(pattern_index) {
+            Some(element) if is_wildcard(element) => {
+                star = Some((pattern_index, item_index + min_items));
+                (pattern_index, item_index) = (pattern_index + 1, item_index + min_items);
+                item_index <= items.len()
             }
-            Some(wanted) if items.get(item).is_some_and(|item| is_same(wanted, item)) => {
-                (at, item) = (at + 1, item + 1);
+            Some(element)
+                if items
+                    .get(item_index)
+                    .is_some_and(|candidate| is_match(element, candidate)) =>
+            {
+                (pattern_index, item_index) = (pattern_index + 1, item_index + 1);
                 true
             }
-            None if item == items.len() => return true,
+            None if item_index == items.len() => return true,
             _ => false,
         };
-        if went_on {
+        if has_advanced {
             continue;
         }
         match star {
-            Some((from, taken)) if taken < items.len() => {
-                star = Some((from, taken + 1));
-                (at, item) = (from + 1, taken + 1);
+            Some((from, consumed)) if consumed < items.len() => {
+                star = Some((from, consumed + 1));
+                (pattern_index, item_index) = (from + 1, consumed + 1);
             }
             _ => return false,
         }

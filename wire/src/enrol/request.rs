@@ -33,7 +33,7 @@ pub struct EnrolmentNonce([u8; 16]);
 
 /// Not 16 bytes in base64url without padding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a nonce is 16 bytes in base64url")]
+#[error("not a nonce of 16 bytes in base64url")]
 pub struct EnrolmentNonceError;
 
 impl EnrolmentNonce {
@@ -104,23 +104,23 @@ pub struct OpenEnrolmentRequest {
     /// The bootstrap credential that signed the envelope.
     pub sender: Arc<VerifiedUser>,
     /// The grant in that credential.
-    pub ticket: TokenGrant,
+    pub grant: TokenGrant,
 }
 
 /// Reasons to ignore an enrolment request.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentRequestError {
     /// The envelope or the bootstrap token failed verification.
-    #[error("the wish to be enrolled is not authentic")]
+    #[error("cannot authenticate the enrolment request")]
     Refused(#[from] MessageRefusal),
     /// Not valid JSON of this type.
-    #[error("the wish to be enrolled cannot be read")]
+    #[error("cannot parse the enrolment request")]
     Json(#[from] serde_json::Error),
     /// A field has an invalid value.
-    #[error("the wish to be enrolled cannot be used: {0}")]
+    #[error("invalid enrolment request: {0}")]
     Shape(&'static str),
     /// The signature of the new key is invalid: the sender does not have its private key.
-    #[error("{identity} does not prove that it has the key {key}")]
+    #[error("the proof of possession of the key {key}, sent by {identity}, is invalid")]
     Proof {
         /// The requested name.
         identity: Identity,
@@ -128,8 +128,8 @@ pub enum EnrolmentRequestError {
         key: PublicKey,
     },
     /// The grant in the bootstrap token cannot be parsed.
-    #[error("the bootstrap token {credential} cannot be used")]
-    Ticket {
+    #[error("the bootstrap token {credential} has an invalid grant")]
+    Grant {
         /// The token's key.
         credential: PublicKey,
         /// The parse error.
@@ -140,11 +140,11 @@ pub enum EnrolmentRequestError {
 
 /// Signs a request with the new key, then with the bootstrap credential.
 pub fn sign_enrolment_request(
-    hello: &EnrolmentRequest,
+    request: &EnrolmentRequest,
     bootstrap: &Signer,
     node: &KeyPair,
 ) -> Result<Vec<u8>, EnvelopeSignError> {
-    let hello = to_raw_value(hello)?;
+    let hello = to_raw_value(request)?;
     let signature = node.sign(&proof_bytes(hello.get())).to_bytes();
     let proof = URL_SAFE_NO_PAD.encode(signature);
     sign_envelope(
@@ -157,58 +157,56 @@ pub fn sign_enrolment_request(
 /// Verifies a request received in the bootstrap account.
 pub fn open_enrolment_request(
     bytes: &[u8],
-    newcomers: &AccountTrust,
+    enrolment_account: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
 ) -> Result<OpenEnrolmentRequest, EnrolmentRequestError> {
     let envelope = Envelope::decode(EnvelopeKind::Hello, bytes)?;
-    let opened = envelope.verify(newcomers, cache, now, &[UserRole::Newcomer])?;
-    let introduction: EnrolmentRequestBody = serde_json::from_slice(opened.body)?;
-    let hello: EnrolmentRequest = serde_json::from_str(introduction.hello.get())?;
-    if hello.key.expect_kind(KeyKind::User).is_err() {
-        return Err(EnrolmentRequestError::Shape(
-            "its key is not that of a user",
-        ));
+    let opened = envelope.verify(enrolment_account, cache, now, &[UserRole::Newcomer])?;
+    let body: EnrolmentRequestBody = serde_json::from_slice(opened.body)?;
+    let request: EnrolmentRequest = serde_json::from_str(body.hello.get())?;
+    if request.key.expect_kind(KeyKind::User).is_err() {
+        return Err(EnrolmentRequestError::Shape("the key is not a user key"));
     }
-    if hello.version.len() > limits::MAX_TOKEN_GRANT_TEXT_BYTES {
-        return Err(EnrolmentRequestError::Shape("its version is too long"));
+    if request.version.len() > limits::MAX_TOKEN_GRANT_TEXT_BYTES {
+        return Err(EnrolmentRequestError::Shape("the version is too long"));
     }
     let sender = opened.sender;
-    if hello.credential != sender.key {
+    if request.credential != sender.key {
         return Err(EnrolmentRequestError::Shape(
-            "it was made for another bootstrap credential than the one that sealed it",
+            "it specifies a bootstrap credential other than the one that signed it",
         ));
     }
-    if hello.key == sender.key {
+    if request.key == sender.key {
         return Err(EnrolmentRequestError::Shape(
-            "it names the bootstrap credential's key as its own",
+            "its key is the key of the bootstrap credential",
         ));
     }
-    verify_proof(&hello, &introduction).ok_or_else(|| EnrolmentRequestError::Proof {
-        identity: hello.identity.clone(),
-        key: hello.key,
+    verify_proof(&request, &body).ok_or_else(|| EnrolmentRequestError::Proof {
+        identity: request.identity.clone(),
+        key: request.key,
     })?;
-    let ticket =
-        TokenGrant::from_tags(&sender.tags).map_err(|source| EnrolmentRequestError::Ticket {
+    let grant =
+        TokenGrant::from_tags(&sender.tags).map_err(|source| EnrolmentRequestError::Grant {
             credential: sender.key,
             source,
         })?;
     Ok(OpenEnrolmentRequest {
-        hello,
+        hello: request,
         sender,
-        ticket,
+        grant,
     })
 }
 
-fn verify_proof(hello: &EnrolmentRequest, introduction: &EnrolmentRequestBody) -> Option<()> {
-    let signature = URL_SAFE_NO_PAD.decode(&introduction.proof).ok()?;
+fn verify_proof(request: &EnrolmentRequest, body: &EnrolmentRequestBody) -> Option<()> {
+    let signature = URL_SAFE_NO_PAD.decode(&body.proof).ok()?;
     let signature = Signature::from_slice(&signature).ok()?;
-    let key = hello.key.verifying_key().ok()?;
-    key.verify_strict(&proof_bytes(introduction.hello.get()), &signature)
+    let key = request.key.verifying_key().ok()?;
+    key.verify_strict(&proof_bytes(body.hello.get()), &signature)
         .ok()
 }
 
 /// The bytes that the new key signs.
-fn proof_bytes(hello: &str) -> Vec<u8> {
-    [PROOF_DOMAIN, hello.as_bytes()].concat()
+fn proof_bytes(request_json: &str) -> Vec<u8> {
+    [PROOF_DOMAIN, request_json.as_bytes()].concat()
 }

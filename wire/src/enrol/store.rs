@@ -69,7 +69,7 @@ pub trait EnrolmentStore: Send + Sync {
     /// The external approval of a request that the rules permit.
     fn check_approval(
         &self,
-        _wish: &OpenEnrolmentRequest,
+        _request: &OpenEnrolmentRequest,
     ) -> impl Future<Output = Result<EnrolmentApproval, Self::Error>> + Send {
         ready(Ok(EnrolmentApproval::NotNeeded))
     }
@@ -88,18 +88,18 @@ struct EnrolmentStoreState {
 impl MemoryEnrolmentStore {
     /// All entries, by name.
     pub fn all_entries(&self) -> Vec<NameEntry> {
-        self.with_state(|inner| inner.names.values().cloned().collect())
+        self.with_state(|state| state.names.values().cloned().collect())
     }
 
     /// The use count of a credential.
     pub fn use_count(&self, credential: &PublicKey) -> usize {
-        self.with_state(|inner| inner.uses.get(credential).map_or(0, BTreeSet::len))
+        self.with_state(|state| state.uses.get(credential).map_or(0, BTreeSet::len))
     }
 
     /// Marks a name as released, so that another key may claim it.
     pub fn release_name(&self, name: &Identity) {
-        self.with_state(|inner| {
-            if let Some(entry) = inner.names.get_mut(name) {
+        self.with_state(|state| {
+            if let Some(entry) = state.names.get_mut(name) {
                 entry.released = true;
             }
         });
@@ -107,20 +107,20 @@ impl MemoryEnrolmentStore {
 
     /// Replaces the entry of a name.
     pub fn insert_entry(&self, entry: NameEntry) {
-        self.with_state(|inner| inner.names.insert(entry.identity.clone(), entry));
+        self.with_state(|state| state.names.insert(entry.identity.clone(), entry));
     }
 
     /// Marks the key of a name as revoked.
     pub fn revoke_name(&self, name: &Identity) {
-        self.with_state(|inner| {
-            if let Some(entry) = inner.names.get_mut(name) {
+        self.with_state(|state| {
+            if let Some(entry) = state.names.get_mut(name) {
                 entry.revoked = true;
             }
         });
     }
 
-    fn with_state<T>(&self, look: impl FnOnce(&mut EnrolmentStoreState) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_state<T>(&self, access: impl FnOnce(&mut EnrolmentStoreState) -> T) -> T {
+        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -131,22 +131,22 @@ impl EnrolmentStore for MemoryEnrolmentStore {
         &self,
         name: &Identity,
     ) -> impl Future<Output = Result<Option<NameEntry>, Infallible>> + Send {
-        ready(Ok(self.with_state(|inner| inner.names.get(name).cloned())))
+        ready(Ok(self.with_state(|state| state.names.get(name).cloned())))
     }
 
     fn claim_name(
         &self,
         entry: &NameEntry,
     ) -> impl Future<Output = Result<NameClaimOutcome, Infallible>> + Send {
-        let claimed = self.with_state(|inner| {
-            let (changed, claimed) =
-                NameEntry::apply_claim(inner.names.get(&entry.identity), entry);
-            if let Some(changed) = changed {
-                inner.names.insert(entry.identity.clone(), changed);
+        let outcome = self.with_state(|state| {
+            let (new_entry, outcome) =
+                NameEntry::apply_claim(state.names.get(&entry.identity), entry);
+            if let Some(new_entry) = new_entry {
+                state.names.insert(entry.identity.clone(), new_entry);
             }
-            claimed
+            outcome
         });
-        ready(Ok(claimed))
+        ready(Ok(outcome))
     }
 
     fn count_use(
@@ -154,15 +154,15 @@ impl EnrolmentStore for MemoryEnrolmentStore {
         entry: &NameEntry,
         limit: u32,
     ) -> impl Future<Output = Result<bool, Infallible>> + Send {
-        let use_of = (entry.identity.clone(), entry.key);
-        let counted = self.with_state(|inner| {
+        let use_key = (entry.identity.clone(), entry.key);
+        let is_counted = self.with_state(|state| {
             let Some(credential) = entry.credential else {
                 return true;
             };
-            let uses = inner.uses.entry(credential).or_default();
-            let room = uses.len() < usize::try_from(limit).unwrap_or(usize::MAX);
-            uses.contains(&use_of) || (room && uses.insert(use_of))
+            let uses = state.uses.entry(credential).or_default();
+            let has_capacity = uses.len() < usize::try_from(limit).unwrap_or(usize::MAX);
+            uses.contains(&use_key) || (has_capacity && uses.insert(use_key))
         });
-        ready(Ok(counted))
+        ready(Ok(is_counted))
     }
 }

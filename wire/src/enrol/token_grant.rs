@@ -28,29 +28,29 @@ pub enum TokenGrantError {
     #[error(transparent)]
     Name(#[from] NamePatternError),
     /// It permits no names.
-    #[error("it names no machines, and so lets none in")]
-    Nobody,
+    #[error("the grant has no name patterns")]
+    NoNames,
     /// A limit is exceeded.
-    #[error("it has {found} {what}, more than {limit}")]
+    #[error("the grant has {found} {kind}; at most {limit} are allowed")]
     TooMany {
         /// The kind of item.
-        what: &'static str,
+        kind: &'static str,
         /// Number of items.
         found: usize,
         /// The limit.
         limit: usize,
     },
     /// An invalid use count.
-    #[error("`{0}` is no number of uses; it is 1 or more")]
+    #[error("`{0}` is not a number of uses; use 1 or more")]
     Uses(String),
     /// An invalid fact.
     #[error(
-        "`{0}` is no fact; write NAME=VALUE, with letters, digits, `_`, `-` and `.` in the name and up to {limit} bytes in the value",
+        "`{0}` is not a fact; use NAME=VALUE, with letters, digits, `_`, `-` and `.` in the name and up to {limit} bytes in the value",
         limit = limits::MAX_TOKEN_GRANT_TEXT_BYTES
     )]
     Fact(String),
     /// An unknown tag, which may be a restriction of a newer version.
-    #[error("it says `{0}`, which is not understood here")]
+    #[error("the grant has the unknown tag `{0}`")]
     Unknown(String),
 }
 
@@ -83,39 +83,39 @@ impl TokenGrant {
 
     /// Parses the tags of a token. Unknown tags are refused, because they may be restrictions.
     pub fn from_tags(tags: &[String]) -> Result<Self, TokenGrantError> {
-        let mut ticket = Self::default();
+        let mut grant = Self::default();
         for tag in tags {
             let unknown = || TokenGrantError::Unknown(truncate_text(tag));
             match tag.split_once(':').ok_or_else(unknown)? {
-                ("name", name) => ticket.names.push(NamePattern::parse(name)?),
-                ("uses", uses) if ticket.uses.is_none() => {
-                    ticket.uses = Some(parse_use_count(uses)?);
+                ("name", name) => grant.names.push(NamePattern::parse(name)?),
+                ("uses", uses) if grant.uses.is_none() => {
+                    grant.uses = Some(parse_use_count(uses)?);
                 }
                 ("fact", fact) => {
                     let TokenGrantFact { name, value } = fact.parse()?;
-                    ticket.facts.insert(name, value);
+                    grant.facts.insert(name, value);
                 }
                 _ => return Err(unknown()),
             }
         }
-        ticket.check_limits()?;
-        Ok(ticket)
+        grant.check_limits()?;
+        Ok(grant)
     }
 
     fn check_limits(&self) -> Result<(), TokenGrantError> {
         if self.names.is_empty() {
-            return Err(TokenGrantError::Nobody);
+            return Err(TokenGrantError::NoNames);
         }
-        for (what, found, limit) in [
+        for (kind, found, limit) in [
             (
-                "patterns of names",
+                "name patterns",
                 self.names.len(),
                 limits::MAX_TOKEN_GRANT_NAMES,
             ),
             ("facts", self.facts.len(), limits::MAX_TOKEN_GRANT_FACTS),
         ] {
             if found > limit {
-                return Err(TokenGrantError::TooMany { what, found, limit });
+                return Err(TokenGrantError::TooMany { kind, found, limit });
             }
         }
         Ok(())
@@ -125,16 +125,17 @@ impl TokenGrant {
 impl FromStr for TokenGrantFact {
     type Err = TokenGrantError;
     fn from_str(text: &str) -> Result<Self, TokenGrantError> {
-        let wrong = || TokenGrantError::Fact(truncate_text(text));
-        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
-        let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        let named =
-            !name.is_empty() && name.len() <= limits::MAX_NAME_BYTES && name.chars().all(belongs);
-        if !named
+        let invalid = || TokenGrantError::Fact(truncate_text(text));
+        let (name, value) = text.split_once('=').ok_or_else(invalid)?;
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let is_name_valid = !name.is_empty()
+            && name.len() <= limits::MAX_NAME_BYTES
+            && name.chars().all(is_allowed);
+        if !is_name_valid
             || value.len() > limits::MAX_TOKEN_GRANT_TEXT_BYTES
             || value.chars().any(char::is_control)
         {
-            return Err(wrong());
+            return Err(invalid());
         }
         Ok(Self {
             name: name.to_owned(),

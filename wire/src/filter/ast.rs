@@ -96,10 +96,10 @@ impl NodeFilter {
         self.check_limits("")
     }
 
-    fn and_select(mut self, further: SelectExpression) -> Result<Self, FilterFault> {
+    fn and_select(mut self, other: SelectExpression) -> Result<Self, FilterFault> {
         self.select = Some(Box::new(match self.select.take() {
-            Some(first) => first.join_and(&further)?,
-            None => further,
+            Some(first) => first.join_and(&other)?,
+            None => other,
         }));
         Ok(self)
     }

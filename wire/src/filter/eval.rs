@@ -36,14 +36,14 @@ impl NodeFilter {
         node: &NodeView<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_> {
-        let beside = self.evaluate_facts_and_names(node);
-        if beside == TruthValue::False {
+        let facts_and_names = self.evaluate_facts_and_names(node);
+        if facts_and_names == TruthValue::False {
             return EvaluationProgress::Decided(TruthValue::False);
         }
         let select = self.select().map(|select| select.evaluate(node, known));
         match select {
-            None => EvaluationProgress::Decided(beside),
-            Some(progress) => progress.map(|truth| beside.and(truth)),
+            None => EvaluationProgress::Decided(facts_and_names),
+            Some(progress) => progress.map(|truth| facts_and_names.and(truth)),
         }
     }
 
@@ -57,22 +57,23 @@ impl NodeFilter {
         for term in self.facts() {
             conditions.push((format!("-F {term}"), term.evaluate_facts(node.facts)));
         }
-        for (flag, wanted, names) in [
+        for (flag, patterns, names) in [
             ("-C", self.classes(), node.classes),
             ("-A", self.agents(), node.agents),
         ] {
-            for pattern in wanted {
-                let holds = match flag {
+            for pattern in patterns {
+                let truth = match flag {
                     "-C" => pattern.matches_node_class(node),
                     _ => pattern.matches_any(names).into(),
                 };
-                conditions.push((format!("{flag} {pattern}"), holds));
+                conditions.push((format!("{flag} {pattern}"), truth));
             }
         }
         if let Some(select) = self.select() {
-            let judged = select.evaluate_conditions(node, known).into_iter();
-            conditions
-                .extend(judged.map(|(text, truth)| (text, truth.unwrap_or(TruthValue::Unknown))));
+            let select_conditions = select.evaluate_conditions(node, known).into_iter();
+            conditions.extend(
+                select_conditions.map(|(text, truth)| (text, truth.unwrap_or(TruthValue::Unknown))),
+            );
         }
         conditions
     }
@@ -189,7 +190,7 @@ impl FactOperand {
                 Self::Regex(expression) => expression.is_match(&number.to_string()),
                 Self::Literal(literal) => {
                     let pair = NumericValue::from_json(number).zip(literal.number);
-                    pair.and_then(|(found, wanted)| found.compare(wanted))
+                    pair.and_then(|(actual, expected)| actual.compare(expected))
                         .is_some_and(|order| operator.accepts_ordering(order))
                 }
             },
@@ -211,13 +212,13 @@ impl FactOperator {
     }
 
     /// Whether the operator accepts this ordering of fact to value, before negation.
-    fn accepts_ordering(self, fact: Ordering) -> bool {
+    fn accepts_ordering(self, ordering: Ordering) -> bool {
         match self {
-            Self::Equal | Self::NotEqual => fact.is_eq(),
-            Self::AtMost => fact.is_le(),
-            Self::AtLeast => fact.is_ge(),
-            Self::Less => fact.is_lt(),
-            Self::Greater => fact.is_gt(),
+            Self::Equal | Self::NotEqual => ordering.is_eq(),
+            Self::AtMost => ordering.is_le(),
+            Self::AtLeast => ordering.is_ge(),
+            Self::Less => ordering.is_lt(),
+            Self::Greater => ordering.is_gt(),
             Self::Match | Self::NotMatch => false,
         }
     }
@@ -227,7 +228,7 @@ impl LiteralOperand {
     /// The ordering of `fact` to this value: numeric if both parse as numbers, else textual.
     fn compare_text(&self, fact: &str) -> Ordering {
         self.number
-            .and_then(|wanted| NumericValue::parse(fact)?.compare(wanted))
+            .and_then(|expected| NumericValue::parse(fact)?.compare(expected))
             .unwrap_or_else(|| compare_ignoring_case(fact, &self.text))
     }
 }

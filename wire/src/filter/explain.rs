@@ -74,10 +74,12 @@ pub(super) fn explain_operand(operand: &FactOperand) -> String {
     }
 }
 
-fn explain_name(one: &str, kind: &str, pattern: &FilterPattern) -> String {
+fn explain_name(with_article: &str, kind: &str, pattern: &FilterPattern) -> String {
     match pattern {
         FilterPattern::Exact(name) => format!("that have {kind} {name}"),
-        FilterPattern::Regex(expression) => format!("that have {one} matching {expression}"),
+        FilterPattern::Regex(expression) => {
+            format!("that have {with_article} matching {expression}")
+        }
     }
 }
 

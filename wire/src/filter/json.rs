@@ -62,90 +62,90 @@ struct FactTermDocument {
 }
 
 impl Serialize for NodeFilter {
-    fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
-        let kinds = FilterDocumentRef {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let document = FilterDocumentRef {
             fact: self.facts(),
             class: self.classes(),
             agent: self.agents(),
             identity: self.identities(),
             select: self.select(),
         };
-        kinds.serialize(sink)
+        document.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for NodeFilter {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let FilterDocument {
             fact,
             class,
             agent,
             identity,
             select,
-        } = deserialize_object(source)?;
+        } = deserialize_object(deserializer)?;
         Self::from_parts(fact, class, agent, identity, select).map_err(Error::custom)
     }
 }
 
 impl Serialize for FactTerm {
-    fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let fact = self.fact_path().as_str().to_owned();
         FactTermDocument {
             fact,
             operator: self.operator(),
             value: self.value_text(),
         }
-        .serialize(sink)
+        .serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for FactTerm {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let FactTermDocument {
             fact,
             operator,
             value,
-        } = deserialize_object(source)?;
+        } = deserialize_object(deserializer)?;
         Self::new(&fact, operator, &value).map_err(Error::custom)
     }
 }
 
 impl Serialize for FilterPattern {
-    fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
-        sink.collect_str(self)
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
 impl<'de> Deserialize<'de> for FilterPattern {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(source)?;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
         Self::parse_part(&text).map_err(|fault| Error::custom(fault.into_filter_error(&text)))
     }
 }
 
 impl Serialize for SelectExpression {
-    fn serialize<S: Serializer>(&self, sink: S) -> Result<S::Ok, S::Error> {
-        sink.collect_str(self)
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
 impl<'de> Deserialize<'de> for SelectExpression {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(source)?;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(Error::custom)
     }
 }
 
 /// Refuses null, which is not the absence of an expression.
 fn deserialize_select<'de, D: Deserializer<'de>>(
-    source: D,
+    deserializer: D,
 ) -> Result<Option<SelectExpression>, D::Error> {
-    SelectExpression::deserialize(source).map(Some)
+    SelectExpression::deserialize(deserializer).map(Some)
 }
 
 /// Refuses lists: derived structs also accept their fields as a list, so `[]` would decode as the empty filter.
 fn deserialize_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    source: D,
+    deserializer: D,
 ) -> Result<T, D::Error> {
     struct ObjectVisitor<T>(PhantomData<T>);
 
@@ -161,12 +161,12 @@ fn deserialize_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         }
     }
 
-    source.deserialize_map(ObjectVisitor(PhantomData))
+    deserializer.deserialize_map(ObjectVisitor(PhantomData))
 }
 
 /// Decodes a non-empty list. It stops at the element limit, because each element costs a regex compilation.
 fn deserialize_elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    source: D,
+    deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     struct ElementListVisitor<T>(PhantomData<T>);
 
@@ -177,9 +177,9 @@ fn deserialize_elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
             write!(out, "a list of 1 to {MAX_FILTER_ELEMENTS} elements")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
             let mut elements = Vec::new();
-            while let Some(element) = list.next_element()? {
+            while let Some(element) = seq.next_element()? {
                 elements.push(element);
                 if elements.len() > MAX_FILTER_ELEMENTS {
                     return Err(Error::invalid_length(elements.len(), &self));
@@ -192,7 +192,7 @@ fn deserialize_elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         }
     }
 
-    source.deserialize_seq(ElementListVisitor(PhantomData))
+    deserializer.deserialize_seq(ElementListVisitor(PhantomData))
 }
 
 #[cfg(test)]
@@ -239,8 +239,8 @@ mod tests {
             (r#"{"class":[]}"#, "a list of 1 to 64"),
             (r#"{"class":null}"#, "a list of 1 to 64"),
             (r#"{"class":"a"}"#, "a list of 1 to 64"),
-            (r#"{"class":[""]}"#, "not an empty text"),
-            (r#"{"class":["a",""]}"#, "not an empty text"),
+            (r#"{"class":[""]}"#, "not an empty string"),
+            (r#"{"class":["a",""]}"#, "not an empty string"),
             (r#"{"class":[" "]}"#, "without spaces"),
             (r#"{"agent":["//"]}"#, "not empty"),
             (r#"{"identity":["/(/"]}"#, "valid regular"),
@@ -250,7 +250,10 @@ mod tests {
             (r#"{"select":["a"]}"#, "a string"),
             (r#"{"select":""}"#, "a condition"),
             (r#"{"select":"a and"}"#, "a condition"),
-            (r#"{"select":"puppet(x).enabled=true"}"#, "a text in quotes"),
+            (
+                r#"{"select":"puppet(x).enabled=true"}"#,
+                "a string in quotes",
+            ),
             (r#"{"fact":[{}]}"#, "missing field"),
             (r#"{"fact":[["a","==","b"]]}"#, "an object"),
             (r#"{"fact":["a=b"]}"#, "an object"),

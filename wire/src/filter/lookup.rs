@@ -53,8 +53,8 @@ pub enum EvaluationProgress<'a, T = TruthValue> {
 
 impl KnownLookups {
     /// Adds a result.
-    pub fn insert(&mut self, lookup: DataLookup, found: DataLookupResult) {
-        self.0.insert(lookup, found);
+    pub fn insert(&mut self, lookup: DataLookup, result: DataLookupResult) {
+        self.0.insert(lookup, result);
     }
 
     /// The result of a lookup, if known.
@@ -65,7 +65,7 @@ impl KnownLookups {
     /// The lookups without a result.
     pub fn unanswered_lookups(&self) -> impl Iterator<Item = &DataLookup> {
         let unknown =
-            |(lookup, found)| matches!(found, &DataLookupResult::Unknown(_)).then_some(lookup);
+            |(lookup, result)| matches!(result, &DataLookupResult::Unknown(_)).then_some(lookup);
         self.0.iter().filter_map(unknown)
     }
 
@@ -82,9 +82,9 @@ impl KnownLookups {
 
 impl<'a, T> EvaluationProgress<'a, T> {
     /// Maps the decided value.
-    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> EvaluationProgress<'a, U> {
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> EvaluationProgress<'a, U> {
         match self {
-            Self::Decided(decided) => EvaluationProgress::Decided(make(decided)),
+            Self::Decided(value) => EvaluationProgress::Decided(convert(value)),
             Self::Needs(lookup) => EvaluationProgress::Needs(lookup),
         }
     }
@@ -112,8 +112,8 @@ impl TruthValue {
 }
 
 impl From<bool> for TruthValue {
-    fn from(known: bool) -> Self {
-        if known { Self::True } else { Self::False }
+    fn from(value: bool) -> Self {
+        if value { Self::True } else { Self::False }
     }
 }
 

@@ -17,10 +17,10 @@ impl NumericValue {
     /// Parses `[+-]digits[.digits]`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         match unsigned.split_once('.') {
-            None if digits(unsigned) => text.parse().ok().map(Self::Integer),
-            Some((whole, fraction)) if digits(whole) && digits(fraction) => text
+            None if is_digits(unsigned) => text.parse().ok().map(Self::Integer),
+            Some((whole, fraction)) if is_digits(whole) && is_digits(fraction) => text
                 .parse()
                 .ok()
                 .filter(|value: &f64| value.is_finite())

@@ -79,17 +79,17 @@ impl FromStr for FilterPattern {
 
 /// The offset of the operator: its first character outside a quoted part of the fact's name.
 pub(super) fn find_operator(text: &str) -> Option<usize> {
-    let mut open: Option<char> = None;
-    let mut segment_begins = true;
+    let mut open_quote: Option<char> = None;
+    let mut at_segment_start = true;
     for (at, c) in text.char_indices() {
-        if open.is_some() {
-            open = open.filter(|&quote| c != quote);
-        } else if segment_begins && matches!(c, '"' | '\'') {
-            open = Some(c);
+        if open_quote.is_some() {
+            open_quote = open_quote.filter(|&quote| c != quote);
+        } else if at_segment_start && matches!(c, '"' | '\'') {
+            open_quote = Some(c);
         } else if matches!(c, '=' | '<' | '>' | '!' | '~') {
             return Some(at);
         }
-        segment_begins = c == '.' || (segment_begins && c.is_whitespace());
+        at_segment_start = c == '.' || (at_segment_start && c.is_whitespace());
     }
     None
 }
@@ -142,18 +142,18 @@ fn read_value(
 /// backslash; before any other character it is literal.
 pub(super) fn unquote_text(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-    let mut inside = String::with_capacity(text.len());
+    let mut unquoted = String::with_capacity(text.len());
     let mut chars = text.chars().skip(1).peekable();
     while let Some(c) = chars.next() {
         if c == quote {
-            return chars.peek().is_none().then_some(inside);
+            return chars.peek().is_none().then_some(unquoted);
         }
-        let kept = if c == '\\' {
+        let escaped = if c == '\\' {
             chars.next_if(|&next| next == quote || next == '\\')
         } else {
             None
         };
-        inside.push(kept.unwrap_or(c));
+        unquoted.push(escaped.unwrap_or(c));
     }
     None
 }

@@ -46,7 +46,7 @@ impl FilterPattern {
         if text.is_empty() {
             return Err(FilterFault::new(
                 0,
-                "a name or a /regex/, not an empty text",
+                "a name or a /regex/, not an empty string",
             ));
         }
         if text.starts_with('/') {
@@ -109,7 +109,7 @@ impl FilterRegex {
             .size_limit(MAX_COMPILED_REGEX_BYTES)
             .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
             .build()
-            .map_err(|cause| FilterFault::invalid_regex(0, cause))?;
+            .map_err(|error| FilterFault::invalid_regex(0, error))?;
         Ok(Self {
             source: source.to_owned(),
             ignore_case,

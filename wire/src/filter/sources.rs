@@ -70,10 +70,12 @@ impl DeclaredSources {
     /// What is expected instead of an unknown source name.
     pub(super) fn expected_source(&self, name: &str) -> String {
         match nearest_name(name, self.0.keys()) {
-            Some(near) => format!("a known data source ({name} is none; did you mean {near}?)"),
-            None if self.0.is_empty() => format!("a known data source ({name} is none)"),
+            Some(nearest) => {
+                format!("a known data source ({name} is unknown; did you mean {nearest}?)")
+            }
+            None if self.0.is_empty() => format!("a known data source ({name} is unknown)"),
             None => format!(
-                "a known data source ({name} is none; there are {})",
+                "a known data source ({name} is unknown; known are {})",
                 join_names(self.0.keys())
             ),
         }
@@ -84,11 +86,11 @@ impl DeclaredSource {
     /// What is expected instead of an unknown output.
     pub(super) fn expected_output(&self, source: &str, output: &str) -> String {
         match nearest_name(output, self.outputs.keys()) {
-            Some(near) => {
-                format!("an output of {source} ({output} is none; did you mean {near}?)")
+            Some(nearest) => {
+                format!("an output of {source} ({output} is unknown; did you mean {nearest}?)")
             }
             None => format!(
-                "an output of {source} ({output} is none; there are {})",
+                "an output of {source} ({output} is unknown; known are {})",
                 join_names(self.outputs.keys())
             ),
         }
@@ -103,7 +105,7 @@ impl DeclaredSource {
             (Some(declared), None) => Err(format!("{source}(\"...\") with {}", declared.prompt)),
             (Some(declared), Some(query)) => (declared.check)(query).map_err(|violation| {
                 format!(
-                    "{} that {source} takes ({} {violation})",
+                    "a valid query for {source}: {} ({} {violation})",
                     declared.prompt,
                     QuotedText(query)
                 )
@@ -116,7 +118,7 @@ impl OutputKind {
     /// A phrase to follow "is".
     pub(super) fn description_phrase(self) -> &'static str {
         match self {
-            Self::Text => "a text",
+            Self::Text => "a string",
             Self::Boolean => "true or false",
             Self::Number => "a number",
             Self::List => "a list",

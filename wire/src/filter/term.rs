@@ -145,7 +145,7 @@ impl LiteralOperand {
         if text.is_empty() {
             return Err(FilterFault::new(
                 0,
-                "a value that is not empty (=~/^$/ finds an empty text)",
+                "a value that is not empty (use =~/^$/ to match an empty string)",
             ));
         }
         if text.len() > MAX_PATTERN_BYTES {
@@ -162,8 +162,8 @@ impl LiteralOperand {
 
     /// Whether the value parses back as itself without quotes.
     fn is_plain(&self) -> bool {
-        let plain = |c: char| c.is_alphanumeric() || "._-:/@+%,".contains(c);
-        !self.text.starts_with('/') && self.text.chars().all(plain)
+        let is_plain_char = |c: char| c.is_alphanumeric() || "._-:/@+%,".contains(c);
+        !self.text.starts_with('/') && self.text.chars().all(is_plain_char)
     }
 }
 

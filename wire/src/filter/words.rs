@@ -40,29 +40,29 @@ pub(super) fn parse_words(text: &str) -> Result<Vec<FilterWord>, FilterFault> {
 
 /// A fact term if the word has an operator, else a class. An incomplete fact is an error and never a class.
 fn read_word(word: &str) -> Result<FilterWord, FilterFault> {
-    let (held, opening) = match unquote_text(word) {
-        Some(inside) => (Cow::Owned(inside), 1),
+    let (content, offset) = match unquote_text(word) {
+        Some(unquoted) => (Cow::Owned(unquoted), 1),
         None => (Cow::Borrowed(word), 0),
     };
-    let read = if !held.starts_with('/') && find_operator(&held).is_some() {
-        FactTerm::parse_part(&held).map(FilterWord::Fact)
+    let parsed = if !content.starts_with('/') && find_operator(&content).is_some() {
+        FactTerm::parse_part(&content).map(FilterWord::Fact)
     } else {
-        FilterPattern::parse_part(&held).map(FilterWord::Class)
+        FilterPattern::parse_part(&content).map(FilterWord::Class)
     };
-    read.map_err(|fault| fault.shifted_by(opening))
+    parsed.map_err(|fault| fault.shifted_by(offset))
 }
 
 /// The length of the leading `/regex/`.
 fn regex_end(text: &str) -> Result<usize, FilterFault> {
-    let ends = |rest: &str| rest.chars().next().is_none_or(char::is_whitespace);
+    let is_end = |rest: &str| rest.chars().next().is_none_or(char::is_whitespace);
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
         if c == '/' && !escaped {
             let (_, after) = text.split_at_checked(at + 1).unwrap_or((text, ""));
-            if ends(after) {
+            if is_end(after) {
                 return Ok(at + 1);
             }
-            if after.strip_prefix('i').is_some_and(ends) {
+            if after.strip_prefix('i').is_some_and(is_end) {
                 return Ok(at + 2);
             }
         }
@@ -76,22 +76,22 @@ fn regex_end(text: &str) -> Result<usize, FilterFault> {
 
 /// The length of the leading word that is not a regex.
 fn plain_end(text: &str) -> Result<usize, FilterFault> {
-    let mut open: Option<(usize, char)> = None;
-    let mut may_open = true;
+    let mut open_quote: Option<(usize, char)> = None;
+    let mut can_open_quote = true;
     let mut escaped = false;
     for (at, c) in text.char_indices() {
-        if open.is_some() {
-            open = open.filter(|&(_, quote)| c != quote || escaped);
+        if open_quote.is_some() {
+            open_quote = open_quote.filter(|&(_, quote)| c != quote || escaped);
         } else if c.is_whitespace() {
             return Ok(at);
-        } else if may_open && matches!(c, '"' | '\'') {
-            open = Some((at, c));
+        } else if can_open_quote && matches!(c, '"' | '\'') {
+            open_quote = Some((at, c));
         }
-        may_open = matches!(c, '.' | '=' | '<' | '>' | '~');
-        escaped = open.is_some() && c == '\\' && !escaped;
+        can_open_quote = matches!(c, '.' | '=' | '<' | '>' | '~');
+        escaped = open_quote.is_some() && c == '\\' && !escaped;
     }
-    match open {
-        Some((at, _)) => Err(FilterFault::new(at, "a closing quote for this one")),
+    match open_quote {
+        Some((at, _)) => Err(FilterFault::new(at, "a matching closing quote")),
         None => Ok(text.len()),
     }
 }

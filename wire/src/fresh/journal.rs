@@ -64,8 +64,8 @@ impl SeenRecord {
 
     /// Decodes a record; `None` if it is invalid.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
-        let (content, sum) = bytes.split_last_chunk::<4>()?;
-        if crc32(content) != u32::from_le_bytes(*sum) {
+        let (content, checksum) = bytes.split_last_chunk::<4>()?;
+        if crc32(content) != u32::from_le_bytes(*checksum) {
             return None;
         }
         let (magic, rest) = content.split_first_chunk::<4>()?;
@@ -88,7 +88,7 @@ impl SeenRecord {
             damaged: 0,
             has_start: false,
         };
-        let (slots, _torn) = journal.as_chunks::<{ Self::BYTES }>();
+        let (slots, _remainder) = journal.as_chunks::<{ Self::BYTES }>();
         for (index, slot) in slots.iter().enumerate() {
             let is_start = index == 0 && *slot == JOURNAL_START;
             let record = Self::decode(slot);

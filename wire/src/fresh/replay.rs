@@ -40,7 +40,7 @@ pub struct SeenCache {
     capacity: usize,
     seen: HashMap<SeenRequestKey, RetentionDeadline>,
     /// Number of entries per caller; callers without entries are absent.
-    held: HashMap<[u8; 32], usize>,
+    entry_counts: HashMap<[u8; 32], usize>,
     by_expiry: BinaryHeap<Reverse<(Millis, SeenRequestKey)>>,
 }
 
@@ -57,7 +57,7 @@ struct RetentionDeadline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InsertionOutcome {
     /// Not seen before; inserted.
-    Fresh,
+    New,
     /// Seen before.
     Seen,
     /// Not seen before, but the cache is full: refuse the request as busy.
@@ -79,7 +79,7 @@ impl SeenCache {
         Self {
             capacity,
             seen: HashMap::new(),
-            held: HashMap::new(),
+            entry_counts: HashMap::new(),
             by_expiry: BinaryHeap::new(),
         }
     }
@@ -104,11 +104,11 @@ impl SeenCache {
                     RetentionDeadline::from_expiry(expires, now),
                 );
             } else if expires.saturating_add(RESTORE_GRACE_MILLIS) >= now.wall {
-                let life = RetentionDeadline {
+                let deadline = RetentionDeadline {
                     wall: expires,
                     steady: now.steady.saturating_add(CLOCK_CORRECTION_MILLIS),
                 };
-                cache.remember_request((caller, request), life);
+                cache.remember_request((caller, request), deadline);
             }
         }
         cache
@@ -137,7 +137,7 @@ impl SeenCache {
             return InsertionOutcome::Full { retry_after_ms };
         }
         self.remember_request(entry, RetentionDeadline::from_expiry(expires, now));
-        InsertionOutcome::Fresh
+        InsertionOutcome::New
     }
 
     /// Number of entries.
@@ -154,10 +154,10 @@ impl SeenCache {
     pub fn records(&self) -> impl Iterator<Item = SeenRecord> + '_ {
         self.seen
             .iter()
-            .map(|(&(caller, request), life)| SeenRecord {
+            .map(|(&(caller, request), deadline)| SeenRecord {
                 caller,
                 request,
-                expires: life.wall,
+                expires: deadline.wall,
             })
     }
 
@@ -167,31 +167,31 @@ impl SeenCache {
         const RESERVED_CAPACITY_DIVISOR: usize = 8;
         /// Callers below this fraction of the capacity may use the reserve.
         const SMALL_SHARE_DIVISOR: usize = 64;
-        let held = self.held.get(caller).copied().unwrap_or_default();
-        if held < (self.capacity / SMALL_SHARE_DIVISOR).max(1) {
+        let count = self.entry_counts.get(caller).copied().unwrap_or_default();
+        if count < (self.capacity / SMALL_SHARE_DIVISOR).max(1) {
             return self.capacity;
         }
         self.capacity - self.capacity / RESERVED_CAPACITY_DIVISOR
     }
 
-    fn remember_request(&mut self, entry: SeenRequestKey, life: RetentionDeadline) {
-        let known = self.seen.get(&entry).copied();
-        if known.is_none_or(|known| life.wall > known.wall) {
-            self.seen.insert(entry, life);
-            self.by_expiry.push(Reverse((life.wall, entry)));
+    fn remember_request(&mut self, entry: SeenRequestKey, deadline: RetentionDeadline) {
+        let existing = self.seen.get(&entry).copied();
+        if existing.is_none_or(|existing| deadline.wall > existing.wall) {
+            self.seen.insert(entry, deadline);
+            self.by_expiry.push(Reverse((deadline.wall, entry)));
         }
-        if known.is_none() {
-            *self.held.entry(entry.0).or_default() += 1;
+        if existing.is_none() {
+            *self.entry_counts.entry(entry.0).or_default() += 1;
         }
     }
 
     /// Removes expired entries, as every [`Self::insert`] does, and releases memory.
     pub fn remove_expired(&mut self, now: DualClockInstant) {
         self.remove_expired_entries(now);
-        let room = 4 * self.seen.len().max(MIN_RETAINED_CAPACITY);
-        if self.seen.capacity() > room {
-            self.seen.shrink_to(room / 2);
-            self.by_expiry.shrink_to(room / 2);
+        let max_capacity = 4 * self.seen.len().max(MIN_RETAINED_CAPACITY);
+        if self.seen.capacity() > max_capacity {
+            self.seen.shrink_to(max_capacity / 2);
+            self.by_expiry.shrink_to(max_capacity / 2);
         }
     }
 
@@ -200,18 +200,18 @@ impl SeenCache {
             && *expires < now.wall
         {
             // A journal may contain the entry twice; the later end applies.
-            if let Some(life) = self.seen.get(entry)
-                && life.wall <= *expires
+            if let Some(deadline) = self.seen.get(entry)
+                && deadline.wall <= *expires
             {
-                if life.steady >= now.steady {
+                if deadline.steady >= now.steady {
                     // The wall clock was set forward. Later entries of the heap stay too, which only costs memory.
                     return;
                 }
                 self.seen.remove(entry);
-                if let Occupied(mut held) = self.held.entry(entry.0) {
-                    *held.get_mut() -= 1;
-                    if *held.get() == 0 {
-                        held.remove();
+                if let Occupied(mut count) = self.entry_counts.entry(entry.0) {
+                    *count.get_mut() -= 1;
+                    if *count.get() == 0 {
+                        count.remove();
                     }
                 }
             }
@@ -250,7 +250,7 @@ mod tests {
         cache.remove_expired(at(1000));
         assert_eq!(cache.len(), 50_000);
         cache.remove_expired(at(1001));
-        assert!(cache.is_empty() && cache.held.is_empty());
+        assert!(cache.is_empty() && cache.entry_counts.is_empty());
         assert!(cache.seen.capacity() < 2000 && cache.by_expiry.capacity() < 2000);
     }
 }

@@ -8,7 +8,7 @@ pub const CLOCK_SKEW_MILLIS: Millis = 30_000;
 /// A request that expired, or whose issue time is in the future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the request is {age_ms} ms old by this clock, its ttl is {ttl} ms and clocks may differ by {skew} ms"
+    "the request is {age_ms} ms old by this node's clock; its ttl is {ttl} ms, and the allowed clock skew is {skew} ms"
 )]
 pub struct StaleRequest {
     /// Its age by the receiver's clock, in milliseconds; negative if its issue time is in the future.
@@ -50,6 +50,10 @@ pub fn remember_until(issued_at: Millis, ttl: Millis, skew: Millis) -> Millis {
 }
 
 fn signed_age(issued_at: Millis, now: Millis) -> i64 {
-    let size = i64::try_from(now.abs_diff(issued_at)).unwrap_or(i64::MAX);
-    if issued_at > now { -size } else { size }
+    let magnitude = i64::try_from(now.abs_diff(issued_at)).unwrap_or(i64::MAX);
+    if issued_at > now {
+        -magnitude
+    } else {
+        magnitude
+    }
 }

@@ -39,7 +39,7 @@ pub struct CallerWord {
 struct CallerRegex {
     role: PrincipalRole,
     source: String,
-    whole: Regex,
+    regex: Regex,
 }
 
 impl CallerSet {
@@ -97,14 +97,14 @@ impl CallerSet {
 
     /// Whether this set certainly includes all of the others. `false` may be a false negative.
     pub(super) fn covers_callers(&self, others: &Self) -> bool {
-        let knows = |other: &CallerRegex| {
-            let same = |own: &CallerRegex| own.source == other.source;
-            self.expressions.iter().any(same)
+        let has_expression = |other: &CallerRegex| {
+            let has_same_source = |own: &CallerRegex| own.source == other.source;
+            self.expressions.iter().any(has_same_source)
         };
         self.anyone
             || (!others.anyone
                 && others.names.iter().all(|name| self.includes_caller(name))
-                && others.expressions.iter().all(knows))
+                && others.expressions.iter().all(has_expression))
     }
 
     /// The words as written.
@@ -121,8 +121,8 @@ impl CallerSet {
 impl fmt::Display for CallerSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, word) in self.words.iter().enumerate() {
-            let gap = if index == 0 { "" } else { " " };
-            write!(out, "{gap}{}", word.text)?;
+            let separator = if index == 0 { "" } else { " " };
+            write!(out, "{separator}{}", word.text)?;
         }
         Ok(())
     }
@@ -130,39 +130,41 @@ impl fmt::Display for CallerSet {
 
 impl CallerRegex {
     fn matches_caller(&self, caller: &PolicyPrincipal) -> bool {
-        self.role == caller.role() && self.whole.is_match(caller.name().as_str())
+        self.role == caller.role() && self.regex.is_match(caller.name().as_str())
     }
 
     /// Parses `/expression/` or `/expression/i`. The expression must be valid before it is anchored: otherwise one such as `a)|(b`
     /// would escape the anchors.
     fn parse_regex(word: &str, role: PrincipalRole, text: &str) -> Result<Self, PolicyFault> {
-        let wrong = |why: String| PolicyFault::CallerExpression {
+        let invalid = |reason: String| PolicyFault::CallerExpression {
             word: word.chars().take(200).collect(),
-            why,
+            reason,
         };
         let body = text.strip_prefix('/').unwrap_or_default();
         let (source, flag) = match body.strip_suffix('/') {
             Some(source) => (source, ""),
             None => match body.strip_suffix("/i") {
                 Some(source) => (source, "(?i)"),
-                None => return Err(wrong("it ends with / or /i".to_owned())),
+                None => return Err(invalid("it must end with / or /i".to_owned())),
             },
         };
         if source.is_empty() || source.len() > MAX_PATTERN_BYTES {
-            return Err(wrong(format!("it has 1 to {MAX_PATTERN_BYTES} bytes")));
+            return Err(invalid(format!(
+                "it must be 1 to {MAX_PATTERN_BYTES} bytes"
+            )));
         }
         let compile = |text: &str| {
             regex::RegexBuilder::new(text)
                 .size_limit(MAX_COMPILED_REGEX_BYTES)
                 .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
                 .build()
-                .map_err(|error| wrong(last_line(&error)))
+                .map_err(|error| invalid(last_line(&error)))
         };
         compile(source)?;
         Ok(Self {
             role,
             source: word.to_owned(),
-            whole: compile(&format!(r"{flag}\A(?:{source})\z"))?,
+            regex: compile(&format!(r"{flag}\A(?:{source})\z"))?,
         })
     }
 }

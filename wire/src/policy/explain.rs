@@ -39,7 +39,7 @@ pub struct ExplanationStep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleMismatch {
     /// It expired at this instant.
-    Over(Millis),
+    Expired(Millis),
     /// It applies to these callers.
     Caller(String),
     /// It applies to these actions.
@@ -53,20 +53,23 @@ pub enum RuleMismatch {
 impl fmt::Display for RuleMismatch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Over(at) => {
-                let written = i64::try_from(*at)
+            Self::Expired(at) => {
+                let timestamp = i64::try_from(*at)
                     .ok()
                     .and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
-                match written {
-                    Some(at) => write!(out, "its time was over at {at}"),
-                    None => write!(out, "its time was over at {at} ms"),
+                match timestamp {
+                    Some(at) => write!(out, "it expired at {at}"),
+                    None => write!(out, "it expired at {at} ms since the epoch"),
                 }
             }
-            Self::Caller(callers) => write!(out, "it is for the callers {callers}"),
-            Self::Action(actions) => write!(out, "it is for the actions {}", actions.join(" ")),
-            Self::Node(nodes) => write!(out, "it is for {nodes}"),
+            Self::Caller(callers) => write!(out, "it applies to the callers {callers}"),
+            Self::Action(actions) => write!(out, "it applies to the actions {}", actions.join(" ")),
+            Self::Node(nodes) => write!(out, "it applies to {nodes}"),
             Self::Unknown(nodes) => {
-                write!(out, "it is for {nodes}, and whether this is one is unknown")
+                write!(
+                    out,
+                    "it applies to {nodes}; whether this node matches is unknown"
+                )
             }
         }
     }

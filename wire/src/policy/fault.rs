@@ -43,38 +43,40 @@ pub struct PolicyLineFault {
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyFault {
     /// The file or directory cannot be read.
-    #[error("cannot read it: {0}")]
+    #[error("cannot read: {0}")]
     Read(io::Error),
     /// Other users can modify the file or a directory on its path.
     #[error("{0}")]
     Unprotected(String),
     /// The file exceeds the size limit.
-    #[error("more than {0} bytes")]
+    #[error("the file has more than {0} bytes")]
     TooLarge(u64),
     /// The file exceeds the rule limit.
-    #[error("more than {0} rules; put callers into groups, and several actions into one line")]
+    #[error(
+        "the file has more than {0} rules; use groups for callers, and one line for several actions"
+    )]
     TooMany(usize),
     /// The file name is not a valid agent name.
-    #[error("no agent can have this name: {0}")]
+    #[error("the file name is not an agent name: {0}")]
     FileName(NameError),
     /// Two file names differ only in case.
     #[error("there are two policies for agent `{0}`; keep the one in lower case")]
-    Twice(String),
+    Duplicate(String),
     /// The line does not begin with `policy default`, `allow` or `deny`.
-    #[error("a line is `policy default allow|deny`, or begins with `allow` or `deny` and a tab")]
+    #[error("expected `policy default allow|deny`, or `allow` or `deny` followed by a tab")]
     Unknown,
     /// Wrong number of fields.
     #[error(
-        "{0} fields; there are 4 or 5, separated by tabs, and perhaps options: allow|deny, callers, actions, facts, classes"
+        "the line has {0} fields; expected 4 or 5, separated by tabs, and optionally options: allow|deny, callers, actions, facts, classes"
     )]
     Fields(usize),
     /// Spaces instead of tabs between fields.
     #[error(
-        "fields are separated by spaces here; put a tab between them, for spaces separate words of one field"
+        "the fields are separated by spaces; use tabs, because spaces separate the words of one field"
     )]
     Spaces,
     /// A duplicate `policy default`.
-    #[error("a second `policy default`; the first is in line {0}")]
+    #[error("duplicate `policy default`; the first is in line {0}")]
     SecondDefault(usize),
     /// Not a valid name of a caller or a group.
     #[error("`{word}` is not a caller: {error}")]
@@ -85,19 +87,19 @@ pub enum PolicyFault {
         error: NameError,
     },
     /// An expression in a group.
-    #[error("`{0}`: a group holds names; write an expression into the policy's own line")]
+    #[error("`{0}`: a group cannot contain an expression; write it in the policy line")]
     GroupExpression(String),
     /// An invalid expression.
-    #[error("`{word}` is not an expression for callers: {why}")]
+    #[error("`{word}` is not an expression for callers: {reason}")]
     CallerExpression {
         /// The word.
         word: String,
         /// The error.
-        why: String,
+        reason: String,
     },
     /// An unknown prefix before `=`.
     #[error(
-        "`{0}`: a caller is written `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`, and a service `service=NAME`"
+        "`{0}` has an unknown prefix; write a caller as `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`, and a service as `service=NAME`"
     )]
     CallerKind(String),
     /// Not a valid action name.
@@ -112,27 +114,25 @@ pub enum PolicyFault {
     #[error(transparent)]
     Filter(#[from] FilterError),
     /// The file exceeds the limit of data source lookups.
-    #[error("more than {0} different questions to data sources in one policy")]
+    #[error("the policy has more than {0} different data source lookups")]
     TooManyLookups(usize),
     /// A class in the facts field, probably a fact without a value.
-    #[error("`{0}` is not a fact term such as `customer=acme`; classes are the fifth field")]
+    #[error("`{0}` is not a fact term such as `customer=acme`; put classes in the fifth field")]
     ClassAmongFacts(String),
     /// A fact in the classes field.
-    #[error("`{0}` is not a class; facts are the fourth field")]
+    #[error("`{0}` is not a class; put facts in the fourth field")]
     FactAmongClasses(String),
     /// An unknown option.
-    #[error(
-        "`{0}` is no option; there are `until=2026-11-22T10:00Z` and `approved-by=CALLER,GROUP`"
-    )]
+    #[error("`{0}` is not an option; use `until=2026-11-22T10:00Z` or `approved-by=CALLER,GROUP`")]
     Option(String),
     /// A duplicate option.
-    #[error("a second `{0}`")]
+    #[error("duplicate `{0}`")]
     SecondOption(&'static str),
     /// Not a valid instant.
     #[error(transparent)]
     Instant(#[from] InstantError),
     /// `approved-by` on a `deny` rule.
-    #[error("`approved-by` belongs to `allow`: what is denied cannot be approved")]
+    #[error("`approved-by` is valid only in an `allow` line")]
     ApprovedDenial,
     /// A group without members, probably a mistake.
     #[error("group `{0}` has no members")]
@@ -141,6 +141,6 @@ pub enum PolicyFault {
     #[error("group `{0}` is defined twice")]
     SecondGroup(String),
     /// A group inside a group.
-    #[error("`{0}` is a group itself; groups hold callers only")]
+    #[error("`{0}` is a group; a group can contain only callers")]
     NestedGroup(String),
 }

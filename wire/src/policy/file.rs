@@ -35,23 +35,23 @@ impl PolicyFile {
             default: None,
             lookups: BTreeSet::new(),
         };
-        let mut flaws = Vec::new();
+        let mut faults = Vec::new();
         for (line, span) in policy_lines(text) {
             if let Err((column, fault)) = file.add_line(line, span, groups) {
-                flaws.push(PolicyLineFault {
+                faults.push(PolicyLineFault {
                     line,
                     column,
                     fault,
                 });
             }
-            if flaws.len() == MAX_REPORTED_FAULTS || file.rules.len() > MAX_POLICY_RULES {
+            if faults.len() == MAX_REPORTED_FAULTS || file.rules.len() > MAX_POLICY_RULES {
                 break;
             }
         }
-        if flaws.is_empty() {
+        if faults.is_empty() {
             Ok(file)
         } else {
-            Err(flaws)
+            Err(faults)
         }
     }
 
@@ -106,13 +106,13 @@ impl PolicyFile {
     /// The first rule that decides a query, and its match result; or the next needed lookup.
     pub(super) fn find_deciding_rule(
         &self,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, Option<(&PolicyRule, RuleMatch)>> {
         for rule in &self.rules {
-            match rule.match_query(asked, known) {
-                EvaluationProgress::Decided(fit) if rule.decides_with(fit) => {
-                    return EvaluationProgress::Decided(Some((rule, fit)));
+            match rule.match_query(query, known) {
+                EvaluationProgress::Decided(rule_match) if rule.decides_with(rule_match) => {
+                    return EvaluationProgress::Decided(Some((rule, rule_match)));
                 }
                 EvaluationProgress::Decided(_) => {}
                 EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
@@ -124,27 +124,27 @@ impl PolicyFile {
     /// The explanation of each rule up to the deciding one, if all required lookups are known.
     pub(super) fn explain_rules(
         &self,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> Vec<ExplanationStep> {
         let mut steps = Vec::new();
         for rule in &self.rules {
-            let EvaluationProgress::Decided(fit) = rule.match_query(asked, known) else {
+            let EvaluationProgress::Decided(rule_match) = rule.match_query(query, known) else {
                 break;
             };
-            let is_unknown = fit == RuleMatch::Unknown;
+            let is_unknown = rule_match == RuleMatch::Unknown;
             steps.push(ExplanationStep {
                 line: rule.line_number(),
                 text: rule.text().to_owned(),
                 verdict: rule.verdict(),
-                mismatch: rule.explain_mismatch(fit, asked, known),
+                mismatch: rule.explain_mismatch(rule_match, query, known),
                 unknown: if is_unknown {
-                    rule.unknown_conditions(asked, known)
+                    rule.unknown_conditions(query, known)
                 } else {
                     Vec::new()
                 },
             });
-            if rule.decides_with(fit) {
+            if rule.decides_with(rule_match) {
                 break;
             }
         }

@@ -16,10 +16,10 @@ impl CallerGroups {
     /// Parses the whole file, or returns all faults in line order.
     pub fn parse(text: &str) -> Result<Self, Vec<PolicyLineFault>> {
         let mut groups = Self::default();
-        let mut flaws = Vec::new();
+        let mut faults = Vec::new();
         for (line, span) in policy_lines(text) {
             if let Err((column, fault)) = groups.add_line(span) {
-                flaws.push(PolicyLineFault {
+                faults.push(PolicyLineFault {
                     line,
                     column,
                     fault,
@@ -27,44 +27,44 @@ impl CallerGroups {
             }
         }
         for (line, span) in policy_lines(text) {
-            let nested = |word: &LineSpan<'_>| groups.group_members(word.text()).is_some();
-            if let Some(word) = span.split_words().skip(1).find(nested) {
-                flaws.push(PolicyLineFault {
+            let is_group = |word: &LineSpan<'_>| groups.group_members(word.text()).is_some();
+            if let Some(word) = span.split_words().skip(1).find(is_group) {
+                faults.push(PolicyLineFault {
                     line,
                     column: word.column(),
                     fault: PolicyFault::NestedGroup(word.text().to_owned()),
                 });
             }
         }
-        flaws.sort_by_key(|flaw| (flaw.line, flaw.column));
-        if flaws.is_empty() {
+        faults.sort_by_key(|line_fault| (line_fault.line, line_fault.column));
+        if faults.is_empty() {
             Ok(groups)
         } else {
-            Err(flaws)
+            Err(faults)
         }
     }
 
     fn add_line(&mut self, span: LineSpan<'_>) -> Result<(), (usize, PolicyFault)> {
         let mut words = span.split_words();
         let first = words.next().unwrap_or(span);
-        let at = |word: LineSpan<'_>, fault| (word.column(), fault);
+        let fault_at = |word: LineSpan<'_>, fault| (word.column(), fault);
         let group = SubjectName::parse(first.text()).map_err(|error| {
             let word = first.text().to_owned();
-            at(first, PolicyFault::Caller { word, error })
+            fault_at(first, PolicyFault::Caller { word, error })
         })?;
         let mut members = BTreeSet::new();
         for word in words {
             if split_role(word.text()).is_some_and(|(_, rest)| rest.starts_with('/')) {
                 let text = word.text().to_owned();
-                return Err(at(word, PolicyFault::GroupExpression(text)));
+                return Err(fault_at(word, PolicyFault::GroupExpression(text)));
             }
-            members.insert(parse_principal(word.text()).map_err(|fault| at(word, fault))?);
+            members.insert(parse_principal(word.text()).map_err(|fault| fault_at(word, fault))?);
         }
         if members.is_empty() {
-            return Err(at(first, PolicyFault::EmptyGroup(group.into())));
+            return Err(fault_at(first, PolicyFault::EmptyGroup(group.into())));
         }
         match self.0.insert(group.as_str().to_owned(), members) {
-            Some(_) => Err(at(first, PolicyFault::SecondGroup(group.into()))),
+            Some(_) => Err(fault_at(first, PolicyFault::SecondGroup(group.into()))),
             None => Ok(()),
         }
     }

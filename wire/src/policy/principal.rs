@@ -13,7 +13,7 @@ const SERVICE_PREFIX: &str = "service";
 /// Accepted prefixes of a caller name: our own, `MCollective`'s and Choria's.
 const CALLER_PREFIXES: [&str; 3] = ["caller", "cert", "choria"];
 
-/// Who asks. Written `NAME` for a caller, `service=NAME` for a service.
+/// The sender of a request. Written `NAME` for a caller, `service=NAME` for a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(with = "String"))]
@@ -37,7 +37,7 @@ pub enum PrincipalRole {
 pub enum PrincipalError {
     /// The prefix before `=` is unknown.
     #[error(
-        "`{0}`: a caller is written `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`, and a service `service=NAME`"
+        "`{0}` has an unknown prefix; write a caller as `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`, and a service as `service=NAME`"
     )]
     Kind(String),
     /// The name is invalid.

@@ -35,7 +35,7 @@ pub struct PolicyRule {
 struct NodeRequirement {
     filter: NodeFilter,
     /// Column and text as written, if the condition uses data sources.
-    written: Option<(usize, Box<str>)>,
+    source: Option<(usize, Box<str>)>,
 }
 
 /// The result of matching a rule with a query.
@@ -44,7 +44,7 @@ pub(super) enum RuleMatch {
     /// The rule matches.
     Matches,
     /// The rule expired.
-    Over,
+    Expired,
     /// The rule applies to other callers.
     Caller,
     /// The rule applies to other actions.
@@ -101,20 +101,20 @@ impl PolicyRule {
     /// Matches the rule with a query, or returns the next needed lookup. Conditions without lookups are evaluated first.
     pub(super) fn match_query(
         &self,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, RuleMatch> {
-        let over = |until: Millis| until <= asked.now;
-        if self.options.until.is_some_and(over) {
-            return EvaluationProgress::Decided(RuleMatch::Over);
+        let is_expired = |until: Millis| until <= query.now;
+        if self.options.until.is_some_and(is_expired) {
+            return EvaluationProgress::Decided(RuleMatch::Expired);
         }
-        if !self.callers.includes_caller(asked.caller) {
+        if !self.callers.includes_caller(query.caller) {
             return EvaluationProgress::Decided(RuleMatch::Caller);
         }
-        if !self.applies_to_action(asked.action) {
+        if !self.applies_to_action(query.action) {
             return EvaluationProgress::Decided(RuleMatch::Action);
         }
-        self.evaluate_node(asked, known).map(|truth| match truth {
+        self.evaluate_node(query, known).map(|truth| match truth {
             TruthValue::True => RuleMatch::Matches,
             TruthValue::False => RuleMatch::Node,
             TruthValue::Unknown => RuleMatch::Unknown,
@@ -122,36 +122,36 @@ impl PolicyRule {
     }
 
     /// Whether a rule with this match result decides. An unknown match decides for `deny` and not for `allow`.
-    pub(super) fn decides_with(&self, fit: RuleMatch) -> bool {
-        match fit {
+    pub(super) fn decides_with(&self, rule_match: RuleMatch) -> bool {
+        match rule_match {
             RuleMatch::Matches => true,
             RuleMatch::Unknown => self.verdict == RuleVerdict::Deny,
-            RuleMatch::Over | RuleMatch::Caller | RuleMatch::Action | RuleMatch::Node => false,
+            RuleMatch::Expired | RuleMatch::Caller | RuleMatch::Action | RuleMatch::Node => false,
         }
     }
 
     /// Why a rule with this match result does not decide; `None` if it does.
     pub(super) fn explain_mismatch(
         &self,
-        fit: RuleMatch,
-        asked: &PolicyQuery<'_>,
+        rule_match: RuleMatch,
+        query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> Option<RuleMismatch> {
-        if self.decides_with(fit) {
+        if self.decides_with(rule_match) {
             return None;
         }
-        Some(match fit {
-            RuleMatch::Over => RuleMismatch::Over(self.options.until.unwrap_or_default()),
+        Some(match rule_match {
+            RuleMatch::Expired => RuleMismatch::Expired(self.options.until.unwrap_or_default()),
             RuleMatch::Caller => RuleMismatch::Caller(self.callers.to_string()),
             RuleMatch::Action => {
                 let actions = self.actions.iter().flatten();
                 RuleMismatch::Action(actions.map(|action| action.as_str().to_owned()).collect())
             }
             RuleMatch::Matches | RuleMatch::Node => {
-                RuleMismatch::Node(self.explain_requirement(TruthValue::False, asked, known))
+                RuleMismatch::Node(self.explain_requirement(TruthValue::False, query, known))
             }
             RuleMatch::Unknown => {
-                RuleMismatch::Unknown(self.explain_requirement(TruthValue::Unknown, asked, known))
+                RuleMismatch::Unknown(self.explain_requirement(TruthValue::Unknown, query, known))
             }
         })
     }
@@ -159,53 +159,53 @@ impl PolicyRule {
     /// The unknown conditions.
     pub(super) fn unknown_conditions(
         &self,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> Vec<String> {
         self.node_filters()
-            .flat_map(|filter| filter.unknown_conditions(asked.node, known))
+            .flat_map(|filter| filter.unknown_conditions(query.node, known))
             .collect()
     }
 
     /// Evaluates both node fields; both must match.
     fn evaluate_node(
         &self,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, TruthValue> {
-        let mut both = EvaluationProgress::Decided(TruthValue::True);
+        let mut progress = EvaluationProgress::Decided(TruthValue::True);
         for filter in self.node_filters() {
-            match (filter.evaluate(asked.node, known), both) {
+            match (filter.evaluate(query.node, known), progress) {
                 (EvaluationProgress::Decided(TruthValue::False), _) => {
                     return EvaluationProgress::Decided(TruthValue::False);
                 }
                 (needs @ EvaluationProgress::Needs(_), EvaluationProgress::Decided(_)) => {
-                    both = needs;
+                    progress = needs;
                 }
                 (
                     EvaluationProgress::Decided(TruthValue::Unknown),
                     EvaluationProgress::Decided(_),
                 ) => {
-                    both = EvaluationProgress::Decided(TruthValue::Unknown);
+                    progress = EvaluationProgress::Decided(TruthValue::Unknown);
                 }
                 _ => {}
             }
         }
-        both
+        progress
     }
 
     /// The first condition with this truth value, in English.
     fn explain_requirement(
         &self,
         truth: TruthValue,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> String {
-        let worth = |filter: &&NodeFilter| {
-            filter.evaluate(asked.node, known) == EvaluationProgress::Decided(truth)
+        let has_truth = |candidate: &&NodeFilter| {
+            candidate.evaluate(query.node, known) == EvaluationProgress::Decided(truth)
         };
-        let found = self.node_filters().find(worth);
-        found.map(NodeFilter::explain).unwrap_or_default()
+        let filter = self.node_filters().find(has_truth);
+        filter.map(NodeFilter::explain).unwrap_or_default()
     }
 
     fn node_filters(&self) -> impl Iterator<Item = &NodeFilter> {
@@ -220,9 +220,9 @@ impl PolicyRule {
 
     /// Data source expressions that contradict the declarations: the column, in characters from 1, and the error.
     pub fn undeclared_sources(&self, sources: &DeclaredSources) -> Vec<(usize, FilterError)> {
-        let demands = [&self.facts, &self.classes].into_iter();
-        let written = demands.filter_map(|demand| demand.written.as_ref());
-        written
+        let requirements = [&self.facts, &self.classes].into_iter();
+        let expressions = requirements.filter_map(|requirement| requirement.source.as_ref());
+        expressions
             .filter_map(|(column, text)| {
                 let error = SelectExpression::parse_declared(text, sources).err()?;
                 Some((column + error.column() - 1, error))
@@ -237,23 +237,23 @@ impl PolicyRule {
     }
 
     /// Whether this rule decides every query that a later rule matches, so that the later one never decides.
-    pub fn covers_rule(&self, later: &Self) -> bool {
-        let outlasts = match (self.options.until, later.options.until) {
+    pub fn covers_rule(&self, later_rule: &Self) -> bool {
+        let outlasts = match (self.options.until, later_rule.options.until) {
             (None, _) => true,
-            (Some(own), Some(other)) => other <= own,
+            (Some(own), Some(until)) => until <= own,
             (Some(_), None) => false,
         };
-        let actions = match (&self.actions, &later.actions) {
+        let actions = match (&self.actions, &later_rule.actions) {
             (None, _) => true,
             (Some(own), Some(others)) => others.is_subset(own),
             (Some(_), None) => false,
         };
-        let node = |own: &NodeFilter, other: &NodeFilter| own.is_empty() || own == other;
+        let covers_filter = |own: &NodeFilter, other: &NodeFilter| own.is_empty() || own == other;
         outlasts
             && actions
-            && self.callers.covers_callers(&later.callers)
-            && node(&self.facts.filter, &later.facts.filter)
-            && node(&self.classes.filter, &later.classes.filter)
+            && self.callers.covers_callers(&later_rule.callers)
+            && covers_filter(&self.facts.filter, &later_rule.facts.filter)
+            && covers_filter(&self.classes.filter, &later_rule.classes.filter)
             && (self.verdict == RuleVerdict::Deny || self.data_lookups().next().is_none())
     }
 
@@ -332,40 +332,40 @@ enum NodeField {
 /// Parses facts or classes: `-W` words if all parts are plain words, else one `-S` expression.
 fn parse_node_field(
     field: LineSpan<'_>,
-    place: NodeField,
+    node_field: NodeField,
 ) -> Result<NodeRequirement, (usize, PolicyFault)> {
     if field.text() == "*" {
         return Ok(NodeRequirement::default());
     }
-    let misplaced = |error: FilterError| {
+    let to_fault = |error: FilterError| {
         let column = field.column() + error.column() - 1;
         (column, PolicyFault::Filter(error))
     };
     let words = NodeFilter::default().with_words(field.text());
     match words {
-        Ok(filter) if is_word_filter(&filter) => match misplaced_term_fault(&filter, place) {
+        Ok(filter) if is_word_filter(&filter) => match misplaced_term_fault(&filter, node_field) {
             Some(fault) => Err((field.column(), fault)),
             None => Ok(NodeRequirement {
                 filter,
-                written: None,
+                source: None,
             }),
         },
-        Err(error) if !looks_compound(field.text()) => Err(misplaced(error)),
+        Err(error) if !looks_compound(field.text()) => Err(to_fault(error)),
         _ => {
             let filter = NodeFilter::default()
                 .with_select(field.text())
-                .map_err(misplaced)?;
-            let asks = |select: &SelectExpression| !select.data_lookups().is_empty();
-            let asks = filter.select().is_some_and(asks);
-            let written = asks.then(|| (field.column(), field.text().into()));
-            Ok(NodeRequirement { filter, written })
+                .map_err(to_fault)?;
+            let has_lookups = |select: &SelectExpression| !select.data_lookups().is_empty();
+            let has_lookups = filter.select().is_some_and(has_lookups);
+            let source = has_lookups.then(|| (field.column(), field.text().into()));
+            Ok(NodeRequirement { filter, source })
         }
     }
 }
 
 /// The fault for a class in the facts field, or a fact in the classes field.
-fn misplaced_term_fault(filter: &NodeFilter, place: NodeField) -> Option<PolicyFault> {
-    match place {
+fn misplaced_term_fault(filter: &NodeFilter, node_field: NodeField) -> Option<PolicyFault> {
+    match node_field {
         NodeField::Facts => {
             let class = filter.classes().first()?;
             Some(PolicyFault::ClassAmongFacts(class.to_string()))
@@ -390,9 +390,9 @@ fn is_word_filter(filter: &NodeFilter) -> bool {
 fn can_be_class(class: &FilterPattern) -> bool {
     match class {
         FilterPattern::Exact(name) => {
-            let of_class =
+            let is_class_char =
                 |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-' | '.');
-            !is_keyword(name) && name.chars().all(of_class)
+            !is_keyword(name) && name.chars().all(is_class_char)
         }
         FilterPattern::Regex(_) => true,
     }
@@ -400,14 +400,14 @@ fn can_be_class(class: &FilterPattern) -> bool {
 
 /// Whether the text looks like an expression, so that its errors are reported as expression errors.
 fn looks_compound(text: &str) -> bool {
-    let sign = |word: &str| {
+    let is_operator = |word: &str| {
         word.starts_with('!')
             || word.contains('(')
             || word.ends_with(')')
             || ["&&", "||"].contains(&word)
     };
     text.split_whitespace()
-        .any(|word| sign(word) || is_keyword(&word.to_ascii_lowercase()))
+        .any(|word| is_operator(word) || is_keyword(&word.to_ascii_lowercase()))
 }
 
 fn is_keyword(word: &str) -> bool {

@@ -76,7 +76,7 @@ pub struct PolicyDecision {
 enum DecisionSource<'a> {
     Rule(&'a str, &'a PolicyRule, RuleMatch),
     Default(&'a str, usize, RuleVerdict),
-    Silent(&'a str),
+    NoMatch(&'a str),
     Refused(&'a str),
     NoFile(RuleVerdict),
 }
@@ -88,7 +88,7 @@ impl PolicySet {
         groups: Option<PolicySource>,
         default: RuleVerdict,
     ) -> (Self, Vec<PolicyProblem>) {
-        let mut reading = PolicySetBuilder {
+        let mut builder = PolicySetBuilder {
             set: Self {
                 files: BTreeMap::new(),
                 groups: CallerGroups::default(),
@@ -97,17 +97,17 @@ impl PolicySet {
             },
             problems: Vec::new(),
         };
-        match reading.parse_groups(groups) {
+        match builder.parse_groups(groups) {
             Ok(groups) => {
-                reading.set.groups = groups;
+                builder.set.groups = groups;
                 for source in policies {
-                    reading.add_source(source);
+                    builder.add_source(source);
                 }
-                reading.add_builtin();
+                builder.add_builtin();
             }
-            Err(rule) => reading.set.refused = Some(rule),
+            Err(rule) => builder.set.refused = Some(rule),
         }
-        (reading.set, reading.problems)
+        (builder.set, builder.problems)
     }
 
     /// An empty set that denies everything, because the directory cannot be read.
@@ -125,32 +125,33 @@ impl PolicySet {
     /// Whether the caller may run this action on this node, or the next needed lookup.
     pub fn evaluate_query(
         &self,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, PolicyDecision> {
-        self.find_decision_source(asked, known)
-            .map(|ruling| ruling.resolve_decision(asked, known))
+        self.find_decision_source(query, known)
+            .map(|decision_source| decision_source.resolve_decision(query, known))
     }
 
     /// Decides without further lookups: all results that are not known count as unknown.
-    pub fn decide_query(&self, asked: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyDecision {
-        self.decide_with_unknowns(asked, known.clone()).0
+    pub fn decide_query(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyDecision {
+        self.decide_with_unknowns(query, known.clone()).0
     }
 
     /// Decides like [`Self::decide_query`], and returns every evaluated rule.
-    pub fn explain(&self, asked: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyExplanation {
-        let (decision, settled) = self.decide_with_unknowns(asked, known.clone());
-        let (policy, steps) = match self.policy_for_agent(asked.agent) {
-            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => {
-                (Some(name.clone()), file.explain_rules(asked, &settled))
-            }
+    pub fn explain(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyExplanation {
+        let (decision, known_lookups) = self.decide_with_unknowns(query, known.clone());
+        let (policy, steps) = match self.policy_for_agent(query.agent) {
+            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => (
+                Some(name.clone()),
+                file.explain_rules(query, &known_lookups),
+            ),
             _ => (None, Vec::new()),
         };
         PolicyExplanation {
             policy,
             steps,
             decision,
-            unknown: settled.unanswered_lookups().cloned().collect(),
+            unknown: known_lookups.unanswered_lookups().cloned().collect(),
         }
     }
 
@@ -158,11 +159,11 @@ impl PolicySet {
     /// the rule names none, be permitted the same query itself.
     pub fn may_approve(
         &self,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         approver: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, bool> {
-        match self.find_decision_source(asked, known) {
+        match self.find_decision_source(query, known) {
             EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
             EvaluationProgress::Decided(DecisionSource::Rule(_, rule, _)) => {
                 if let Some(approvers) = rule.approvers() {
@@ -178,16 +179,16 @@ impl PolicySet {
     /// Decides, and returns the lookups extended by unknown results for all that were missing.
     fn decide_with_unknowns(
         &self,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         mut known: KnownLookups,
     ) -> (PolicyDecision, KnownLookups) {
         loop {
-            match self.evaluate_query(asked, &known) {
+            match self.evaluate_query(query, &known) {
                 EvaluationProgress::Decided(decision) => return (decision, known),
                 EvaluationProgress::Needs(lookup) => {
                     known.insert(
                         lookup.clone(),
-                        DataLookupResult::Unknown("nobody was asked".to_owned()),
+                        DataLookupResult::Unknown("no lookup was made".to_owned()),
                     );
                 }
             }
@@ -196,23 +197,23 @@ impl PolicySet {
 
     fn find_decision_source(
         &self,
-        asked: &PolicyQuery<'_>,
+        query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, DecisionSource<'_>> {
         if let Some(rule) = &self.refused {
             return EvaluationProgress::Decided(DecisionSource::Refused(rule));
         }
-        match self.policy_for_agent(asked.agent) {
+        match self.policy_for_agent(query.agent) {
             None => EvaluationProgress::Decided(DecisionSource::NoFile(self.default)),
             Some(LoadedPolicy::Refused { rule }) => {
                 EvaluationProgress::Decided(DecisionSource::Refused(rule))
             }
             Some(LoadedPolicy::Read { name, file, .. }) => file
-                .find_deciding_rule(asked, known)
+                .find_deciding_rule(query, known)
                 .map(|first| match (first, file.default_verdict()) {
-                    (Some((rule, fit)), _) => DecisionSource::Rule(name, rule, fit),
+                    (Some((rule, rule_match)), _) => DecisionSource::Rule(name, rule, rule_match),
                     (None, Some((line, verdict))) => DecisionSource::Default(name, line, verdict),
-                    (None, None) => DecisionSource::Silent(name),
+                    (None, None) => DecisionSource::NoMatch(name),
                 }),
         }
     }
@@ -231,28 +232,32 @@ impl PolicySet {
 
     /// Parsed and built-in policies: the agent, the path, and the content.
     pub fn readable_policies(&self) -> impl Iterator<Item = (&str, &Path, &PolicyFile)> {
-        self.files.iter().filter_map(|(agent, book)| match book {
-            LoadedPolicy::Read { path, file, .. } => Some((agent.as_str(), path.as_path(), file)),
-            LoadedPolicy::Refused { .. } => None,
-        })
+        self.files
+            .iter()
+            .filter_map(|(agent, policy)| match policy {
+                LoadedPolicy::Read { path, file, .. } => {
+                    Some((agent.as_str(), path.as_path(), file))
+                }
+                LoadedPolicy::Refused { .. } => None,
+            })
     }
 }
 
 impl DecisionSource<'_> {
-    fn resolve_decision(&self, asked: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyDecision {
+    fn resolve_decision(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyDecision {
         let (verdict, rule) = match self {
-            Self::Rule(name, rule, fit) => {
-                let mut place = format!("{name}:{}", rule.line_number());
-                if *fit == RuleMatch::Unknown {
-                    let unknown = rule.unknown_conditions(asked, known).join(", ");
-                    place = format!("{place} (unknown: {unknown})");
+            Self::Rule(name, rule, rule_match) => {
+                let mut location = format!("{name}:{}", rule.line_number());
+                if *rule_match == RuleMatch::Unknown {
+                    let unknown = rule.unknown_conditions(query, known).join(", ");
+                    location = format!("{location} (unknown: {unknown})");
                 }
-                (rule.verdict(), place)
+                (rule.verdict(), location)
             }
             Self::Default(name, line, verdict) => (*verdict, format!("{name}:{line} (default)")),
-            Self::Silent(name) => (RuleVerdict::Deny, format!("{name} (no line matches)")),
+            Self::NoMatch(name) => (RuleVerdict::Deny, format!("{name} (no line matches)")),
             Self::Refused(rule) => (RuleVerdict::Deny, (*rule).to_owned()),
-            Self::NoFile(verdict) => (*verdict, format!("default (no {}.policy)", asked.agent)),
+            Self::NoFile(verdict) => (*verdict, format!("default (no {}.policy)", query.agent)),
         };
         let approvers = match self {
             Self::Rule(_, rule, _) => rule.approvers().map(CallerSet::to_string),
@@ -279,7 +284,7 @@ impl PolicySetBuilder {
             return Ok(CallerGroups::default());
         };
         let text = text.map_err(|fault| self.add_problem(&path, fault))?;
-        CallerGroups::parse(&text).map_err(|flaws| self.add_line_faults(&path, flaws))
+        CallerGroups::parse(&text).map_err(|line_faults| self.add_line_faults(&path, line_faults))
     }
 
     fn add_source(&mut self, source: PolicySource) {
@@ -294,14 +299,14 @@ impl PolicySetBuilder {
                 return;
             }
         };
-        let twice = self.set.files.contains_key(agent.as_str());
-        let read = if twice {
-            let fault = PolicyFault::Twice(agent.as_str().to_owned());
+        let is_duplicate = self.set.files.contains_key(agent.as_str());
+        let result = if is_duplicate {
+            let fault = PolicyFault::Duplicate(agent.as_str().to_owned());
             Err(self.add_problem(&path, fault))
         } else {
             self.parse_policy(&path, text)
         };
-        let book = match read {
+        let policy = match result {
             Ok(file) => LoadedPolicy::Read {
                 name: file_name(&path),
                 path,
@@ -309,7 +314,7 @@ impl PolicySetBuilder {
             },
             Err(rule) => LoadedPolicy::Refused { rule },
         };
-        self.set.files.insert(agent.into(), book);
+        self.set.files.insert(agent.into(), policy);
     }
 
     fn parse_policy(
@@ -319,7 +324,7 @@ impl PolicySetBuilder {
     ) -> Result<PolicyFile, String> {
         let text = text.map_err(|fault| self.add_problem(path, fault))?;
         PolicyFile::parse(&text, &self.set.groups)
-            .map_err(|flaws| self.add_line_faults(path, flaws))
+            .map_err(|line_faults| self.add_line_faults(path, line_faults))
     }
 
     fn add_builtin(&mut self) {
@@ -351,13 +356,13 @@ impl PolicySetBuilder {
     }
 
     /// Records the line faults of a file; the first line becomes the rule name that denies because of them.
-    fn add_line_faults(&mut self, path: &Path, flaws: Vec<PolicyLineFault>) -> String {
-        let first = flaws.first().map_or(1, |flaw| flaw.line);
-        for flaw in flaws {
+    fn add_line_faults(&mut self, path: &Path, line_faults: Vec<PolicyLineFault>) -> String {
+        let first = line_faults.first().map_or(1, |line_fault| line_fault.line);
+        for line_fault in line_faults {
             self.problems.push(PolicyProblem {
                 path: path.to_owned(),
-                place: Some((flaw.line, flaw.column)),
-                fault: flaw.fault,
+                place: Some((line_fault.line, line_fault.column)),
+                fault: line_fault.fault,
             });
         }
         format!("{}:{first}: malformed", file_name(path))

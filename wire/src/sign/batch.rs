@@ -30,13 +30,13 @@ pub fn verify_envelopes<'a, M: AsRef<[u8]>>(
             claims.push(SignatureClaim {
                 message: [kind.protocol_name().as_bytes(), b"\0", envelope.body()],
                 signature: envelope.signature(),
-                key: sender.verifying,
+                key: sender.verifying_key,
             });
         }
     }
     let mut verdicts = verify_batch(&claims).into_iter();
 
-    let finish =
+    let open =
         |(envelope, sender): (Result<Envelope<'a>, MessageRefusal>, Option<SenderResult>)| {
             let envelope = envelope?;
             // Every decoded envelope has a sender entry, and every found sender has a verification result.
@@ -46,7 +46,7 @@ pub fn verify_envelopes<'a, M: AsRef<[u8]>>(
             }
             envelope.open_for_roles(sender, roles)
         };
-    envelopes.into_iter().zip(senders).map(finish).collect()
+    envelopes.into_iter().zip(senders).map(open).collect()
 }
 
 type SenderResult = Result<Arc<VerifiedUser>, TokenError>;
@@ -58,44 +58,47 @@ fn resolve_senders(
     cache: &TokenCache,
     now: Millis,
 ) -> Vec<Option<SenderResult>> {
-    let mut unknown = PendingTokens::default();
+    let mut pending = PendingTokens::default();
     let found: Vec<Option<SenderLookup>> = envelopes
         .iter()
         .map(|envelope| {
             let token = envelope.as_ref().ok()?.token();
-            Some(resolve_sender(token, trust, cache, now, &mut unknown))
+            Some(resolve_sender(token, trust, cache, now, &mut pending))
         })
         .collect();
-    let verdicts = verify_batch(&unknown.claims);
-    let mut parties = Vec::with_capacity(unknown.parties.len());
-    for ((digest, issuer, party), good) in unknown.parties.into_iter().zip(verdicts) {
-        if good {
-            cache.insert_verified(trust, digest, Arc::clone(&party));
+    let verdicts = verify_batch(&pending.claims);
+    let mut users = Vec::with_capacity(pending.users.len());
+    for ((digest, issuer, user), is_valid) in pending.users.into_iter().zip(verdicts) {
+        if is_valid {
+            cache.insert_verified(trust, digest, Arc::clone(&user));
         }
-        parties.push((issuer, good.then_some(party)));
+        users.push((issuer, is_valid.then_some(user)));
     }
-    let settle = |lookup| match lookup {
-        SenderLookup::Settled(sender) => sender,
-        SenderLookup::Unknown(index) => match parties.get(index) {
-            Some((_, Some(party))) => Ok(Arc::clone(party)),
+    let resolve = |lookup| match lookup {
+        SenderLookup::Resolved(sender) => sender,
+        SenderLookup::Pending(index) => match users.get(index) {
+            Some((_, Some(user))) => Ok(Arc::clone(user)),
             Some((issuer, None)) => Err(TokenError::Signature { issuer: *issuer }),
             None => Err(TokenError::Shape),
         },
     };
-    found.into_iter().map(|lookup| lookup.map(settle)).collect()
+    found
+        .into_iter()
+        .map(|lookup| lookup.map(resolve))
+        .collect()
 }
 
 enum SenderLookup {
-    Settled(SenderResult),
+    Resolved(SenderResult),
     /// Index into the unknown tokens.
-    Unknown(usize),
+    Pending(usize),
 }
 
 /// Tokens with valid claims and an unverified signature, without duplicates.
 #[derive(Default)]
 struct PendingTokens<'a> {
-    places: HashMap<TokenDigest, usize>,
-    parties: Vec<(TokenDigest, PublicKey, Arc<VerifiedUser>)>,
+    indexes: HashMap<TokenDigest, usize>,
+    users: Vec<(TokenDigest, PublicKey, Arc<VerifiedUser>)>,
     claims: Vec<SignatureClaim<'a>>,
 }
 
@@ -104,39 +107,39 @@ fn resolve_sender<'a>(
     trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-    unknown: &mut PendingTokens<'a>,
+    pending: &mut PendingTokens<'a>,
 ) -> SenderLookup {
     let digest = match token_digest(token) {
         Ok(digest) => digest,
-        Err(error) => return SenderLookup::Settled(Err(error)),
+        Err(error) => return SenderLookup::Resolved(Err(error)),
     };
     match cache.get_verified(trust, &digest, now) {
-        Ok(Some(party)) => return SenderLookup::Settled(Ok(party)),
+        Ok(Some(user)) => return SenderLookup::Resolved(Ok(user)),
         Ok(None) => {}
-        Err(error) => return SenderLookup::Settled(Err(error)),
+        Err(error) => return SenderLookup::Resolved(Err(error)),
     }
-    if let Some(place) = unknown.places.get(&digest) {
-        return SenderLookup::Unknown(*place);
+    if let Some(index) = pending.indexes.get(&digest) {
+        return SenderLookup::Pending(*index);
     }
     match trust.check_claims(token, now) {
-        Err(error) => SenderLookup::Settled(Err(error)),
+        Err(error) => SenderLookup::Resolved(Err(error)),
         Ok(candidate) if cache.has_imported_token(trust, &digest) => {
-            let party = Arc::new(candidate.verified);
-            cache.insert_verified(trust, digest, Arc::clone(&party));
-            SenderLookup::Settled(Ok(party))
+            let user = Arc::new(candidate.verified);
+            cache.insert_verified(trust, digest, Arc::clone(&user));
+            SenderLookup::Resolved(Ok(user))
         }
         Ok(candidate) => {
-            let place = unknown.parties.len();
-            unknown.places.insert(digest, place);
-            unknown
-                .parties
+            let index = pending.users.len();
+            pending.indexes.insert(digest, index);
+            pending
+                .users
                 .push((digest, candidate.issuer, Arc::new(candidate.verified)));
-            unknown.claims.push(SignatureClaim {
+            pending.claims.push(SignatureClaim {
                 message: [candidate.signed, b"", b""],
                 signature: candidate.signature,
                 key: candidate.issuer_key,
             });
-            SenderLookup::Unknown(place)
+            SenderLookup::Pending(index)
         }
     }
 }

@@ -49,20 +49,20 @@ pub(super) fn verify_batch(claims: &[SignatureClaim<'_>]) -> Vec<bool> {
 }
 
 fn verify_chunk(claims: &[SignatureClaim<'_>]) -> Vec<bool> {
-    let alone = || claims.iter().map(SignatureClaim::verify_strictly).collect();
+    let verify_individually = || claims.iter().map(SignatureClaim::verify_strictly).collect();
     if claims.len() <= MAX_INDIVIDUAL_SIGNATURES {
-        return alone();
+        return verify_individually();
     }
     // With predictable factors an attacker could craft signatures whose errors cancel out. Without randomness, verify individually.
     let Ok(mut random) = StdRng::try_from_os_rng() else {
-        return alone();
+        return verify_individually();
     };
     let terms: Vec<Option<EquationTerm<'_>>> = claims
         .iter()
         .map(|claim| EquationTerm::from_claim(claim, random.random()))
         .collect();
-    let sound: Vec<&EquationTerm<'_>> = terms.iter().flatten().collect();
-    let mut verdicts = bisect_batch(&sound).into_iter();
+    let valid_terms: Vec<&EquationTerm<'_>> = terms.iter().flatten().collect();
+    let mut verdicts = bisect_batch(&valid_terms).into_iter();
     terms
         .iter()
         .map(|term| term.is_some() && verdicts.next() == Some(true))
@@ -88,23 +88,23 @@ fn bisect_batch(terms: &[&EquationTerm<'_>]) -> Vec<bool> {
 /// Whether the combined equation of these terms holds.
 fn batch_equation_holds(terms: &[&EquationTerm<'_>]) -> bool {
     let mut base = Scalar::ZERO;
-    let mut places = HashMap::with_capacity(terms.len());
+    let mut key_indexes = HashMap::with_capacity(terms.len());
     let mut keys: Vec<(Scalar, EdwardsPoint)> = Vec::with_capacity(terms.len());
     // The factors are summed per key, so that each key's point is multiplied once.
     for term in terms {
         base += term.zs;
-        let place = *places
+        let index = *key_indexes
             .entry(term.claim.key.as_bytes())
             .or_insert(keys.len());
-        match keys.get_mut(place) {
+        match keys.get_mut(index) {
             Some((sum, _)) => *sum += term.zh,
             None => keys.push((term.zh, term.claim.key.to_edwards())),
         }
     }
-    let numbers = once(-base).chain(terms.iter().map(|term| term.z));
+    let scalars = once(-base).chain(terms.iter().map(|term| term.z));
     let points = once(ED25519_BASEPOINT_POINT).chain(terms.iter().map(|term| term.r));
     EdwardsPoint::vartime_multiscalar_mul(
-        numbers.chain(keys.iter().map(|(sum, _)| *sum)),
+        scalars.chain(keys.iter().map(|(sum, _)| *sum)),
         points.chain(keys.iter().map(|(_, key)| *key)),
     )
     .is_identity()
@@ -127,8 +127,8 @@ impl<'a> EquationTerm<'a> {
         let mut hash = Sha512::new();
         hash.update(claim.signature.r_bytes());
         hash.update(claim.key.as_bytes());
-        for piece in claim.message {
-            hash.update(piece);
+        for part in claim.message {
+            hash.update(part);
         }
         let h = Scalar::from_bytes_mod_order_wide(&hash.finalize().into());
         let z = Scalar::from(z);

@@ -83,7 +83,7 @@ impl<'a> Envelope<'a> {
         let sender = cache.verify_user(trust, self.token, now)?;
         // Decoding the token refused keys of small order, so the non-strict check suffices.
         sender
-            .verifying
+            .verifying_key
             .verify(&self.signed_bytes(), &self.signature)
             .map_err(|_| MessageRefusal::Signature)?;
         self.open_for_roles(sender, roles)

@@ -82,13 +82,13 @@ impl EnvelopeKind {
     /// The kind of an inbox message: progress if its first field names that protocol, else a reply. The check is a hint without
     /// verification; opening the envelope verifies the kind.
     pub fn of_inbox_message(bytes: &[u8]) -> Self {
-        let head = [
+        let prefix = [
             br#"{"protocol":""#.as_slice(),
             Self::Progress.protocol_name().as_bytes(),
             b"\"",
         ]
         .concat();
-        if bytes.starts_with(&head) {
+        if bytes.starts_with(&prefix) {
             Self::Progress
         } else {
             Self::Reply
@@ -96,9 +96,9 @@ impl EnvelopeKind {
     }
 
     /// The signed bytes before the body, with capacity for a body of this size.
-    fn signature_domain(self, body: usize) -> Vec<u8> {
+    fn signature_domain(self, body_capacity: usize) -> Vec<u8> {
         let protocol = self.protocol_name().as_bytes();
-        let mut domain = Vec::with_capacity(protocol.len() + 1 + body);
+        let mut domain = Vec::with_capacity(protocol.len() + 1 + body_capacity);
         domain.extend_from_slice(protocol);
         domain.push(0);
         domain

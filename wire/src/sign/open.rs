@@ -84,7 +84,7 @@ pub fn open_request(
 /// The first field in which subject and body differ.
 fn mismatched_subject_field(request: &Request, subject: &RequestAddress) -> Option<&'static str> {
     let node = subject.node.as_ref();
-    let named = |node| {
+    let lists_node = |node| {
         request
             .target
             .nodes()
@@ -96,7 +96,7 @@ fn mismatched_subject_field(request: &Request, subject: &RequestAddress) -> Opti
         Some("agent")
     } else if request.action != subject.action {
         Some("action")
-    } else if !node.is_none_or(named) {
+    } else if !node.is_none_or(lists_node) {
         Some("node")
     } else {
         None
@@ -148,8 +148,8 @@ fn check_reply(
         sender: sender.identity.clone(),
         source,
     })?;
-    let asked = (reply.request, &reply.agent, &reply.action);
-    expected.check_sender(&sender, &reply.sender, asked)?;
+    let request_fields = (reply.request, &reply.agent, &reply.action);
+    expected.check_sender(&sender, &reply.sender, request_fields)?;
     Ok(OpenReply { reply, sender })
 }
 
@@ -184,8 +184,8 @@ fn check_progress(
             sender: sender.identity.clone(),
             source,
         })?;
-    let asked = (progress.request, &progress.agent, &progress.action);
-    expected.check_sender(&sender, &progress.sender, asked)?;
+    let request_fields = (progress.request, &progress.agent, &progress.action);
+    expected.check_sender(&sender, &progress.sender, request_fields)?;
     Ok(progress)
 }
 
@@ -203,8 +203,8 @@ impl ExpectedAnswer<'_> {
                 claimed: claimed.clone(),
             });
         }
-        let other = self.request.is_some_and(|expected| expected != request);
-        if other || agent != self.agent || action != self.action {
+        let is_other_request = self.request.is_some_and(|expected| expected != request);
+        if is_other_request || agent != self.agent || action != self.action {
             return Err(MessageRefusal::OtherRequest {
                 sender: sender.identity.clone(),
                 found: request,

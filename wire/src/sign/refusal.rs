@@ -12,7 +12,7 @@ use crate::token::{TokenError, UserRole};
 #[derive(Debug, thiserror::Error)]
 pub enum MessageRefusal {
     /// The message exceeds the size limit; it was not parsed.
-    #[error("the message is {length} bytes long, more than {limit}")]
+    #[error("the message has {length} bytes; at most {limit} are allowed")]
     Oversized {
         /// Size in bytes.
         length: usize,
@@ -23,7 +23,7 @@ pub enum MessageRefusal {
     #[error("the message is not a signed envelope")]
     Malformed(#[source] serde_json::Error),
     /// An envelope of another protocol or version.
-    #[error("the message is of protocol `{found}`, but `{expected}` is needed")]
+    #[error("the message has the protocol `{found}`; expected `{expected}`")]
     Protocol {
         /// The expected protocol.
         expected: &'static str,
@@ -37,7 +37,7 @@ pub enum MessageRefusal {
     #[error("the message's signature does not verify against the key in the sender's token")]
     Signature,
     /// The sender's role does not permit this kind of message.
-    #[error("{sender} has the role {role}, which may not send this")]
+    #[error("{sender} has the role {role}, which does not permit messages of this kind")]
     WrongRole {
         /// The sender.
         sender: Identity,
@@ -45,7 +45,7 @@ pub enum MessageRefusal {
         role: UserRole,
     },
     /// The signed request is invalid.
-    #[error("{sender} signed a request that is not valid")]
+    #[error("{sender} signed an invalid request")]
     Request {
         /// The signer.
         sender: Identity,
@@ -54,7 +54,7 @@ pub enum MessageRefusal {
         source: RequestDecodeError,
     },
     /// The signed reply is invalid.
-    #[error("{sender} signed a reply that is not valid")]
+    #[error("{sender} signed an invalid reply")]
     Reply {
         /// The signer.
         sender: Identity,
@@ -63,7 +63,7 @@ pub enum MessageRefusal {
         source: ReplyDecodeError,
     },
     /// The signed progress message is invalid.
-    #[error("{sender} signed a progress message that is not valid")]
+    #[error("{sender} signed an invalid progress message")]
     Progress {
         /// The signer.
         sender: Identity,
@@ -72,7 +72,7 @@ pub enum MessageRefusal {
         source: ProgressDecodeError,
     },
     /// The body names another sender than the token.
-    #[error("the message says it is from {claimed}, but it was signed by {sender}")]
+    #[error("the message specifies the sender {claimed}, but {sender} signed it")]
     WrongSender {
         /// The signer.
         sender: Identity,
@@ -80,7 +80,7 @@ pub enum MessageRefusal {
         claimed: Identity,
     },
     /// Subject and body differ: the message was republished on another subject.
-    #[error("{sender} signed a request whose {field} is not the one in its subject")]
+    #[error("{sender} signed a request whose {field} differs from the one in its subject")]
     SubjectMismatch {
         /// The signer.
         sender: Identity,
@@ -88,7 +88,7 @@ pub enum MessageRefusal {
         field: &'static str,
     },
     /// The reply belongs to another request.
-    #[error("{sender} answers request {found}, agent or action other than was asked")]
+    #[error("{sender} replied to another request, agent or action (request {found})")]
     OtherRequest {
         /// The signer.
         sender: Identity,

@@ -34,10 +34,10 @@ struct SignerToken {
 #[derive(Debug, thiserror::Error)]
 pub enum SignerRenewError {
     /// It cannot be decoded.
-    #[error("the renewed token is not usable")]
+    #[error("cannot decode the renewed token")]
     Token(#[from] TokenError),
     /// It belongs to another user.
-    #[error("the renewed token is about {name} with the key {key}, not about this party")]
+    #[error("the renewed token belongs to another user: {name}, with the key {key}")]
     Foreign {
         /// The name in it.
         name: String,
@@ -45,7 +45,7 @@ pub enum SignerRenewError {
         key: PublicKey,
     },
     /// It does not expire later than the current one.
-    #[error("the renewed token ends at {found}, and the current one at {current}")]
+    #[error("the renewed token expires at {found}, not later than the current one at {current}")]
     NotLonger {
         /// Expiry of the current token; 0 is never.
         current: Seconds,
@@ -58,13 +58,13 @@ pub enum SignerRenewError {
 #[derive(Debug, thiserror::Error)]
 pub enum EnvelopeSignError {
     /// The body cannot be serialized as JSON.
-    #[error("the message cannot be written as JSON")]
+    #[error("cannot write the message as JSON")]
     Json(#[from] serde_json::Error),
     /// The sensitive inputs cannot be encrypted.
     #[error(transparent)]
     Inputs(#[from] InputEncryptionError),
     /// The envelope exceeds the size limit of receivers.
-    #[error("the message would be {bytes} bytes long, more than {limit}")]
+    #[error("the message would have {bytes} bytes; at most {limit} are allowed")]
     Oversized {
         /// Size in bytes.
         bytes: usize,

@@ -26,21 +26,21 @@ pub struct NodeFacts {
     map: Map<String, Value>,
     /// `None` if every source was read. Otherwise the top-level names that no unread source can change.
     #[serde(skip)]
-    settled: Option<BTreeSet<String>>,
+    known_names: Option<BTreeSet<String>>,
 }
 
 /// A value that is not valid as facts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeFactsError {
     /// The value is not an object.
-    #[error("facts must be a JSON object of name and value, not {found}")]
+    #[error("facts must be a JSON object of names and values, not {found}")]
     NotAnObject {
         /// The type of the value, with its article.
         found: &'static str,
     },
     /// Nested deeper than [`MAX_FACTS_DEPTH`].
     #[error(
-        "fact {fact:?} is nested deeper than {MAX_FACTS_DEPTH} levels; flatten it or leave it out"
+        "fact {fact:?} is nested deeper than {MAX_FACTS_DEPTH} levels; flatten it or remove it"
     )]
     TooDeep {
         /// The top-level fact.
@@ -48,7 +48,7 @@ pub enum NodeFactsError {
     },
     /// Larger than [`MAX_FACTS_BYTES`].
     #[error(
-        "facts exceed {MAX_FACTS_BYTES} bytes at fact {fact:?}; leave out what nobody asks for"
+        "facts exceed {MAX_FACTS_BYTES} bytes at fact {fact:?}; remove facts that are not used"
     )]
     TooLarge {
         /// The top-level fact at which the limit was exceeded.
@@ -64,7 +64,7 @@ impl NodeFacts {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
             Value::Number(_) => "a number",
-            Value::String(_) => "a text",
+            Value::String(_) => "a string",
             Value::Array(_) => "a list",
         };
         Err(NodeFactsError::NotAnObject { found })
@@ -84,30 +84,33 @@ impl NodeFacts {
                 ControlFlow::Break(ExceededLimit::Size) => return Err(too_large()),
             }
         }
-        Ok(Self { map, settled: None })
+        Ok(Self {
+            map,
+            known_names: None,
+        })
     }
 
     /// Marks a fact source as unread: only these top-level names are known, because an unread source could set or override every
     /// other one.
     #[must_use]
-    pub fn with_known_names(self, settled: BTreeSet<String>) -> Self {
+    pub fn with_known_names(self, known_names: BTreeSet<String>) -> Self {
         Self {
             map: self.map,
-            settled: Some(settled),
+            known_names: Some(known_names),
         }
     }
 
     /// Whether the value at this path, or its absence, is certain. While a source is unread, a dotted path is certain only as an exact
     /// top-level name: the source could set the dotted name itself, which takes precedence over the nested value.
     pub fn is_known(&self, path: &FactPath) -> bool {
-        self.settled
+        self.known_names
             .as_ref()
-            .is_none_or(|settled| settled.contains(path.as_str()))
+            .is_none_or(|known_names| known_names.contains(path.as_str()))
     }
 
     /// Whether every source was read.
     pub fn is_complete(&self) -> bool {
-        self.settled.is_none()
+        self.known_names.is_none()
     }
 
     /// The value at a dotted path. An exact top-level key, including its dots, takes precedence. Otherwise each segment descends
@@ -155,8 +158,8 @@ impl NodeFacts {
                 &mut |path, leaf| {
                     // A flat key may shadow the nested one; quoting the first segment distinguishes them.
                     let path = match path.strip_prefix(name.as_str()) {
-                        Some(below) if self.map.contains_key(&path) && !below.is_empty() => {
-                            path::quote_segment(name) + below
+                        Some(suffix) if self.map.contains_key(&path) && !suffix.is_empty() => {
+                            path::quote_segment(name) + suffix
                         }
                         _ => path,
                     };
@@ -210,14 +213,14 @@ enum ExceededLimit {
 
 /// The rest of `left` bytes after `value`, which may nest `levels` deep.
 fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<ExceededLimit, usize> {
-    let pay = |left: usize, cost: usize| match left.checked_sub(cost) {
+    let deduct = |left: usize, cost: usize| match left.checked_sub(cost) {
         Some(rest) => ControlFlow::Continue(rest),
         None => ControlFlow::Break(ExceededLimit::Size),
     };
-    let left = pay(left, VALUE_BYTES)?;
+    let left = deduct(left, VALUE_BYTES)?;
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => ControlFlow::Continue(left),
-        Value::String(text) => pay(left, text.len()),
+        Value::String(text) => deduct(left, text.len()),
         Value::Array(_) | Value::Object(_) if levels == 0 => {
             ControlFlow::Break(ExceededLimit::Depth)
         }
@@ -225,7 +228,7 @@ fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<Exceede
             .iter()
             .try_fold(left, |left, item| deduct_size(item, levels - 1, left)),
         Value::Object(map) => map.iter().try_fold(left, |left, (key, value)| {
-            deduct_size(value, levels - 1, pay(left, key.len())?)
+            deduct_size(value, levels - 1, deduct(left, key.len())?)
         }),
     }
 }
@@ -241,23 +244,23 @@ fn child_value<'a>(value: &'a Value, segment: &str) -> Option<&'a Value> {
     }
 }
 
-fn gather_leaves<'a>(path: String, value: &'a Value, found: &mut dyn FnMut(String, &'a Value)) {
+fn gather_leaves<'a>(path: String, value: &'a Value, visit: &mut dyn FnMut(String, &'a Value)) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (key, value) in map {
                 gather_leaves(
                     format!("{path}.{}", path::quote_segment_if_needed(key)),
                     value,
-                    found,
+                    visit,
                 );
             }
         }
         Value::Array(items) if !items.is_empty() => {
             for (index, item) in items.iter().enumerate() {
-                gather_leaves(format!("{path}.{index}"), item, found);
+                gather_leaves(format!("{path}.{index}"), item, visit);
             }
         }
-        leaf => found(path, leaf),
+        leaf => visit(path, leaf),
     }
 }
 

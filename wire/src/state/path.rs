@@ -147,7 +147,7 @@ impl<'a> Iterator for PathSegments<'a> {
         let rest = self.rest.take()?;
         let (segment, after) = match self.parse_segment(rest) {
             Ok(found) => found,
-            Err(fault) => return Some(Err(fault)),
+            Err(error) => return Some(Err(error)),
         };
         if !after.is_empty() {
             let Some(next) = after.strip_prefix('.') else {

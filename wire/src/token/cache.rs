@@ -19,17 +19,17 @@ pub const DEFAULT_CAPACITY: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct TokenCache {
     capacity: usize,
-    inner: Mutex<TokenCacheState>,
+    state: Mutex<TokenCacheState>,
 }
 
 #[derive(Debug, Default)]
 struct TokenCacheState {
     trust: [u8; 32],
-    parties: HashMap<TokenDigest, Arc<VerifiedUser>>,
+    users: HashMap<TokenDigest, Arc<VerifiedUser>>,
     /// Imported tokens whose signature needs no verification.
-    vouched: VerifiedTokens,
+    imported: VerifiedTokens,
     /// Whether the cache has a user that was not imported.
-    learnt: bool,
+    has_new_users: bool,
 }
 
 /// SHA-256 of a token's text.
@@ -46,13 +46,13 @@ impl TokenCache {
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
-            inner: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
     /// Number of cached users.
     pub fn len(&self) -> usize {
-        self.lock_state().parties.len()
+        self.lock_state().users.len()
     }
 
     /// Whether the cache is empty.
@@ -73,16 +73,16 @@ impl TokenCache {
         now: Millis,
     ) -> Result<Arc<VerifiedUser>, TokenError> {
         let digest = token_digest(jwt)?;
-        if let Some(party) = self.get_verified(trust, &digest, now)? {
-            return Ok(party);
+        if let Some(user) = self.get_verified(trust, &digest, now)? {
+            return Ok(user);
         }
         let candidate = trust.check_claims(jwt, now)?;
         if !self.has_imported_token(trust, &digest) {
             candidate.verify_signature()?;
         }
-        let party = Arc::new(candidate.verified);
-        self.insert_verified(trust, digest, Arc::clone(&party));
-        Ok(party)
+        let user = Arc::new(candidate.verified);
+        self.insert_verified(trust, digest, Arc::clone(&user));
+        Ok(user)
     }
 
     /// The cached user of this token, if any; an error if the token expired or was revoked.
@@ -92,42 +92,41 @@ impl TokenCache {
         digest: &TokenDigest,
         now: Millis,
     ) -> Result<Option<Arc<VerifiedUser>>, TokenError> {
-        let party = self.lock_for(trust).parties.get(digest).map(Arc::clone);
-        if let Some(party) = &party {
-            trust.check_still_valid(party, now)?;
+        let user = self.lock_for(trust).users.get(digest).map(Arc::clone);
+        if let Some(user) = &user {
+            trust.check_still_valid(user, now)?;
         }
-        Ok(party)
+        Ok(user)
     }
 
     /// Whether this token's signature was verified earlier under this trust and imported.
     pub(crate) fn has_imported_token(&self, trust: &AccountTrust, digest: &TokenDigest) -> bool {
-        self.lock_for(trust).vouched.contains_key(digest)
+        self.lock_for(trust).imported.contains_key(digest)
     }
 
     /// Exports the tokens verified under this trust, including imported ones, signed with the given key. `None` if nothing changed.
     pub fn export_verified(
         &self,
         trust: &AccountTrust,
-        keeper: &KeyPair,
+        key_pair: &KeyPair,
         now: Millis,
     ) -> Option<Vec<u8>> {
-        let inner = self.lock_for(trust);
-        if !inner.learnt {
+        let state = self.lock_for(trust);
+        if !state.has_new_users {
             return None;
         }
-        let parties = inner.parties.iter();
-        let now_met =
-            parties.map(|(digest, party)| (*digest, party.expires.unwrap_or(Millis::MAX)));
+        let users = state.users.iter();
+        let verified = users.map(|(digest, user)| (*digest, user.expires.unwrap_or(Millis::MAX)));
         // Tokens of this process come first, because the export is limited.
-        let mut tokens: Vec<(TokenDigest, Millis)> = now_met.collect();
-        let before = inner.vouched.iter();
-        let before = before.filter(|(digest, _)| !inner.parties.contains_key(*digest));
-        tokens.extend(before.map(|(digest, until)| (*digest, *until)));
+        let mut tokens: Vec<(TokenDigest, Millis)> = verified.collect();
+        let previous = state.imported.iter();
+        let previous = previous.filter(|(digest, _)| !state.users.contains_key(*digest));
+        tokens.extend(previous.map(|(digest, until)| (*digest, *until)));
         tokens.retain(|(_, until)| *until >= now);
         Some(verified_cache::encode_verified_tokens(
             trust.fingerprint(),
             tokens.into_iter(),
-            keeper,
+            key_pair,
         ))
     }
 
@@ -135,15 +134,15 @@ impl TokenCache {
     pub fn import_verified(
         &self,
         trust: &AccountTrust,
-        keeper: PublicKey,
+        public_key: PublicKey,
         bytes: &[u8],
         now: Millis,
     ) -> usize {
-        let mut inner = self.lock_for(trust);
+        let mut state = self.lock_for(trust);
         let tokens =
-            verified_cache::decode_verified_tokens(bytes, trust.fingerprint(), keeper, now);
-        inner.vouched = tokens.unwrap_or_default();
-        inner.vouched.len()
+            verified_cache::decode_verified_tokens(bytes, trust.fingerprint(), public_key, now);
+        state.imported = tokens.unwrap_or_default();
+        state.imported.len()
     }
 
     /// Inserts a user. Its token's signature must have been verified under this trust.
@@ -151,32 +150,32 @@ impl TokenCache {
         &self,
         trust: &AccountTrust,
         digest: TokenDigest,
-        party: Arc<VerifiedUser>,
+        user: Arc<VerifiedUser>,
     ) {
-        let mut inner = self.lock_for(trust);
-        if inner.parties.len() >= self.capacity {
-            inner.parties.clear();
+        let mut state = self.lock_for(trust);
+        if state.users.len() >= self.capacity {
+            state.users.clear();
         }
         if self.capacity > 0 {
-            inner.learnt |= !inner.vouched.contains_key(&digest);
-            inner.parties.insert(digest, party);
+            state.has_new_users |= !state.imported.contains_key(&digest);
+            state.users.insert(digest, user);
         }
     }
 
     fn lock_for(&self, trust: &AccountTrust) -> MutexGuard<'_, TokenCacheState> {
-        let mut inner = self.lock_state();
-        if inner.trust != *trust.fingerprint() {
-            *inner = TokenCacheState {
+        let mut state = self.lock_state();
+        if state.trust != *trust.fingerprint() {
+            *state = TokenCacheState {
                 trust: *trust.fingerprint(),
                 ..TokenCacheState::default()
             };
         }
-        inner
+        state
     }
 
     /// A panic while the lock is held leaves the map consistent, so poisoning is ignored.
     fn lock_state(&self) -> MutexGuard<'_, TokenCacheState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -51,7 +51,7 @@ pub trait NatsClaims: Serialize + for<'de> Deserialize<'de> {
     fn type_and_version(&self) -> (&str, u8);
 }
 
-macro_rules! part {
+macro_rules! impl_nats_claims {
     ($type:ident, $word:literal, $subject:ident, $issuer:ident) => {
         impl NatsClaims for $type {
             const TYPE: &'static str = $word;
@@ -64,9 +64,9 @@ macro_rules! part {
     };
 }
 
-part!(OperatorClaims, "operator", Operator, Operator);
-part!(AccountClaims, "account", Account, Operator);
-part!(UserClaims, "user", User, Account);
+impl_nats_claims!(OperatorClaims, "operator", Operator, Operator);
+impl_nats_claims!(AccountClaims, "account", Account, Operator);
+impl_nats_claims!(UserClaims, "user", User, Account);
 
 /// Claims of an operator: an organisation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -352,7 +352,7 @@ impl UserClaims {
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "the signature serde asks for"
+    reason = "serde requires this signature"
 )]
 fn is_zero(value: &Seconds) -> bool {
     *value == 0

@@ -30,7 +30,7 @@ pub struct UserCredentials {
 #[derive(Debug, thiserror::Error)]
 pub enum UserCredentialsError {
     /// The text exceeds the size limit.
-    #[error("the credentials are {length} bytes long, more than {limit}")]
+    #[error("the credentials have {length} bytes; at most {limit} are allowed")]
     Oversized {
         /// Size in bytes.
         length: usize,
@@ -39,18 +39,18 @@ pub enum UserCredentialsError {
     },
     /// A block is missing, unterminated or duplicated.
     #[error(
-        "the credentials must hold exactly one block `-----BEGIN {0}-----` with one line in it"
+        "the credentials must contain exactly one block `-----BEGIN {0}-----` with one line in it"
     )]
     Block(&'static str),
     /// The seed is invalid.
-    #[error("the credentials' seed is not usable")]
+    #[error("the seed in the credentials is invalid")]
     Seed(#[source] KeyError),
     /// The token is invalid.
-    #[error("the credentials' token is not usable")]
+    #[error("the token in the credentials is invalid")]
     Token(#[source] TokenError),
     /// Token and seed belong to different users.
     #[error(
-        "the token is about {token}, but the seed belongs to {seed}; the file was put together wrongly"
+        "the token in the credentials belongs to the key {token}, but the seed to {seed}; issue new credentials"
     )]
     Mismatch {
         /// The token's subject.
@@ -89,11 +89,11 @@ impl UserCredentials {
         let key = KeyPair::from_seed(seed).map_err(UserCredentialsError::Seed)?;
         if key.public_key().kind() != KeyKind::User {
             let found = key.public_key().kind();
-            let wrong = KeyError::WrongKind {
+            let error = KeyError::WrongKind {
                 expected: KeyKind::User,
                 found,
             };
-            return Err(UserCredentialsError::Seed(wrong));
+            return Err(UserCredentialsError::Seed(error));
         }
         Self::new(find_block(text, TOKEN_LABEL)?, key)
     }
@@ -138,26 +138,26 @@ impl UserCredentials {
 
 /// The single line of the single block with this label. Like NATS, accepts three or more dashes.
 fn find_block<'a>(text: &'a str, label: &'static str) -> Result<&'a str, UserCredentialsError> {
-    let bad = || UserCredentialsError::Block(label);
+    let invalid = || UserCredentialsError::Block(label);
     let mut lines = text.lines().map(str::trim);
     let mut found = None;
     while let Some(line) = lines.next() {
         if !is_block_marker(line, "BEGIN", label) {
             continue;
         }
-        let content = lines.find(|line| !line.is_empty()).ok_or_else(bad)?;
-        let end = lines.find(|line| !line.is_empty()).ok_or_else(bad)?;
+        let content = lines.find(|line| !line.is_empty()).ok_or_else(invalid)?;
+        let end = lines.find(|line| !line.is_empty()).ok_or_else(invalid)?;
         if !is_block_marker(end, "END", label) || found.replace(content).is_some() {
-            return Err(bad());
+            return Err(invalid());
         }
     }
-    found.ok_or_else(bad)
+    found.ok_or_else(invalid)
 }
 
 fn is_block_marker(line: &str, word: &str, label: &str) -> bool {
     let inner = line.trim_matches('-');
-    let fenced = line.starts_with("---") && line.ends_with("---");
-    fenced
+    let has_dashes = line.starts_with("---") && line.ends_with("---");
+    has_dashes
         && inner
             .strip_prefix(word)
             .and_then(|rest| rest.strip_prefix(' '))

@@ -45,10 +45,10 @@ pub enum TokenIssueError {
     #[error("the key cannot be used for this token")]
     Key(#[from] KeyError),
     /// The claims cannot be serialized.
-    #[error("the token's claims cannot be written as JSON")]
+    #[error("cannot write the token's claims as JSON")]
     Json(#[from] serde_json::Error),
     /// The resulting token would be refused by receivers.
-    #[error("the token would not be accepted")]
+    #[error("receivers would refuse the token")]
     Unacceptable(#[from] TokenError),
 }
 

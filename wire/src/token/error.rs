@@ -9,7 +9,7 @@ use crate::identity::NameError;
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The token exceeds the size limit; it was not parsed.
-    #[error("the token is {length} bytes long, more than {limit}")]
+    #[error("the token has {length} bytes; at most {limit} are allowed")]
     Oversized {
         /// Size in bytes.
         length: usize,
@@ -20,7 +20,7 @@ pub enum TokenError {
     #[error("the token is not three parts of base64url joined by dots")]
     Shape,
     /// A part is not valid JSON of its type.
-    #[error("the token's {part} is not valid")]
+    #[error("the token's {part} is invalid")]
     Json {
         /// `header` or `claims`.
         part: &'static str,
@@ -32,9 +32,7 @@ pub enum TokenError {
     #[error("the token's algorithm is `{0}`; only `ed25519-nkey` is accepted")]
     Algorithm(String),
     /// Claims of another type or version.
-    #[error(
-        "the token is of type `{found}` version {version}, but `{expected}` version 2 is needed"
-    )]
+    #[error("the token has the type `{found}` version {version}; expected `{expected}` version 2")]
     Type {
         /// The expected type.
         expected: &'static str,
@@ -44,7 +42,7 @@ pub enum TokenError {
         version: u8,
     },
     /// A key in the claims is invalid.
-    #[error("the token holds an unusable key")]
+    #[error("the token contains an invalid key")]
     Key(#[from] KeyError),
     /// The signature does not match the issuer.
     #[error("the token's signature does not verify against {issuer}")]
@@ -59,7 +57,7 @@ pub enum TokenError {
         issuer: PublicKey,
     },
     /// The token belongs to another account or operator than the trusted one.
-    #[error("the token belongs to {found}, but {expected} is trusted here")]
+    #[error("the token belongs to {found}; only {expected} is trusted")]
     Foreign {
         /// The trusted key.
         expected: PublicKey,
@@ -70,7 +68,7 @@ pub enum TokenError {
     #[error("the token's name is not an identity")]
     Name(#[source] NameError),
     /// The name is not in its normalised spelling.
-    #[error("the token's name `{0}` is not in lower case without a dot at its end")]
+    #[error("the token's name `{0}` must be in lower case and must not end with a dot")]
     NameSpelling(String),
     /// The token expired.
     #[error("the token of {name} expired at {at} ms since the epoch; issue a new one")]

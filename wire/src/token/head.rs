@@ -25,10 +25,10 @@ pub struct AccountHead {
 #[derive(Debug, thiserror::Error)]
 pub enum AccountHeadError {
     /// The text exceeds the size limit.
-    #[error("the head of the account's tokens has {0} bytes, more than {MAX_HEAD_BYTES}")]
+    #[error("the head of the account token has {0} bytes; at most {MAX_HEAD_BYTES} are allowed")]
     Oversized(usize),
     /// Not valid JSON of this type.
-    #[error("the head of the account's tokens cannot be read")]
+    #[error("cannot parse the head of the account token")]
     Json(#[from] serde_json::Error),
 }
 

@@ -60,9 +60,7 @@ impl fmt::Display for KeyKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// Not base32 of the right length.
-    #[error(
-        "a key has {expected} characters A-Z and 2-7, but {found} bytes were given that are not a key"
-    )]
+    #[error("not a key: expected {expected} characters A-Z and 2-7, but {found} bytes were given")]
     Spelling {
         /// Expected length in characters.
         expected: usize,
@@ -70,13 +68,13 @@ pub enum KeyError {
         found: usize,
     },
     /// Checksum mismatch: mistyped or truncated.
-    #[error("the key's checksum does not fit; it was mistyped or damaged")]
+    #[error("the key's checksum is wrong; the key was mistyped or truncated")]
     Checksum,
     /// The prefix is not that of an operator, account or user.
-    #[error("the key is neither an operator's, an account's nor a user's")]
+    #[error("the key is not an operator, account or user key")]
     Kind,
     /// A valid key of another kind.
-    #[error("this is a key of kind {found}, but a key of kind {expected} is needed")]
+    #[error("the key is of kind {found}; expected kind {expected}")]
     WrongKind {
         /// The expected kind.
         expected: KeyKind,
@@ -84,14 +82,14 @@ pub enum KeyError {
         found: KeyKind,
     },
     /// The 32 bytes are not a curve point, or one of small order, for which signatures can be forged without a private key.
-    #[error("the public key {0} is not a usable point of the curve")]
+    #[error("the public key {0} is not a valid curve point")]
     Point(PublicKey),
     /// The operating system's random source failed.
     #[error("the operating system's random source failed")]
     Random,
 }
 
-/// A public key and what it stands for.
+/// A public key and its kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
@@ -289,15 +287,15 @@ fn encode_nkey(prefix: &[u8], key: &[u8; 32]) -> String {
     let mut raw = Zeroizing::new(Vec::with_capacity(36));
     raw.extend_from_slice(prefix);
     raw.extend_from_slice(key);
-    let sum = crc16(&raw);
-    raw.extend_from_slice(&sum.to_le_bytes());
+    let checksum = crc16(&raw);
+    raw.extend_from_slice(&checksum.to_le_bytes());
     BASE32_NOPAD.encode(&raw)
 }
 
 /// The bytes before the checksum, if it matches.
 fn verify_checksum(raw: &[u8]) -> Result<&[u8], KeyError> {
-    let (content, sum) = raw.split_last_chunk::<2>().ok_or(KeyError::Checksum)?;
-    if crc16(content) == u16::from_le_bytes(*sum) {
+    let (content, checksum) = raw.split_last_chunk::<2>().ok_or(KeyError::Checksum)?;
+    if crc16(content) == u16::from_le_bytes(*checksum) {
         Ok(content)
     } else {
         Err(KeyError::Checksum)

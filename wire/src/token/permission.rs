@@ -46,7 +46,7 @@ pub fn expand_scope_line(line: &str, user: &TokenClaims<UserClaims>) -> Vec<Stri
         .replace("{{subject()}}", &user.sub.to_string());
     let mut patterns = vec![line];
     while let Some(name) = patterns.first().and_then(|line| first_tag_name(line)) {
-        let (hole, prefix) = (format!("{{{{tag({name})}}}}"), format!("{name}:"));
+        let (placeholder, prefix) = (format!("{{{{tag({name})}}}}"), format!("{name}:"));
         let tags = user.nats.tags.iter();
         let values: Vec<&str> = tags
             .filter_map(|tag| tag.strip_prefix(prefix.as_str()))
@@ -55,7 +55,7 @@ pub fn expand_scope_line(line: &str, user: &TokenClaims<UserClaims>) -> Vec<Stri
             .collect();
         patterns = patterns
             .iter()
-            .flat_map(|line| values.iter().map(|value| line.replace(&hole, value)))
+            .flat_map(|line| values.iter().map(|value| line.replace(&placeholder, value)))
             .collect();
     }
     patterns

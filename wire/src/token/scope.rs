@@ -67,7 +67,7 @@ pub enum UserRole {
 
 /// The text is not a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no role; there are node, caller, service and newcomer")]
+#[error("`{0}` is not a role; use node, caller, service or newcomer")]
 pub struct UnknownRole(String);
 
 impl UserRole {
@@ -86,30 +86,38 @@ impl UserRole {
 
     /// The broker permissions of this role in these collectives of a fleet.
     pub fn permission_template(self, collectives: &[SubjectName]) -> PermissionTemplate {
-        let each = |suffixes: &[&str]| -> Vec<String> {
-            let of = |c| suffixes.iter().map(move |suffix| format!("{c}.{suffix}"));
-            collectives.iter().flat_map(of).collect()
+        let in_each_collective = |suffixes: &[&str]| -> Vec<String> {
+            let with_suffixes = |c| suffixes.iter().map(move |suffix| format!("{c}.{suffix}"));
+            collectives.iter().flat_map(with_suffixes).collect()
         };
         let (publish, subscribe, subscriptions) = match self {
             Self::Node => (
                 node_publish_subjects(),
-                [each(&NODE_REQUEST_SUFFIXES), node_subscribe_subjects()].concat(),
+                [
+                    in_each_collective(&NODE_REQUEST_SUFFIXES),
+                    node_subscribe_subjects(),
+                ]
+                .concat(),
                 MAX_NODE_SUBSCRIPTIONS,
             ),
             Self::Caller => (
-                [each(&["{{tag(agent)}}.>"]), trust_read_subjects()].concat(),
+                [
+                    in_each_collective(&["{{tag(agent)}}.>"]),
+                    trust_read_subjects(),
+                ]
+                .concat(),
                 [own_answer_subjects(), trust_change_subjects()].concat(),
                 MAX_CALLER_SUBSCRIPTIONS,
             ),
             Self::Service => (
                 [
-                    each(&["*.*.all", "*.*.node.>"]),
+                    in_each_collective(&["*.*.all", "*.*.node.>"]),
                     node_publish_subjects(),
                     service_publish_subjects(),
                 ]
                 .concat(),
                 [
-                    each(&NODE_REQUEST_SUFFIXES),
+                    in_each_collective(&NODE_REQUEST_SUFFIXES),
                     node_subscribe_subjects(),
                     own_answer_subjects(),
                     vec![

@@ -23,7 +23,7 @@ pub struct AccountTrust {
     claims: TokenClaims<AccountClaims>,
     keys: HashMap<PublicKey, (UserRole, VerifyingKey)>,
     revoked: HashMap<PublicKey, Seconds>,
-    everybody: Option<Seconds>,
+    all_revoked_until: Option<Seconds>,
     fingerprint: [u8; 32],
 }
 
@@ -45,7 +45,7 @@ pub struct VerifiedUser {
     /// Expiry of its token; `None` never expires.
     pub expires: Option<Millis>,
     /// The key as a decoded curve point, cached.
-    pub(crate) verifying: VerifyingKey,
+    pub(crate) verifying_key: VerifyingKey,
 }
 
 /// A user token with valid claims and an unverified signature.
@@ -81,9 +81,15 @@ impl AccountTrust {
         }
         let claims = decoded.verify_signature()?;
         let keys = role_keys(&claims.nats)?;
-        let everybody = claims.nats.revocations.get("*").copied();
-        let one = |(key, until): (&String, &Seconds)| Some((PublicKey::parse(key).ok()?, *until));
-        let revoked = claims.nats.revocations.iter().filter_map(one).collect();
+        let all_revoked_until = claims.nats.revocations.get("*").copied();
+        let parse_revocation =
+            |(key, until): (&String, &Seconds)| Some((PublicKey::parse(key).ok()?, *until));
+        let revoked = claims
+            .nats
+            .revocations
+            .iter()
+            .filter_map(parse_revocation)
+            .collect();
         let mut hash = Sha256::new();
         hash.update(operator.as_bytes());
         hash.update(account_token);
@@ -95,7 +101,7 @@ impl AccountTrust {
             claims,
             keys,
             revoked,
-            everybody,
+            all_revoked_until,
             fingerprint,
         })
     }
@@ -206,7 +212,7 @@ impl AccountTrust {
             issued_at: seconds_to_millis(claims.iat),
             not_before: seconds_to_millis(claims.nbf),
             expires: (claims.exp != 0).then(|| seconds_to_millis(claims.exp)),
-            verifying: claims.sub.verifying_key()?,
+            verifying_key: claims.sub.verifying_key()?,
         };
         self.check_still_valid(&verified, now)?;
         Ok(UnverifiedToken {
@@ -219,21 +225,25 @@ impl AccountTrust {
     }
 
     /// Checks that the token of an earlier verified user is within its validity period and not revoked.
-    pub fn check_still_valid(&self, party: &VerifiedUser, now: Millis) -> Result<(), TokenError> {
-        let name = || party.identity.to_string();
-        if let Some(at) = party.expires
+    pub fn check_still_valid(&self, user: &VerifiedUser, now: Millis) -> Result<(), TokenError> {
+        let name = || user.identity.to_string();
+        if let Some(at) = user.expires
             && now > at.saturating_add(CLOCK_SKEW_MILLIS)
         {
             return Err(TokenError::Expired { name: name(), at });
         }
-        if now.saturating_add(CLOCK_SKEW_MILLIS) < party.not_before {
+        if now.saturating_add(CLOCK_SKEW_MILLIS) < user.not_before {
             return Err(TokenError::NotYet {
                 name: name(),
-                at: party.not_before,
+                at: user.not_before,
             });
         }
-        let until = self.revoked.get(&party.key).copied().max(self.everybody);
-        if until.is_some_and(|until| party.issued_at <= seconds_to_millis(until)) {
+        let until = self
+            .revoked
+            .get(&user.key)
+            .copied()
+            .max(self.all_revoked_until);
+        if until.is_some_and(|until| user.issued_at <= seconds_to_millis(until)) {
             return Err(TokenError::Revoked { name: name() });
         }
         Ok(())

@@ -63,13 +63,13 @@ pub(super) fn decode_verified_tokens(
     let entries = signed.strip_prefix(FILE_MAGIC)?.strip_prefix(fingerprint)?;
     let (entries, rest) = entries.as_chunks::<ENTRY_BYTES>();
     let signature = Signature::from_bytes(signature);
-    let holds = rest.is_empty() && key.verifying_key().ok()?.verify(signed, &signature).is_ok();
-    let entry = |entry: &[u8; ENTRY_BYTES]| {
+    let is_valid = rest.is_empty() && key.verifying_key().ok()?.verify(signed, &signature).is_ok();
+    let parse_entry = |entry: &[u8; ENTRY_BYTES]| {
         let (digest, until) = entry.split_first_chunk::<32>()?;
         let until = Millis::from_le_bytes(until.try_into().ok()?);
         (until >= now).then_some((*digest, until))
     };
-    holds.then(|| entries.iter().filter_map(entry).collect())
+    is_valid.then(|| entries.iter().filter_map(parse_entry).collect())
 }
 
 #[cfg(test)]

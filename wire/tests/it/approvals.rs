@@ -152,7 +152,7 @@ fn anything_else_may_not() {
         ("data", fewer),
     ] {
         match outcome(&world, &proposal(id()), &request) {
-            Err(ApprovalError::Other(found)) => assert_eq!(found, field),
+            Err(ApprovalError::RequestMismatch(found)) => assert_eq!(found, field),
             other => panic!("{field}: {other:?}"),
         }
     }
@@ -167,7 +167,7 @@ fn a_proposal_hides_nothing_but_secrets() {
     };
     let refused = outcome(&world, &hiding, &request());
     assert!(
-        matches!(refused, Err(ApprovalError::Other("data"))),
+        matches!(refused, Err(ApprovalError::RequestMismatch("data"))),
         "{refused:?}"
     );
     let text = serde_json::to_string(&proposal(id())).unwrap();
@@ -211,12 +211,15 @@ fn it_takes_two_callers_of_this_organisation() {
     let caller = world.caller();
     let sealed = sign_envelope(EnvelopeKind::Proposal, &proposal(id()), &caller).unwrap();
     let own = open(&world, &approved(&sealed, &caller));
-    assert!(matches!(own, Err(ApprovalError::Oneself(_))), "{own:?}");
+    assert!(
+        matches!(own, Err(ApprovalError::SelfApproval(_))),
+        "{own:?}"
+    );
     // The same person with another key, and another name on the same key, are one person.
     let namesake = world.signer(UserRole::Caller, caller.identity().as_str(), 62);
     let namesake = open(&world, &approved(&sealed, &namesake));
     assert!(
-        matches!(namesake, Err(ApprovalError::Oneself(_))),
+        matches!(namesake, Err(ApprovalError::SelfApproval(_))),
         "{namesake:?}"
     );
     for role in [UserRole::Node, UserRole::Service] {

@@ -251,7 +251,7 @@ fn a_signed_manifest_may_not_lead_elsewhere() {
         };
         let sealed = sign_envelope(EnvelopeKind::Bundle, &manifest, &alice).unwrap();
         let bundle = BundleArchive {
-            sealed: &sealed,
+            envelope: &sealed,
             account,
             files: files
                 .iter()
@@ -275,7 +275,7 @@ fn another_kind_of_message_is_no_manifest() {
     for kind in [EnvelopeKind::Request, EnvelopeKind::Approval] {
         let sealed = sign_envelope(kind, &manifest, &alice).unwrap();
         let bundle = BundleArchive {
-            sealed: &sealed,
+            envelope: &sealed,
             ..good.clone()
         };
         let refused = bundle.verify_contents(&pinned(&world), NOW);
@@ -290,7 +290,7 @@ fn another_kind_of_message_is_no_manifest() {
     };
     let sealed = sign_envelope(EnvelopeKind::Bundle, &claimed, &alice).unwrap();
     let bundle = BundleArchive {
-        sealed: &sealed,
+        envelope: &sealed,
         ..good
     };
     let refused = bundle.verify_contents(&pinned(&world), NOW);
@@ -322,7 +322,7 @@ fn entries_that_are_no_plain_files_are_refused() {
             header.set_size(content.len() as u64);
             builder.append_data(&mut header, path, content).unwrap();
         };
-        put("bundle.json", tar::EntryType::Regular, good.sealed);
+        put("bundle.json", tar::EntryType::Regular, good.envelope);
         put(
             "account.jwt",
             tar::EntryType::Regular,

@@ -165,7 +165,7 @@ async fn somebody_elses_answer_is_of_no_use() {
     let own = hello("web-1.example.com", &thief, &bootstrap);
     let cache = TokenCache::default();
     let opened = open_enrolment_answer(&bytes, &own, &place.newcomers, &cache, NOW);
-    assert!(matches!(opened, Err(EnrolmentAnswerError::Other)));
+    assert!(matches!(opened, Err(EnrolmentAnswerError::OtherRequest)));
     let welcome = welcome(outcome);
     let operator = place.fleet.operator.public_key();
     let checked = welcome.verify_tokens(operator, thief.public_key(), NOW);
@@ -178,7 +178,7 @@ async fn somebody_elses_answer_is_of_no_use() {
         ..wish
     };
     let opened = open_enrolment_answer(&bytes, &later, &place.newcomers, &cache, NOW);
-    assert!(matches!(opened, Err(EnrolmentAnswerError::Other)));
+    assert!(matches!(opened, Err(EnrolmentAnswerError::OtherRequest)));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn an_enroller_needs_the_key_that_signs_nodes() {
     };
     assert!(matches!(
         NodeEnroller::new(wrong),
-        Err(NodeEnrollerError::NotTheNodeKey(_))
+        Err(NodeEnrollerError::WrongNodeKey(_))
     ));
 }
 

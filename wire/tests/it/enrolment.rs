@@ -117,13 +117,13 @@ impl Place {
             fleet: self.fleet.trust.clone(),
             service: self.enrolling(),
             node_role: self.fleet.role_key(UserRole::Node).clone(),
-            offer: EnrolmentSettings {
+            settings: EnrolmentSettings {
                 collectives: vec![name("fleet")],
                 urls: Vec::new(),
                 lifetime: None,
                 provisioning: true,
             },
-            roll: MemoryEnrolmentStore::default(),
+            store: MemoryEnrolmentStore::default(),
         }
     }
 }
@@ -155,7 +155,7 @@ fn what_a_token_says_and_is_not_understood_lets_nobody_in() {
     let of = |tags: &[&str]| {
         TokenGrant::from_tags(&tags.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    assert_eq!(of(&[]), Err(TokenGrantError::Nobody));
+    assert_eq!(of(&[]), Err(TokenGrantError::NoNames));
     assert!(matches!(
         of(&["name:*", "region:eu"]),
         Err(TokenGrantError::Unknown(_))
@@ -199,7 +199,7 @@ fn a_wish_is_believed_with_both_signatures() {
         .unwrap();
     assert_eq!(opened.hello, wish);
     assert_eq!(opened.sender.role, UserRole::Newcomer);
-    assert!(opened.ticket.allows_name(&wish.identity));
+    assert!(opened.grant.allows_name(&wish.identity));
 }
 
 /// Somebody who has a token and a captured wish, but not the new key, gets nowhere with either.
@@ -311,7 +311,7 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
                 .verify_user(&bootstrap.token(), NOW)
                 .unwrap(),
         ),
-        ticket: TokenGrant::from_tags(&WEB.map(str::to_owned)).unwrap(),
+        grant: TokenGrant::from_tags(&WEB.map(str::to_owned)).unwrap(),
     };
     let good = wish("web-1.example.com", NOW);
     let entry = |node: &KeyPair, released| NameEntry {
@@ -449,14 +449,14 @@ fn only_a_service_of_the_newcomers_account_welcomes_and_only_into_the_operators_
                 token: token_by(&place.fleet, UserRole::Caller, "web-1.example.com"),
                 ..good.clone()
             },
-            "not that of a node",
+            "not a node token",
         ),
         (
             EnrolmentAcceptance {
                 token: token_by(&place.fleet, UserRole::Node, "web-2.example.com"),
                 ..good
             },
-            "not that of a node",
+            "not a node token",
         ),
     ] {
         let refused = changed

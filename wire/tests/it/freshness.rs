@@ -53,14 +53,8 @@ fn at(now: u64) -> DualClockInstant {
 fn a_full_cache_refuses_and_forgets_nothing_that_lives() {
     let mut cache = SeenCache::new(2);
     let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
-    assert_eq!(
-        cache.insert(&[0; 32], a, 100, at(0)),
-        InsertionOutcome::Fresh
-    );
-    assert_eq!(
-        cache.insert(&[0; 32], b, 200, at(0)),
-        InsertionOutcome::Fresh
-    );
+    assert_eq!(cache.insert(&[0; 32], a, 100, at(0)), InsertionOutcome::New);
+    assert_eq!(cache.insert(&[0; 32], b, 200, at(0)), InsertionOutcome::New);
     assert_eq!(
         cache.insert(&[0; 32], c, 300, at(100)),
         InsertionOutcome::Full { retry_after_ms: 1 }
@@ -71,7 +65,7 @@ fn a_full_cache_refuses_and_forgets_nothing_that_lives() {
     );
     assert_eq!(
         cache.insert(&[0; 32], c, 300, at(101)),
-        InsertionOutcome::Fresh
+        InsertionOutcome::New
     );
     assert_eq!(
         cache.insert(&[0; 32], b, 200, at(101)),
@@ -84,11 +78,11 @@ fn callers_do_not_spoil_each_others_ids() {
     let mut cache = SeenCache::default();
     assert_eq!(
         cache.insert(&[1; 32], Uuid::nil(), 100, at(0)),
-        InsertionOutcome::Fresh
+        InsertionOutcome::New
     );
     assert_eq!(
         cache.insert(&[2; 32], Uuid::nil(), 100, at(0)),
-        InsertionOutcome::Fresh
+        InsertionOutcome::New
     );
     assert_eq!(
         cache.insert(&[1; 32], Uuid::nil(), 100, at(0)),
@@ -124,7 +118,7 @@ fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
     ));
     assert_eq!(
         cache.insert(&[0; 32], id(4), DAY + 300, at(DAY + 201)),
-        InsertionOutcome::Fresh
+        InsertionOutcome::New
     );
 }
 
@@ -135,10 +129,10 @@ fn a_clock_that_is_set_forward_and_back_makes_nothing_forgotten() {
     let now = |wall, steady| DualClockInstant { wall, steady };
     let hour = 3_600_000;
     let mut insert = |id, expires, now| cache.insert(&[0; 32], id, expires, now);
-    assert_eq!(insert(a, DAY + 1000, now(DAY, 0)), InsertionOutcome::Fresh);
+    assert_eq!(insert(a, DAY + 1000, now(DAY, 0)), InsertionOutcome::New);
     assert_eq!(
         insert(b, DAY + hour + 1000, now(DAY + hour, 10)),
-        InsertionOutcome::Fresh
+        InsertionOutcome::New
     );
     assert_eq!(
         insert(a, DAY + 1000, now(DAY + hour, 20)),
@@ -185,7 +179,7 @@ fn a_restart_with_a_wrong_clock_forgets_nothing_before_it_is_put_right() {
     let other = Uuid::from_u128(2);
     assert_eq!(
         cache.insert(&[0; 32], other, later.wall, later),
-        InsertionOutcome::Fresh
+        InsertionOutcome::New
     );
     assert_eq!(cache.len(), 1);
     assert!(SeenCache::restore([record(1)], 9, start).is_empty());
@@ -198,7 +192,7 @@ fn one_caller_cannot_use_up_the_room_of_all() {
     let day = 24 * 60 * 60 * 1000;
     let taken = |cache: &mut SeenCache, caller: u8, most: usize| {
         let fresh =
-            |id: &Uuid| cache.insert(&[caller; 32], *id, day, at(0)) == InsertionOutcome::Fresh;
+            |id: &Uuid| cache.insert(&[caller; 32], *id, day, at(0)) == InsertionOutcome::New;
         ids().take(most).take_while(fresh).count()
     };
     // One who asks without end gets seven parts of eight, and no more by trying again.
@@ -218,7 +212,7 @@ fn one_caller_cannot_use_up_the_room_of_all() {
     assert_eq!(taken(&mut cache, 1, 1), 0);
     assert_eq!(
         cache.insert(&[1; 32], Uuid::from_u128(9999), 3 * day, at(day + 1)),
-        InsertionOutcome::Fresh
+        InsertionOutcome::New
     );
     assert_eq!(cache.len(), 1);
 }
@@ -263,7 +257,7 @@ proptest! {
                 let next = model.values().min().map_or(1, |end| end - now + 1);
                 prop_assert_eq!(outcome, InsertionOutcome::Full { retry_after_ms: next });
             } else {
-                prop_assert_eq!(outcome, InsertionOutcome::Fresh);
+                prop_assert_eq!(outcome, InsertionOutcome::New);
                 model.insert((caller, id), expires);
             }
             if restart {

@@ -101,9 +101,10 @@ impl Samples {
                 };
                 sign_envelope(kind, &approval, &signer)
             }
-            EnvelopeKind::Bundle => {
-                Ok(BundleArchive::decode(&self.bundle).unwrap().sealed.to_vec())
-            }
+            EnvelopeKind::Bundle => Ok(BundleArchive::decode(&self.bundle)
+                .unwrap()
+                .envelope
+                .to_vec()),
             EnvelopeKind::Hello => sign_enrolment_request(&wish, &signer, &machine(80)),
             EnvelopeKind::Welcome => {
                 let wait = EnrolmentDeferral {
@@ -166,7 +167,7 @@ impl Samples {
 
     fn open_bundle(&self, sealed: &[u8]) -> Result<(), BundleError> {
         let bundle = BundleArchive {
-            sealed,
+            envelope: sealed,
             ..BundleArchive::decode(&self.bundle)?
         };
         let authority = BundleSignerTrust::Operator {

@@ -28,13 +28,16 @@ fn only_the_named_node_with_its_key_opens_and_only_in_this_request() {
     let stolen = sealed.decrypt_inputs(node.identity(), other.key_pair(), asked.id);
     for refused in [moved, stolen] {
         assert!(
-            matches!(refused, Err(InputEncryptionError::Closed(_))),
+            matches!(refused, Err(InputEncryptionError::Decrypt(_))),
             "{refused:?}"
         );
     }
     let unmeant = Identity::parse("db2.acme.net").unwrap();
     let refused = sealed.decrypt_inputs(&unmeant, node.key_pair(), asked.id);
-    assert!(matches!(refused, Err(InputEncryptionError::NotForUs(_))));
+    assert!(matches!(
+        refused,
+        Err(InputEncryptionError::NotRecipient(_))
+    ));
 }
 
 #[test]
@@ -51,7 +54,7 @@ fn texts_cannot_change_places() {
     let swapped: muster_wire::encrypted_inputs::EncryptedInputs =
         serde_json::from_value(swapped).unwrap();
     let refused = swapped.decrypt_inputs(node.identity(), node.key_pair(), asked.id);
-    assert!(matches!(refused, Err(InputEncryptionError::Closed(_))));
+    assert!(matches!(refused, Err(InputEncryptionError::Decrypt(_))));
 }
 
 #[test]
@@ -74,11 +77,14 @@ fn a_request_has_sealed_inputs_for_its_own_nodes_only_and_not_too_many() {
         texts(2, limits::MAX_ENCRYPTED_INPUT_BYTES / 2 + 1),
     ] {
         let refused = decode(&named, for_db1(more));
-        assert!(matches!(refused, Err(RequestDecodeError::SealedSize(_))));
+        assert!(matches!(
+            refused,
+            Err(RequestDecodeError::EncryptedInputsSize(_))
+        ));
     }
     let refused = decode(&["db2.acme.net"], for_db1(texts(1, 1)));
     assert!(
-        matches!(refused, Err(RequestDecodeError::Sealed)),
+        matches!(refused, Err(RequestDecodeError::EncryptedInputNodes)),
         "{refused:?}"
     );
     let world = World::new();
@@ -88,7 +94,10 @@ fn a_request_has_sealed_inputs_for_its_own_nodes_only_and_not_too_many() {
         [(world.node().identity(), &world.node().public_key())],
         &large,
     );
-    assert!(matches!(refused, Err(InputEncryptionError::TooMuch { .. })));
+    assert!(matches!(
+        refused,
+        Err(InputEncryptionError::TooLarge { .. })
+    ));
 }
 
 proptest! {

@@ -54,16 +54,17 @@ pub(super) fn fetch_metadata(
     if !get("instance-id")?.is_some_and(|id| is_instance_id(id.trim())) {
         return Ok(None);
     }
-    let mut told = CloudMetadata::default();
+    let mut metadata = CloudMetadata::default();
     for path in METADATA_PATHS {
         if let Some(value) = get(path)? {
-            add_value(&mut told, path, value.trim());
+            add_value(&mut metadata, path, value.trim());
         }
     }
-    if told.region.is_none() {
-        told.region = told.zone.as_deref().and_then(region_of_zone);
-        let flat = told.region.clone();
-        told.flat
+    if metadata.region.is_none() {
+        metadata.region = metadata.zone.as_deref().and_then(region_of_zone);
+        let flat = metadata.region.clone();
+        metadata
+            .flat
             .extend(flat.map(|region| ("ec2_placement_region".to_owned(), region)));
     }
     // Available only if the instance's metadata options allow it.
@@ -74,32 +75,32 @@ pub(super) fn fetch_metadata(
             .take(MAX_TAGS)
         {
             if let Some(value) = get(&format!("tags/instance/{name}"))? {
-                told.tags.push((name.to_owned(), value));
+                metadata.tags.push((name.to_owned(), value));
             }
         }
     }
-    Ok(Some(told))
+    Ok(Some(metadata))
 }
 
-fn add_value(told: &mut CloudMetadata, path: &str, value: &str) {
-    let known = match path {
-        "instance-id" => Some(&mut told.instance_id),
-        "instance-type" => Some(&mut told.kind),
-        "ami-id" => Some(&mut told.image),
+fn add_value(metadata: &mut CloudMetadata, path: &str, value: &str) {
+    let field = match path {
+        "instance-id" => Some(&mut metadata.instance_id),
+        "instance-type" => Some(&mut metadata.kind),
+        "ami-id" => Some(&mut metadata.image),
         // Prefer `hostname`, which the operator may have chosen; `local-hostname` is derived from the address.
-        "hostname" => Some(&mut told.hostname),
-        "local-hostname" if told.hostname.is_none() => Some(&mut told.hostname),
-        "local-ipv4" => Some(&mut told.local_ip),
-        "public-ipv4" => Some(&mut told.public_ip),
-        "placement/availability-zone" => Some(&mut told.zone),
-        "placement/region" => Some(&mut told.region),
+        "hostname" => Some(&mut metadata.hostname),
+        "local-hostname" if metadata.hostname.is_none() => Some(&mut metadata.hostname),
+        "local-ipv4" => Some(&mut metadata.local_ip),
+        "public-ipv4" => Some(&mut metadata.public_ip),
+        "placement/availability-zone" => Some(&mut metadata.zone),
+        "placement/region" => Some(&mut metadata.region),
         _ => None,
     };
-    if let Some(known) = known {
-        *known = Some(value.to_owned());
+    if let Some(field) = field {
+        *field = Some(value.to_owned());
     }
     let name = format!("ec2_{}", path.replace(['/', '-'], "_"));
-    told.flat.push((name, value.to_owned()));
+    metadata.flat.push((name, value.to_owned()));
 }
 
 /// Whether the text is safe to send back in a header.
@@ -118,6 +119,6 @@ fn is_instance_id(id: &str) -> bool {
 
 /// Whether a tag name can be part of a path.
 fn is_tag_name(name: &str) -> bool {
-    let belongs = |c: char| c.is_ascii_alphanumeric() || "_.:=+@-".contains(c);
-    !name.is_empty() && name.len() <= super::MAX_TAG_NAME_CHARS && name.chars().all(belongs)
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.:=+@-".contains(c);
+    !name.is_empty() && name.len() <= super::MAX_TAG_NAME_CHARS && name.chars().all(is_allowed)
 }

@@ -33,7 +33,7 @@ pub(super) struct MetadataService {
 #[derive(Debug)]
 pub(super) struct MetadataSession<'a> {
     service: &'a MetadataService,
-    ends: Instant,
+    deadline: Instant,
 }
 
 impl MetadataService {
@@ -66,7 +66,7 @@ impl MetadataService {
     pub(super) fn start_session(&self) -> MetadataSession<'_> {
         MetadataSession {
             service: self,
-            ends: Instant::now() + SESSION_TIMEOUT,
+            deadline: Instant::now() + SESSION_TIMEOUT,
         }
     }
 }
@@ -90,8 +90,9 @@ impl MetadataSession<'_> {
         let Some(text) = self.fetch_text(path, headers, MAX_DOCUMENT_BYTES)? else {
             return Ok(None);
         };
-        let read = serde_json::from_str(&text);
-        read.map(Some)
+        let parsed = serde_json::from_str(&text);
+        parsed
+            .map(Some)
             .map_err(|error| format!("{path} is not JSON: {error}"))
     }
 
@@ -143,11 +144,11 @@ impl MetadataSession<'_> {
     }
 
     fn check_deadline(&self) -> Result<(), String> {
-        if Instant::now() < self.ends {
+        if Instant::now() < self.deadline {
             return Ok(());
         }
         Err(format!(
-            "its answers took longer than {} s together",
+            "its replies took longer than {} s in total",
             SESSION_TIMEOUT.as_secs()
         ))
     }

@@ -64,7 +64,7 @@ pub struct CloudCollector {
     /// Whether to use an EC2 service that issues no session token (IMDS version 1).
     imds_v1: bool,
     /// The detected provider. Once detected, a service that does not respond counts as a failure.
-    found: Arc<OnceLock<CloudProvider>>,
+    detected: Arc<OnceLock<CloudProvider>>,
 }
 
 /// The metadata of a service, before conversion to facts.
@@ -86,33 +86,34 @@ struct CloudMetadata {
 
 impl CloudCollector {
     /// The metadata service with this configured name; `auto` detects it. `None` for `off` and for unknown names.
-    pub fn new(word: &str, url: Option<&str>, imds_v1: bool) -> Option<Self> {
-        let named = CloudProvider::PROBE_ORDER
+    pub fn new(name: &str, url: Option<&str>, imds_v1: bool) -> Option<Self> {
+        let configured = CloudProvider::PROBE_ORDER
             .into_iter()
-            .find(|provider| provider.as_str() == word);
-        (word == "auto" || named.is_some()).then(|| Self {
-            provider: named,
+            .find(|provider| provider.as_str() == name);
+        (name == "auto" || configured.is_some()).then(|| Self {
+            provider: configured,
             service: MetadataService::new(url.unwrap_or(LINK_LOCAL_URL)),
             imds_v1,
-            found: Arc::default(),
+            detected: Arc::default(),
         })
     }
 
     /// Collects the facts. In detection mode, no response means no facts, and is not an error. Blocks.
     pub(super) fn collect_facts(&self) -> Result<Map<String, Value>, FactError> {
-        let missing = |problem: String| FactError::Cloud { problem };
-        if let Some(provider) = self.provider.or_else(|| self.found.get().copied()) {
-            let told = self.fetch_metadata(provider).map_err(missing)?;
-            let nobody = || missing(format!("nobody answers as {} does", provider.as_str()));
-            return Ok(metadata_facts(provider, told.ok_or_else(nobody)?));
+        let cloud_error = |problem: String| FactError::Cloud { problem };
+        if let Some(provider) = self.provider.or_else(|| self.detected.get().copied()) {
+            let metadata = self.fetch_metadata(provider).map_err(cloud_error)?;
+            let no_response =
+                || cloud_error(format!("no service of {} responds", provider.as_str()));
+            return Ok(metadata_facts(provider, metadata.ok_or_else(no_response)?));
         }
         if !self.service.is_reachable() {
             return Ok(Map::new());
         }
         for provider in CloudProvider::PROBE_ORDER {
-            if let Ok(Some(told)) = self.fetch_metadata(provider) {
-                let _ = self.found.set(provider);
-                return Ok(metadata_facts(provider, told));
+            if let Ok(Some(metadata)) = self.fetch_metadata(provider) {
+                let _ = self.detected.set(provider);
+                return Ok(metadata_facts(provider, metadata));
             }
         }
         Ok(Map::new())
@@ -131,19 +132,19 @@ impl CloudCollector {
 }
 
 /// One map for all clouds, plus the conventional facts of the provider.
-fn metadata_facts(provider: CloudProvider, told: CloudMetadata) -> Map<String, Value> {
+fn metadata_facts(provider: CloudProvider, metadata: CloudMetadata) -> Map<String, Value> {
     let mut cloud = Map::new();
     cloud.insert("provider".to_owned(), Value::from(provider.as_str()));
     for (name, value) in [
-        ("instance_id", told.instance_id),
-        ("hostname", told.hostname),
-        ("region", told.region),
-        ("zone", told.zone),
-        ("type", told.kind),
-        ("image", told.image),
-        ("account", told.account),
-        ("local_ip", told.local_ip),
-        ("public_ip", told.public_ip),
+        ("instance_id", metadata.instance_id),
+        ("hostname", metadata.hostname),
+        ("region", metadata.region),
+        ("zone", metadata.zone),
+        ("type", metadata.kind),
+        ("image", metadata.image),
+        ("account", metadata.account),
+        ("local_ip", metadata.local_ip),
+        ("public_ip", metadata.public_ip),
     ] {
         cloud.extend(value.map(|value| {
             (
@@ -152,7 +153,7 @@ fn metadata_facts(provider: CloudProvider, told: CloudMetadata) -> Map<String, V
             )
         }));
     }
-    let tags = told.tags.into_iter().take(MAX_TAGS);
+    let tags = metadata.tags.into_iter().take(MAX_TAGS);
     let tags: Map<String, Value> = tags
         .map(|(name, value)| {
             (
@@ -164,7 +165,7 @@ fn metadata_facts(provider: CloudProvider, told: CloudMetadata) -> Map<String, V
     if !tags.is_empty() {
         cloud.insert("tags".to_owned(), Value::Object(tags));
     }
-    let flat = told.flat.into_iter();
+    let flat = metadata.flat.into_iter();
     let mut facts: Map<String, Value> = flat
         .map(|(name, value)| (name, Value::from(sanitise_text(&value, MAX_TEXT_CHARS))))
         .collect();
@@ -173,9 +174,9 @@ fn metadata_facts(provider: CloudProvider, told: CloudMetadata) -> Map<String, V
 }
 
 /// Removes control characters, which could control a terminal, and truncates.
-fn sanitise_text(text: &str, most: usize) -> String {
+fn sanitise_text(text: &str, max_chars: usize) -> String {
     let plain = text.trim().chars().filter(|c| !c.is_control());
-    plain.take(most).collect()
+    plain.take(max_chars).collect()
 }
 
 /// The region of a zone: the zone without its final letter, as in EC2 and similar clouds.

@@ -14,7 +14,7 @@ pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetad
     let document = session.fetch_document(path, &[]).ok()??;
     let text = |name: &str| Some(document.get(name)?.as_str()?.to_owned());
     let instance_id = text("uuid")?;
-    let beside = |path: &str| {
+    let ec2_value = |path: &str| {
         let value = session.fetch_value(&format!("/latest/meta-data/{path}"), &[]);
         value
             .ok()
@@ -28,11 +28,11 @@ pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetad
         hostname: text("hostname").or_else(|| text("name")),
         region: None,
         zone: text("availability_zone"),
-        kind: beside("instance-type"),
-        image: beside("ami-id"),
+        kind: ec2_value("instance-type"),
+        image: ec2_value("ami-id"),
         account: text("project_id"),
-        local_ip: beside("local-ipv4"),
-        public_ip: beside("public-ipv4"),
+        local_ip: ec2_value("local-ipv4"),
+        public_ip: ec2_value("public-ipv4"),
         tags: tags
             .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
             .collect(),

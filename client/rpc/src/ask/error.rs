@@ -10,6 +10,7 @@ use muster_wire::filter::FilterError;
 
 use super::fetched::DdlFetchError;
 use super::locate::LocateError;
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::jobs::SavedJobError;
 
@@ -29,13 +30,13 @@ pub enum FleetRequestError {
         source: FilterError,
     },
     /// An input that is not `KEY=VALUE`.
-    #[error("{word:?} is not KEY=VALUE; after the action come its inputs, as in `name=rip`")]
+    #[error("{word:?} is not KEY=VALUE; write inputs after the action, such as `name=rip`")]
     NoPair {
         /// The given text.
         word: String,
     },
     /// No DDL is known for this agent.
-    #[error("no agent called {agent:?} is known here")]
+    #[error("unknown agent {agent:?}: no DDL for it on this machine")]
     UnknownAgent {
         /// The given name.
         agent: String,
@@ -47,7 +48,7 @@ pub enum FleetRequestError {
         ddls: Option<PathBuf>,
     },
     /// An action that the agent does not have.
-    #[error("agent `{agent}` has no action {action:?}; it has {}", .known.join(", "))]
+    #[error("agent `{agent}` has no action {action:?}; its actions: {}", .known.join(", "))]
     UnknownAction {
         /// The agent.
         agent: String,
@@ -59,7 +60,7 @@ pub enum FleetRequestError {
         known: Vec<String>,
     },
     /// No action is given, and the agent has no default action.
-    #[error("name an action of agent `{agent}`: {}", .known.join(", "))]
+    #[error("agent `{agent}` has no default action; specify an action: {}", .known.join(", "))]
     NoAction {
         /// The agent.
         agent: String,
@@ -93,7 +94,7 @@ pub enum FleetRequestError {
     #[error(transparent)]
     Unanswerable(#[from] UnsupportedCondition),
     /// A request without a filter, which the configuration forbids.
-    #[error("no request sent: `{action}` may change something, and nothing says which nodes it is for (`discovery.require_filter` in {})", file.display())]
+    #[error("no request sent: `{action}` is not read-only, and no filter was given (required by `discovery.require_filter` in {})", file.display())]
     Unfiltered {
         /// The action.
         action: String,
@@ -102,7 +103,7 @@ pub enum FleetRequestError {
     },
     /// The standard input can be used only once.
     #[error(
-        "the standard input cannot hold both the nodes and the input `{input}`; write the nodes into a file"
+        "cannot read both the nodes and the input `{input}` from the standard input; write the nodes to a file"
     )]
     TwoReaders {
         /// The secret input.
@@ -125,12 +126,12 @@ pub enum FleetRequestError {
     Declined,
     /// Confirmation is required, and there is no terminal.
     #[error(
-        "the configuration wants changes confirmed (`confirm = \"always\"`), and there is no terminal; nothing was sent"
+        "the configuration requires confirmation of changes (`confirm = \"always\"`), and there is no terminal; nothing was sent"
     )]
     Unconfirmed,
     /// Work that holds permits would be stopped, and there is no terminal to confirm it.
     #[error(
-        "{} {} a permit of {pool} for something that runs, which would be stopped; there is no terminal to ask at, and nothing was sent",
+        "{} {} a permit of {pool} for a run in progress, which the release would stop; there is no terminal for the confirmation, and nothing was sent",
         nodes.join(", "), if nodes.len() == 1 { "holds" } else { "hold" }
     )]
     LiveHolders {
@@ -143,7 +144,7 @@ pub enum FleetRequestError {
     #[error(transparent)]
     Job(#[from] SavedJobError),
     /// The output file cannot be written.
-    #[error("cannot write into {}", path.display())]
+    #[error("cannot write to {}", path.display())]
     Output {
         /// The file.
         path: PathBuf,
@@ -152,13 +153,12 @@ pub enum FleetRequestError {
         source: io::Error,
     },
     /// A document that cannot be written as JSON.
-    #[error("the result cannot be written as JSON")]
+    #[error("cannot encode the result as JSON")]
     Json(#[from] serde_json::Error),
 }
 
-impl FleetRequestError {
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for FleetRequestError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Filter { flag, .. } => vec![filter_example(flag).to_owned()],
             Self::UnknownAgent {
@@ -173,13 +173,13 @@ impl FleetRequestError {
                 let nearest = nearest
                     .iter()
                     .map(|agent| format!("did you mean the agent `{agent}`?"));
-                let list = "`rpc plugin list` shows the agents that are known".to_owned();
+                let list = "run `rpc plugin list` to list the known agents".to_owned();
                 let fetch = ddls.as_ref().map(|_| {
-                    "`rpc plugin fetch AGENT` asks the nodes for the DDL of an agent".to_owned()
+                    "run `rpc plugin fetch AGENT` to get the DDL from the nodes".to_owned()
                 });
                 let add = ddls
                     .iter()
-                    .map(|path| format!("DDLs of further agents belong into {}", path.display()));
+                    .map(|path| format!("put DDLs of other agents into {}", path.display()));
                 command
                     .chain(nearest)
                     .chain([list])
@@ -194,18 +194,17 @@ impl FleetRequestError {
                 nearest.chain([documentation_hint(agent)]).collect()
             }
             Self::Unfiltered { .. } => vec![
-                "say whom you mean, as in `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` means every node".to_owned(),
+                "specify the nodes, for example with `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` selects every node".to_owned(),
             ],
             Self::Job(error) => error.hints(),
-            Self::Unconfirmed | Self::LiveHolders { .. } => vec!["`--yes` confirms beforehand".to_owned()],
+            Self::Unconfirmed | Self::LiveHolders { .. } => vec!["pass `--yes` to confirm in advance".to_owned()],
             Self::NoAction { agent, .. } | Self::Input { agent, .. } => vec![documentation_hint(agent)],
             Self::Fetch(error) => error.hint().map(str::to_owned).into_iter().collect(),
             _ => Vec::new(),
         }
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Filter { .. }
             | Self::NoPair { .. }
@@ -235,7 +234,7 @@ impl FleetRequestError {
 }
 
 fn documentation_hint(agent: &str) -> String {
-    format!("`rpc plugin doc {agent}` tells what the actions do and take")
+    format!("run `rpc plugin doc {agent}` for the actions and their inputs")
 }
 
 fn filter_example(flag: &str) -> &'static str {

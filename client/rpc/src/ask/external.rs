@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-#[expect(clippy::disallowed_types, reason = "this is the file that starts it")]
+#[expect(clippy::disallowed_types, reason = "starts the discovery program")]
 use tokio::process::{Child, Command};
 
 use super::error::FleetRequestError;
@@ -53,7 +53,7 @@ pub enum DiscoveryProgramError {
         source: io::Error,
     },
     /// The program exceeded its timeout and was killed.
-    #[error("the discovery program {} did not end within {} s", program.display(), within.as_secs_f64())]
+    #[error("the discovery program {} did not exit within {} s", program.display(), within.as_secs_f64())]
     Slow {
         /// The program.
         program: PathBuf,
@@ -69,7 +69,7 @@ pub enum DiscoveryProgramError {
         status: ExitStatus,
     },
     /// The reply is invalid.
-    #[error("the discovery program {} told no nodes", program.display())]
+    #[error("the reply of the discovery program {} is not valid", program.display())]
     Reply {
         /// The program.
         program: PathBuf,
@@ -165,7 +165,7 @@ async fn exchange_request(
     })
 }
 
-#[expect(clippy::disallowed_types, reason = "this is the file that starts it")]
+#[expect(clippy::disallowed_types, reason = "starts the discovery program")]
 fn spawn_program(
     command: &[String],
     question: &Path,

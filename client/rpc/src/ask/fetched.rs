@@ -30,13 +30,13 @@ pub struct FetchedDdl {
 #[derive(Debug, thiserror::Error)]
 pub enum DdlFetchError {
     /// No node has the agent.
-    #[error("no node that was asked told the DDL of the agent {agent:?}")]
+    #[error("no node returned the DDL of the agent {agent:?}")]
     Nobody {
         /// The agent.
         agent: String,
     },
     /// Nodes have different versions.
-    #[error("nodes differ in the DDL of the agent {agent:?}:{}", list_versions(.versions))]
+    #[error("nodes have different DDLs of the agent {agent:?}:{}", list_versions(.versions))]
     Differ {
         /// The agent.
         agent: String,
@@ -44,13 +44,13 @@ pub enum DdlFetchError {
         versions: BTreeMap<String, Vec<Identity>>,
     },
     /// The checksum does not match.
-    #[error("the DDL of the agent {agent:?} does not have the sum that came with it")]
+    #[error("the DDL of the agent {agent:?} does not match the checksum sent with it")]
     Sum {
         /// The agent.
         agent: String,
     },
     /// The DDL describes another agent.
-    #[error("asked for the DDL of the agent {agent:?}, and got that of {found:?}")]
+    #[error("requested the DDL of the agent {agent:?}, but received that of {found:?}")]
     Name {
         /// The requested agent.
         agent: String,
@@ -58,7 +58,7 @@ pub enum DdlFetchError {
         found: String,
     },
     /// The DDL is invalid.
-    #[error("the DDL of the agent {agent:?} cannot be used")]
+    #[error("the DDL of the agent {agent:?} is not valid")]
     Ddl {
         /// The agent.
         agent: String,
@@ -67,10 +67,10 @@ pub enum DdlFetchError {
         source: Box<DdlError>,
     },
     /// There is no cache directory.
-    #[error("there is nowhere to keep a DDL: neither XDG_CACHE_HOME nor HOME is set")]
+    #[error("no cache directory for DDLs: neither XDG_CACHE_HOME nor HOME is set")]
     Homeless,
     /// The file cannot be written.
-    #[error("cannot keep the DDL")]
+    #[error("cannot save the DDL")]
     Keep(#[from] RpcFileError),
 }
 
@@ -78,9 +78,11 @@ impl DdlFetchError {
     /// The next step for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Nobody { .. } => Some("`rpc find -A AGENT` lists the nodes that offer an agent"),
+            Self::Nobody { .. } => {
+                Some("run `rpc find -A AGENT` to list the nodes that offer an agent")
+            }
             Self::Differ { .. } => Some(
-                "fetch from those that you mean to ask, with filters; or bring all to one version",
+                "use filters to fetch from some nodes only, or install one version on all nodes",
             ),
             _ => None,
         }

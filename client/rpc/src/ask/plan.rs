@@ -131,6 +131,7 @@ mod tests {
 
     use super::{AgentSchemas, RequestPlan};
     use crate::ask::{FleetRequestError, RequestWords};
+    use crate::error::CommandError as _;
     use crate::exit::CommandExitCode;
 
     fn schemas() -> AgentSchemas {

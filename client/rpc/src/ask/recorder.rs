@@ -88,7 +88,7 @@ impl<'a> JobRecorder<'a> {
             let id = journal.job_id();
             let why = crate::diagnostics::error_chain(&error);
             self.printer.print_warning(format_args!(
-                "the job {id} is not recorded any more, and cannot be resumed from here on: {why}"
+                "the job {id} is no longer recorded and cannot be resumed from this point on: {why}"
             ));
             self.journal = None;
         }

@@ -131,7 +131,8 @@ impl FleetConnection {
                     gathering.add_gap(ResultGap::Interrupted);
                     let id = recorder.job_id().or(gathering.current_request());
                     if let (Some(id), false) = (id, action.is_read_only()) {
-                        let command = format_args!("nodes go on; `rpc cancel {id}` stops them");
+                        let command =
+                            format_args!("nodes continue; run `rpc cancel {id}` to stop them");
                         progress.print_hint(&waiting, command);
                     }
                     break;
@@ -273,10 +274,10 @@ impl FleetConnection {
 fn stop_reason_text(stop: BatchedRolloutStopReason, (asked, count): (usize, usize)) -> String {
     let why = match stop {
         BatchedRolloutStopReason::Canary { bad } => {
-            format!("{bad} of the canaries failed or did not answer")
+            format!("{bad} of the canaries failed or did not reply")
         }
         BatchedRolloutStopReason::Failures { bad, allowed } => {
-            format!("{bad} nodes failed or did not answer, and {allowed} may")
+            format!("{bad} nodes failed or did not reply; the limit is {allowed}")
         }
     };
     format!("stopped after batch {asked} of {count}: {why}")

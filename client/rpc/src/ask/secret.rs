@@ -65,7 +65,7 @@ fn read_line(input: &mut impl BufRead) -> io::Result<String> {
     if io::Read::take(input, MAX_SECRET_BYTES + 1).read_line(&mut line)? == 0 {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            "there is no further line",
+            "unexpected end of input",
         ));
     }
     if line.len() as u64 > MAX_SECRET_BYTES {

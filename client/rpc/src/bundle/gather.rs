@@ -77,7 +77,7 @@ fn collect_directory(
             .ok_or_else(|| BundleFileError::Unreadable(path.clone()))?;
         let kind = entry
             .file_type()
-            .map_err(BundleFileError::file_error("look at", &path))?;
+            .map_err(BundleFileError::file_error("inspect", &path))?;
         let below = format!("{above}{name}");
         if is_left_out(&below, name) {
             gathered.left_out.push(path);
@@ -90,7 +90,7 @@ fn collect_directory(
             let bytes = read_limited(&path, limits::MAX_BUNDLE_BYTES - *total)?;
             *total += bytes.len();
             let mode = fs::metadata(&path)
-                .map_err(BundleFileError::file_error("look at", &path))?
+                .map_err(BundleFileError::file_error("inspect", &path))?
                 .permissions()
                 .mode();
             let mode = if mode & 0o111 == 0 {

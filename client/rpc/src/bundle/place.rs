@@ -120,7 +120,7 @@ pub fn install_bundle(
     let staging = tempfile::Builder::new()
         .prefix(".staging-")
         .tempdir_in(ddls)
-        .map_err(BundleFileError::file_error("make a directory in", ddls))?;
+        .map_err(BundleFileError::file_error("create a directory in", ddls))?;
     let fresh = staging.path().join(manifest.name.as_str());
     stage_files(&fresh, bundle, &record)?;
     let placed = if before.is_some() {
@@ -130,7 +130,7 @@ pub fn install_bundle(
     };
     placed
         .and_then(|()| File::open(&parent)?.sync_all())
-        .map_err(BundleFileError::file_error("put in place", &target))?;
+        .map_err(BundleFileError::file_error("install", &target))?;
     Ok(before.map(|installed| installed.record))
 }
 
@@ -321,8 +321,8 @@ fn make_directories(ddls: &Path) -> Result<(), BundleFileError> {
 fn make_directory(path: &Path) -> Result<(), BundleFileError> {
     match fs::create_dir(path) {
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o755))
-            .map_err(BundleFileError::file_error("make", path)),
+            .map_err(BundleFileError::file_error("create", path)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(BundleFileError::file_error("make", path)(error)),
+        Err(error) => Err(BundleFileError::file_error("create", path)(error)),
     }
 }

@@ -1,4 +1,4 @@
-//! The flags of a request that takes a second person: who proposes it, and who asks it once it is approved.
+//! Flags of a request that needs the approval of a second user: writing the proposal, and sending the approved request.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::organisation::lifetime;
 
 const HELP_HEADING: &str = "Approval";
 
-/// How a second person comes in.
+/// Options for requests that a second user must approve.
 #[derive(Debug, Args)]
 pub struct ApprovalArgs {
-    /// Ask nobody, but write what would be asked into a new file, for a second person to approve
+    /// Write the request to a new file for a second user to approve, instead of sending it
     #[arg(long = "request-approval", value_name = "FILE", help_heading = HELP_HEADING, conflicts_with_all = ["approve", "file", "json", "jq", "jsonl", "senders", "table", "group", "template"])]
     pub propose: Option<PathBuf>,
-    /// How long it may be asked after that, as in 30m or 2h; at most a day
+    /// How long the proposed request is valid, for example 30m or 2h; at most one day
     #[arg(long = "approval-for", value_name = "TIME", help_heading = HELP_HEADING, value_parser = lifetime::parse_lifetime, default_value = "1h")]
     pub lifetime: Duration,
-    /// Ask what this file approves, of the nodes that it names; `rpc approve` writes it
+    /// Send the request that this file approves to the nodes listed in it; `rpc approve` writes the file
     #[arg(long, value_name = "FILE", help_heading = HELP_HEADING, conflicts_with_all = ["nodes", "resume", "retry_failed"])]
     pub approve: Option<PathBuf>,
 }

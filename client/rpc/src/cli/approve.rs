@@ -1,4 +1,4 @@
-//! `rpc approve`: what may be typed.
+//! Arguments of `rpc approve`.
 
 use std::path::PathBuf;
 
@@ -6,27 +6,28 @@ use clap::Args;
 
 /// Examples.
 pub const AFTER_HELP: &str = "\
-Nodes demand it where their policy says `approved-by=...`, or for every action
-of the class root_equivalent if `policy.approve_dangerous` is set. It takes two people: nobody approves what they ask for themselves.
+A node requires an approval if the matching line of its policy contains
+`approved-by=...`, or if `policy.approve_dangerous` is set and the action has
+the class root_equivalent. Users cannot approve their own requests.
 
 Examples:
   rpc package purge package=nginx -C apache --request-approval purge.json
-  rpc approve purge.json               by somebody else: writes purge.json.approved
+  rpc approve purge.json     as another user; writes purge.json.approved
   rpc package purge package=nginx --approve purge.json.approved";
 
 /// `rpc approve`.
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
-    /// What another wants to ask: a file that `rpc AGENT ACTION --request-approval FILE` wrote
+    /// Proposed request, a file written by `rpc AGENT ACTION --request-approval FILE`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where to write the approval; - is standard output [default: FILE.approved]
+    /// Write the approval to this file; - is standard output [default: FILE.approved]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Show it, and approve nothing
+    /// Show the request without approving it
     #[arg(long, conflicts_with = "yes")]
     pub show: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
 }

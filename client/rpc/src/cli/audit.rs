@@ -1,4 +1,4 @@
-//! `rpc audit ...`: what may be typed.
+//! Arguments of `rpc audit ...`.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use muster_wire::token::PublicKey;
 
 use super::json::JsonArgs;
 
-/// The commands on audit logs. They read files, and ask nobody.
+/// Commands for audit logs. They read files and send no requests.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// Prove that nothing in a node's audit log was altered, removed or put in
+    /// Verify that no line of a node's audit log was altered, removed or inserted
     #[command(after_help = "\
-Exit codes: 0 intact, 2 something is wrong with the log, 1 it cannot be verified
+Exit codes: 0 the log is intact, 1 it cannot be verified, 2 it is damaged
 
 Examples:
   rpc audit verify /var/log/muster/audit.log*
   rpc audit verify --operator OA... ./db1/audit.log -j
-  rpc audit verify --key UB... audit.log           a key that is known otherwise
-  rpc audit verify --anchor 812:mS5Y... audit.log  must still hold that line")]
+  rpc audit verify --key UB... audit.log           with the node's own key
+  rpc audit verify --anchor 812:mS5Y... audit.log  must contain that line")]
     Verify(AuditVerifyArgs),
     /// Show the records of audit logs
     #[command(after_help = "Examples:
@@ -33,26 +33,26 @@ Examples:
 /// `rpc audit verify`.
 #[derive(Debug, Args)]
 pub struct AuditVerifyArgs {
-    /// The files of one node's log, in any order
+    /// Files of one node's audit log, in any order
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Public key of the operator who vouches for the node [default: the configuration's]
+    /// Public key of the operator under which the node's token must be valid [default: from the configuration]
     #[arg(long, value_name = "KEY")]
     pub operator: Option<PublicKey>,
-    /// Public key that signs the log, instead of an operator; repeatable
+    /// Public key of the node that signed the log, instead of --operator; repeatable
     #[arg(long = "key", value_name = "KEY", conflicts_with = "operator")]
     pub keys: Vec<PublicKey>,
-    /// A line that must be there, as an earlier verification printed it; repeatable
+    /// Line that the log must contain, as printed by an earlier verification; repeatable
     #[arg(long = "anchor", value_name = "NUMBER:HASH")]
     pub anchors: Vec<AuditAnchor>,
-    /// The daemon's state directory, whose head records tell where its logs must end; on the node, as root
-    /// [default: /var/lib/muster, if it can be read]
+    /// State directory of the daemon; its head records contain the end of each log. On the node, as root
+    /// [default: /var/lib/muster, if readable]
     #[arg(long, value_name = "DIR", verbatim_doc_comment)]
     pub state: Option<PathBuf>,
-    /// Lines behind the last signature are a failure too
+    /// Fail if there are lines after the last signature
     #[arg(long)]
     pub strict: bool,
-    /// As JSON.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }
@@ -60,40 +60,40 @@ pub struct AuditVerifyArgs {
 /// `rpc audit show`.
 #[derive(Debug, Args)]
 pub struct AuditShowArgs {
-    /// The files
+    /// Files of audit logs
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Only what this caller asked
+    /// Show only requests of this caller
     #[arg(long, value_name = "NAME")]
     pub caller: Option<Identity>,
-    /// Only this agent
+    /// Show only requests to this agent
     #[arg(long, value_name = "NAME")]
     pub agent: Option<SubjectName>,
-    /// Only what ended so: started, executed, denied, refused or lost
+    /// Show only records with this verdict: started, executed, denied, refused or lost
     #[arg(long, value_name = "VERDICT", hide_possible_values = true)]
     pub verdict: Option<AuditVerdictFilter>,
-    /// Print the records as they are, a line of JSON each
+    /// Print the records unchanged, one line of JSON each
     #[arg(long, short)]
     pub json: bool,
 }
 
-/// What became of a request.
+/// The verdict of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum AuditVerdictFilter {
-    /// A change began.
+    /// A change was started.
     Started,
-    /// It was done.
+    /// The action was executed.
     Executed,
-    /// The caller may not.
+    /// The caller has no permission.
     Denied,
-    /// It was not done for another reason.
+    /// The action was not executed for another reason.
     Refused,
     /// Records that could not be written.
     Lost,
 }
 
 impl AuditVerdictFilter {
-    /// The word in the log.
+    /// The value in the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Started => "started",

@@ -1,4 +1,4 @@
-//! `rpc broker ...`: what may be typed.
+//! Arguments of `rpc broker ...`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,46 +7,46 @@ use clap::{Args, Subcommand};
 
 use super::org::OrgDirectoryArgs;
 
-/// The commands on the broker.
+/// Commands for the broker.
 #[derive(Debug, Subcommand)]
 pub enum BrokerCommand {
-    /// Print a configuration for nats-server, or write it
+    /// Print or write a configuration for nats-server
     #[command(after_help = "Examples:
   rpc broker config --org /srv/acme
   rpc broker config --jetstream-dir /var/lib/nats --write
   rpc broker config --out /etc/nats/nats.conf")]
     Config(BrokerConfigArgs),
-    /// Give the broker other names: a new certificate, and new addresses for nodes and clients
+    /// Change the broker's host names, in its certificate and in the addresses for nodes and clients
     #[command(after_help = "Examples:
   rpc broker rename --host broker.acme.net --host 10.0.0.1")]
     Rename(BrokerRenameArgs),
-    /// Become nats-server, with the organisation's configuration
+    /// Execute nats-server with the organisation's configuration
     #[command(after_help = "Examples:
   rpc broker run --org /srv/acme
-  rpc broker run -- --debug          what follows -- is for nats-server")]
+  rpc broker run -- --debug          arguments after -- go to nats-server")]
     Run(BrokerRunArgs),
 }
 
 /// `rpc broker config`.
 #[derive(Debug, Args)]
 pub struct BrokerConfigArgs {
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
-    /// Where streams are kept.
+    /// Directory of the streams.
     #[arg(
         long,
         value_name = "DIR",
-        help = "Where JetStream keeps its data, instead of the organisation's directory"
+        help = "Directory for JetStream's data, instead of the organisation's directory"
     )]
     pub jetstream_dir: Option<PathBuf>,
-    /// Port to listen on, instead of the organisation's
+    /// Port to listen on [default: the organisation's]
     #[arg(long)]
     pub port: Option<u16>,
-    /// File to write, instead of printing
+    /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write it to where `rpc broker run` takes it from
+    /// Write to the file that `rpc broker run` uses
     #[arg(long, conflicts_with = "out")]
     pub write: bool,
 }
@@ -54,10 +54,10 @@ pub struct BrokerConfigArgs {
 /// `rpc broker rename`.
 #[derive(Debug, Args)]
 pub struct BrokerRenameArgs {
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
-    /// Name or address under which the broker is reached; repeatable; replaces those before
+    /// Host name or IP address of the broker; repeatable; replaces the current ones
     #[arg(long = "host", value_name = "NAME_OR_IP", required = true)]
     pub hosts: Vec<String>,
 }
@@ -65,7 +65,7 @@ pub struct BrokerRenameArgs {
 /// `rpc broker run`.
 #[derive(Debug, Args)]
 pub struct BrokerRunArgs {
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
     /// Arguments for nats-server

@@ -1,4 +1,4 @@
-//! `rpc cancel`: what may be typed.
+//! Arguments of `rpc cancel`.
 
 use clap::Args;
 
@@ -7,31 +7,33 @@ use super::json::JsonArgs;
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
-  rpc cancel 20260131-235959-3f9a2c  all that this job has asked
-  rpc cancel nightly-patch           the newest job of that name
+  rpc cancel 20260131-235959-3f9a2c  all requests of this job
+  rpc cancel nightly-patch           the newest job with this name
   rpc cancel 01890a5d-ac96-774b-bcce-b302099a8057 -C apache
-  rpc do rpcutil running             who does what, with the ids
+  rpc do rpcutil running             list running requests and their ids
 
-Of a job, or of a request that is part of a kept one, exactly those nodes are
-asked that the job had asked and that have not answered it, about all of its
-requests. With filters, and for any other request, the nodes that match are.
+For a job, or a request that belongs to a stored job, all requests of the job
+are cancelled, on exactly those nodes that received one and have not replied.
+For any other request, or with filters, the request is cancelled on the matching
+nodes.
 
-Nodes answer the cancelled request with what they had done. Nodes where it waits
-for its turn never start it. Exits with 1 when no node had it at work.";
+A node replies to the cancelled request with its results so far. A node where
+the request is queued never starts it. Exits with 1 if no node cancelled
+anything.";
 
 /// `rpc cancel`.
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// A job, named as for `rpc job show`, or a request's id, as `rpc do rpcutil running` tells it
+    /// Job, as for `rpc job show`, or id of a request, as printed by `rpc do rpcutil running`
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Also a request of another caller, where the node's policy lets you
+    /// Also cancel requests of other callers, where the node's policy allows it
     #[arg(long)]
     pub any: bool,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }

@@ -1,4 +1,4 @@
-//! `rpc completion`, and what shells call behind it: what may be typed.
+//! Arguments of `rpc completion`, and of the commands that its scripts call.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ pub const AFTER_HELP: &str = "Examples:
   rpc completion zsh > ~/.zfunc/_rpc
   rpc completion fish > ~/.config/fish/completions/rpc.fish
 
-Names of nodes and facts are those that commands have seen in the last day.";
+Node and fact names are those that commands received in the last 24 hours.";
 
 /// `rpc completion`.
 #[derive(Debug, Args)]
 pub struct CompletionArgs {
-    /// The shell: bash, zsh or fish
+    /// Shell: bash, zsh or fish
     #[arg(value_name = "SHELL", hide_possible_values = true)]
     pub shell: CompletionShell,
 }
@@ -25,9 +25,9 @@ pub struct CompletionArgs {
 /// `rpc complete`, for the scripts only.
 #[derive(Debug, Args)]
 pub struct CompleteArgs {
-    /// The shell
+    /// Shell
     pub shell: CompletionShell,
-    /// What it knows of the line
+    /// Command line, as passed by the shell's script
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub struct CompleteArgs {
 /// `rpc man`, for packages only.
 #[derive(Debug, Args)]
 pub struct ManPagesArgs {
-    /// The directory that the pages are written into
+    /// Directory for the pages
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }

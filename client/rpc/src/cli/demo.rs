@@ -1,29 +1,29 @@
-//! `rpc demo ...`: what may be typed.
+//! Arguments of `rpc demo ...`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// The commands on the demonstration.
+/// Commands for the demonstration.
 #[derive(Debug, Subcommand)]
 pub enum DemoCommand {
-    /// Start a broker and some nodes on this machine, each with a scratch root of its own
+    /// Start a broker and some nodes on this machine, each with its own scratch root
     #[command(after_help = "Examples:
   rpc demo up
   rpc demo up --nodes 20 --dir /tmp/fleet
   rpc demo up --nodes 10000 --virtual")]
     Up(DemoUpArgs),
-    /// Show what runs
+    /// Show the processes of the demonstration
     #[command(after_help = "Examples:
   rpc demo status")]
     Status(DemoDirectoryArgs),
-    /// Stop what was started, and remove what was made
+    /// Stop the processes and remove the files of the demonstration
     #[command(after_help = "Examples:
   rpc demo down")]
     Down(DemoDirectoryArgs),
 }
 
-/// Which demonstration.
+/// The demonstration.
 #[derive(Debug, Clone, Args)]
 pub struct DemoDirectoryArgs {
     /// Directory of the demonstration [default: ~/.cache/muster/demo]
@@ -34,16 +34,16 @@ pub struct DemoDirectoryArgs {
 /// `rpc demo up`.
 #[derive(Debug, Args)]
 pub struct DemoUpArgs {
-    /// Which demonstration.
+    /// The demonstration.
     #[command(flatten)]
     pub place: DemoDirectoryArgs,
-    /// How many nodes; at most 500, unless they are virtual
+    /// Number of nodes; at most 500 without --virtual
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     pub nodes: u32,
-    /// Run the nodes in one process, each with a machine in memory: thousands of them, and nothing that they do is kept
+    /// Run all nodes in one process, each with an in-memory machine: allows thousands of nodes; changes are not stored
     #[arg(long = "virtual")]
     pub in_memory: bool,
-    /// Port of the broker; 0 for any that is free
+    /// Port of the broker; 0 selects a free port
     #[arg(long, default_value_t = 0)]
     pub port: u16,
 }

@@ -1,4 +1,4 @@
-//! `rpc doctor`: what may be typed.
+//! Arguments of `rpc doctor`.
 
 use clap::Args;
 
@@ -7,23 +7,23 @@ use super::json::JsonArgs;
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
-  rpc doctor                         this side, the brokers, the whole fleet
-  rpc doctor -I db1.acme.net         the same, of one node
+  rpc doctor                         the client, the brokers, the whole fleet
+  rpc doctor -I db1.acme.net         the same, with one node only
   rpc doctor -j                      print one JSON document
 
-Looked at are: configuration, credentials, trust; names, connections and TLS
-of the brokers; clocks, doubles, versions and DDLs of the nodes, and what each
-daemon finds wrong with itself: policies, facts, disks, audit, credentials.
-Nothing is changed. Exits with 1 for an error on this side, with 2 for one on
-a node; warnings are no errors.";
+Checks the client's configuration, credentials and trust; names, connections
+and TLS of the brokers; clocks, duplicate names, versions and DDLs of the nodes,
+and problems that daemons report: policies, facts, disks, audit, credentials.
+Changes nothing. Exits with 1 for an error of the client or a broker, with 2 for
+an error of a node; warnings do not count.";
 
 /// `rpc doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }

@@ -1,4 +1,4 @@
-//! `rpc explain`: what may be typed.
+//! Arguments of `rpc explain`.
 
 use clap::Args;
 
@@ -7,8 +7,8 @@ use super::json::JsonArgs;
 
 /// Examples.
 pub const AFTER_HELP: &str =
-    "Nothing is sent, and no node is looked for. What is sensitive is not shown, and
-not signed either. With -v the signed bytes are shown, too.
+    "Sends nothing and discovers no nodes. Sensitive inputs are neither shown nor
+signed. With -v, also shows the signed bytes.
 
 Examples:
   rpc explain service restart service=httpd -C apache
@@ -17,16 +17,16 @@ Examples:
 /// `rpc explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The agent
+    /// Name of the agent
     #[arg(value_name = "AGENT")]
     pub agent: String,
-    /// The action, the agent's default when left out; then its inputs
+    /// Action [default: the agent's default action], then its inputs
     #[arg(value_name = "[ACTION] KEY=VALUE")]
     pub words: Vec<String>,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }

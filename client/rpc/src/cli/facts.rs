@@ -1,4 +1,4 @@
-//! `rpc facts`: what may be typed.
+//! Arguments of `rpc facts`.
 
 use clap::Args;
 use muster_wire::state::FactPath;
@@ -9,29 +9,29 @@ use super::json::JsonArgs;
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
   rpc facts country
-  rpc facts os.family -C apache -n   also name the nodes that have each value
-  rpc facts kernel.release -r        the rarest first
+  rpc facts os.family -C apache -n   also list the nodes with each value
+  rpc facts kernel.release -r        rarest value first
   rpc facts country -j";
 
 /// `rpc facts`.
 #[derive(Debug, Args)]
 pub struct FactsArgs {
-    /// Name of the fact; dots lead into structured ones, as in os.family
+    /// Name of the fact; dots select nested values, for example os.family
     #[arg(value_name = "FACT", value_parser = parse_fact_name)]
     pub fact: String,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Print a table: value, count, and the nodes if they are wanted
+    /// Print a table: value, count and, with -n, the nodes
     #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub table: bool,
-    /// Name the nodes that have each value, as -v does
+    /// List the nodes with each value, as -v does
     #[arg(short = 'n', long)]
     pub show_nodes: bool,
-    /// The rarest value first
+    /// Show the rarest value first
     #[arg(short, long)]
     pub reverse: bool,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }

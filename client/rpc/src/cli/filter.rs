@@ -1,4 +1,4 @@
-//! `rpc filter ...`: what may be typed.
+//! Arguments of `rpc filter ...`.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,21 @@ use muster_wire::identity::SubjectName;
 use super::filters::{ConditionArgs, FilterArgs};
 use super::json::JsonArgs;
 
-/// The commands on filters themselves. None of them asks anybody.
+/// Commands for filters. They send no requests.
 #[derive(Debug, Subcommand)]
 pub enum FilterCommand {
-    /// Say in English which nodes the filters mean, and ask nobody
+    /// Describe in English which nodes the filters select, without sending a request
     #[command(after_help = "Examples:
   rpc filter explain -W \"customer=acme apache\" -I /^web/
   rpc filter explain -S \"(country=uk or country=de) and not apache\"")]
     Explain(FilterExplainArgs),
-    /// Hold filters against every node of a saved inventory, and ask nobody
+    /// Test filters against each node of a saved inventory, without sending a request
     #[command(
-        after_help = "For each node: match, no match, or unknown with the data sources that it would ask.
--v tells of each condition whether it holds.
+        after_help = "Prints for each node: match, no match, or unknown with the data sources
+that it would query. With -v, also prints whether each condition matches.
 
 Exit codes: 0 a node matches and none is unknown, 1 no node matches, 2 some are
-unknown, 4 the filters cannot be read.
+unknown, 4 the filters are invalid.
 
 Examples:
   rpc inventory --export fleet.json
@@ -36,7 +36,7 @@ Examples:
 /// `rpc filter explain`.
 #[derive(Debug, Args)]
 pub struct FilterExplainArgs {
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }
@@ -44,22 +44,22 @@ pub struct FilterExplainArgs {
 /// `rpc filter test`.
 #[derive(Debug, Args)]
 pub struct FilterTestArgs {
-    /// The inventory: a file that `rpc inventory --export` wrote
+    /// Inventory file, written by `rpc inventory --export`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Expressions, as with -S; all must hold
+    /// Expressions, as for -S; all of them must match
     #[arg(value_name = "EXPR")]
     pub expressions: Vec<String>,
-    /// What a data source answers, as in "puppet().enabled=false"; unknown otherwise; repeatable
+    /// Result of a data source, for example "puppet().enabled=false"; unknown if not given; repeatable
     #[arg(long = "data", value_name = "VALUE")]
     pub data: Vec<String>,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub conditions: ConditionArgs,
-    /// Nodes of this collective
+    /// Test only nodes of this collective
     #[arg(
         short = 'T',
         long,

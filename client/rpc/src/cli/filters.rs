@@ -1,5 +1,5 @@
-//! The flags that say which nodes are meant, and where they are looked for: the same for every command that asks the fleet.
-//! Kinds are combined with "and"; several `-I` are alternatives. What the texts mean is read elsewhere.
+//! Flags that select the target nodes and the discovery method; the same for every command that sends requests to the fleet.
+//! Different kinds are combined with "and"; several `-I` are alternatives. The values are parsed elsewhere.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use muster_wire::identity::SubjectName;
 
 use super::seconds::parse_seconds;
 
-/// Where the help shows them.
+/// Heading in the help.
 pub(super) const HELP_HEADING: &str = "Filters";
 
-/// What nodes must be to be meant; all are, when nothing is given.
+/// Conditions on nodes. Without conditions, all nodes match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ConditionArgs {
     /// Nodes with this fact: FACT=VALUE, also != < <= > >= =~ and /regex/
@@ -25,36 +25,36 @@ pub struct ConditionArgs {
     /// Nodes with this agent, a name or /regex/
     #[arg(short = 'A', long = "with-agent", alias = "wa", value_name = "AGENT", help_heading = HELP_HEADING)]
     pub agents: Vec<String>,
-    /// These nodes, a name or /regex/
+    /// Nodes with this identity, a name or /regex/
     #[arg(short = 'I', long = "with-identity", alias = "wi", value_name = "NODE", help_heading = HELP_HEADING)]
     pub identities: Vec<String>,
-    /// Facts and classes in one text, as in "country=uk apache"
+    /// Nodes with these facts and classes, for example "country=uk apache"
     #[arg(short = 'W', long = "with", value_name = "WORDS", help_heading = HELP_HEADING)]
     pub mixed: Vec<String>,
-    /// An expression, as in "(country=uk or country=de) and not apache"
+    /// Expression, for example "(country=uk or country=de) and not apache"
     #[arg(short = 'S', long = "select", value_name = "EXPR", help_heading = HELP_HEADING)]
     pub select: Vec<String>,
 }
 
-/// Which nodes are meant, and where they are looked for.
+/// Target nodes, and how they are discovered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct FilterArgs {
-    /// What they must be.
+    /// Conditions.
     #[command(flatten)]
     pub conditions: ConditionArgs,
-    /// Ask this collective instead of the configured one
+    /// Use this collective instead of the configured one
     #[arg(short = 'T', long, value_name = "COLLECTIVE", help_heading = HELP_HEADING)]
     pub target: Option<SubjectName>,
-    /// Listen this long for nodes, however quiet it is
+    /// Discover nodes for exactly this time
     #[arg(long, alias = "dt", value_name = "SECONDS", value_parser = parse_seconds, help_heading = HELP_HEADING)]
     pub discovery_timeout: Option<Duration>,
-    /// Take the nodes that this file lists, as lines, JSON or YAML; - is standard input
+    /// Use the nodes listed in this file, as lines, JSON or YAML; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "options"], help_heading = HELP_HEADING)]
     pub nodes: Option<PathBuf>,
-    /// Find nodes by broadcast, flat, stdin, external, inventory or puppetdb
+    /// Discovery method: broadcast, flat, stdin, external, inventory or puppetdb
     #[arg(long = "dm", visible_alias = "disc-method", value_name = "METHOD", help_heading = HELP_HEADING)]
     pub method: Option<DiscoveryMethod>,
-    /// An option of that method, as in file=fleet.json
+    /// Option of the discovery method, for example file=fleet.json
     #[arg(long = "do", visible_alias = "disc-option", value_name = "KEY=VALUE", requires = "method", help_heading = HELP_HEADING)]
     pub options: Vec<String>,
 }

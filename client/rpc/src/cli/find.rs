@@ -1,4 +1,4 @@
-//! `rpc find`: what may be typed.
+//! Arguments of `rpc find`.
 
 use clap::Args;
 
@@ -13,18 +13,18 @@ pub const AFTER_HELP: &str = "Examples:
   rpc find -C apache --template '{{ node }} ansible_user=root'
   rpc find --dm inventory --do file=fleet.json -S \"apache or country=uk\"
 
-Exits with 1 when there is no such node.";
+Exits with 1 if no node matches.";
 
 /// `rpc find`.
 #[derive(Debug, Args)]
 pub struct FindArgs {
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Print this for each node, as in '{{ node }} user=root'; @FILE reads a file
+    /// Print this template for each node, for example '{{ node }} user=root'; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["json", "jq"])]
     pub template: Option<String>,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }

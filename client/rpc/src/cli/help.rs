@@ -1,4 +1,4 @@
-//! The help pages of the commands that ask the fleet, as goldens: what people learn from may change, but never by accident.
+//! The help pages of commands as golden files, so that they change only on purpose.
 
 use clap::CommandFactory as _;
 

@@ -1,4 +1,4 @@
-//! `rpc inventory`: what may be typed.
+//! Arguments of `rpc inventory`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use muster_wire::identity::Identity;
 use super::filters::FilterArgs;
 use super::json::JsonArgs;
 
-/// How the command is used.
+/// Usage.
 pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
        rpc inventory --collectives | --map FILE [OPTIONS]
        rpc inventory [NODE] --template TEXT|@FILE [OPTIONS]
@@ -22,14 +22,14 @@ pub const AFTER_HELP: &str = "Examples:
   rpc inventory --collectives -C apache
   rpc inventory --map fleet.dot && dot -Tsvg fleet.dot > fleet.svg
   rpc inventory -C apache --template '{{ node }} {{ facts.os.family }}'
-  rpc inventory --export fleet.json           all that all nodes tell
-  rpc inventory --export fleet.json --update  again; keeps its groups
+  rpc inventory --export fleet.json           all data of all nodes
+  rpc inventory --export fleet.json --update  overwrite, keep its groups
   rpc inventory --validate fleet.yaml
 
-Commands find nodes in such a file with `--dm inventory --do file=fleet.json`.
-Nodes that do not answer are not in it, and the export exits with 2.";
+`--dm inventory --do file=fleet.json` selects nodes from such a file. Nodes that
+do not reply are missing from it, and the export exits with 2.";
 
-/// Flags that have no meaning for one node, which is named.
+/// Flags that select nodes, which a command for a single node does not accept.
 const NODE_SELECTION_FLAGS: [&str; 9] = [
     "facts",
     "classes",
@@ -47,13 +47,13 @@ const NODE_SELECTION_FLAGS: [&str; 9] = [
 #[command(group = ArgGroup::new("what").args(["node", "collectives", "map", "export", "validate"]))]
 #[command(group = ArgGroup::new("anything").args(["node", "collectives", "map", "export", "validate", "template"]).multiple(true).required(true))]
 pub struct InventoryArgs {
-    /// The node
+    /// Name of the node
     #[arg(value_name = "NODE", conflicts_with_all = NODE_SELECTION_FLAGS)]
     pub node: Option<Identity>,
     /// Count the nodes in each collective
     #[arg(long, visible_alias = "list-collectives", alias = "lc")]
     pub collectives: bool,
-    /// Draw which nodes are in which collectives, as DOT; - is standard output
+    /// Write a graph of the nodes in each collective, in DOT format; - is standard output
     #[arg(
         long,
         visible_alias = "collective-graph",
@@ -62,22 +62,22 @@ pub struct InventoryArgs {
         conflicts_with_all = ["json", "jq"]
     )]
     pub map: Option<PathBuf>,
-    /// Print this for each node, as in '{{ node }} {{ facts.country }}'; @FILE reads a file
+    /// Print this template for each node, for example '{{ node }} {{ facts.country }}'; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["collectives", "map", "export", "validate", "json", "jq"])]
     pub template: Option<String>,
-    /// Write all about all nodes into this file, for `--dm inventory`
+    /// Write the data of all matching nodes to this file, for `--dm inventory`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "jq"])]
     pub export: Option<PathBuf>,
-    /// Write over an inventory that is there, and keep its groups
+    /// Overwrite an existing inventory, and keep its groups
     #[arg(long, requires = "export")]
     pub update: bool,
-    /// Check an inventory, and ask nobody
+    /// Check an inventory file, without sending a request
     #[arg(long, value_name = "FILE", conflicts_with_all = NODE_SELECTION_FLAGS.into_iter().chain(["json", "jq"]))]
     pub validate: Option<PathBuf>,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }

@@ -1,37 +1,36 @@
-//! `rpc job ...`: what may be typed.
+//! Arguments of `rpc job ...`.
 
 use clap::{Args, Subcommand};
 
 use super::json::JsonArgs;
 
-/// The commands on jobs that were kept.
+/// Commands for stored jobs.
 #[derive(Debug, Subcommand)]
 pub enum JobCommand {
-    /// List the jobs that are kept, the newest first
+    /// List the stored jobs, newest first
     #[command(after_help = "Examples:
   rpc job list
   rpc job list -j")]
     List(JobListArgs),
-    /// Show what a job asked, whom, and what they answered
+    /// Show a job's request, its nodes and their replies
     #[command(
-        after_help = "A job is named by its id, by the beginning of one, or by the name that --job
-gave it.
+        after_help = "A job is identified by its id, a prefix of it, or the name given with --job.
 
 Examples:
   rpc job show 20260131-235959-3f9a2c
   rpc job show nightly-patch -j
 
-Exits as the request did: 0 when all succeeded, 2 when some failed, did not
-answer or were never asked, 3 when none answered."
+The exit code is that of the request: 0 if all nodes succeeded, 2 if some
+failed, did not reply or did not receive it, 3 if none replied."
     )]
     Show(JobShowArgs),
-    /// Show what two jobs' nodes answered differently
+    /// Show the nodes whose replies differ between two jobs
     #[command(after_help = "Examples:
   rpc job diff 20260130 20260131
 
-Exits with 0 when they answered the same, with 2 when not.")]
+Exits with 0 if the replies are equal, with 2 if they differ.")]
     Diff(JobDiffArgs),
-    /// Forget jobs
+    /// Delete jobs
     #[command(after_help = "Examples:
   rpc job forget 20260131-235959-3f9a2c
   rpc job forget --all")]
@@ -41,7 +40,7 @@ Exits with 0 when they answered the same, with 2 when not.")]
 /// `rpc job list`.
 #[derive(Debug, Args)]
 pub struct JobListArgs {
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }
@@ -49,10 +48,10 @@ pub struct JobListArgs {
 /// `rpc job show`.
 #[derive(Debug, Args)]
 pub struct JobShowArgs {
-    /// The job
+    /// Id of the job, a prefix of it, or the job's name
     #[arg(value_name = "JOB")]
     pub job: String,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }
@@ -60,13 +59,13 @@ pub struct JobShowArgs {
 /// `rpc job diff`.
 #[derive(Debug, Args)]
 pub struct JobDiffArgs {
-    /// The earlier job
+    /// Earlier job
     #[arg(value_name = "JOB")]
     pub before: String,
-    /// The later job
+    /// Later job
     #[arg(value_name = "JOB")]
     pub after: String,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }
@@ -74,10 +73,10 @@ pub struct JobDiffArgs {
 /// `rpc job forget`.
 #[derive(Debug, Args)]
 pub struct JobForgetArgs {
-    /// The jobs
+    /// Jobs to delete
     #[arg(value_name = "JOB", required_unless_present = "all")]
     pub jobs: Vec<String>,
-    /// All that nobody is at
+    /// Delete all jobs that are not running
     #[arg(long, conflicts_with = "jobs")]
     pub all: bool,
 }

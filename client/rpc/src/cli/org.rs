@@ -1,4 +1,4 @@
-//! `rpc org ...`: what may be typed.
+//! Arguments of `rpc org ...`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,56 +13,56 @@ use crate::organisation::lifetime::{self, CredentialExpiry};
 const ORG_DIRECTORY_HELP: &str =
     "Directory of the organisation [env: MUSTER_ORG; else the current directory, if it is one]";
 
-/// The commands on an organisation.
+/// Commands for an organisation.
 #[derive(Debug, Subcommand)]
 pub enum OrgCommand {
-    /// Make an organisation: operator, account, roles, TLS authority, broker configuration
+    /// Create an organisation: operator, account, roles, TLS authority, broker configuration
     #[command(after_help = "Examples:
   rpc org init /srv/acme --name acme --host broker.acme.net
-  rpc org init ./try --no-tls        for a broker on this machine's loopback only")]
+  rpc org init ./try --no-tls        for a broker on the loopback interface only")]
     Init(OrgInitArgs),
-    /// Make credentials for a user, a node or a service
+    /// Create credentials for a user, a node or a service
     #[command(subcommand)]
     Add(OrgAddCommand),
-    /// List everybody who was given credentials
+    /// List all issued credentials
     #[command(after_help = "Examples:
   rpc org list
   rpc org list -j | jq -r '.parties[] | select(.state == \"valid\") | .name'")]
     List(OrgListArgs),
-    /// Void somebody's credentials, here, at the broker and on all nodes
+    /// Revoke credentials in the organisation, at the broker and on all nodes
     #[command(after_help = "Examples:
   rpc org revoke rip
   rpc org revoke web1.acme.net --kind node --yes
-  rpc org revoke UBX...              one key only, as after a renewal
-  rpc org revoke bootstrap-5f0c21aa  a bootstrap token: nobody comes in by it any more")]
+  rpc org revoke UBX...              a single key, for example after a renewal
+  rpc org revoke bootstrap-5f0c21aa  a bootstrap token; its nodes stay valid")]
     Revoke(OrgRevokeArgs),
-    /// Let a user ask more for a short time: credentials that end by themselves
+    /// Grant a user additional permissions for a limited time, with credentials that expire
     #[command(after_help = "Examples:
   rpc org grant anna service.restart --for 2h
   rpc org grant anna package puppetral.do --for 30m --out ./anna.creds
   RPC_CREDENTIALS=./anna.creds rpc service restart service=httpd")]
     Grant(OrgGrantArgs),
-    /// Give the account's token to the running broker, and announce it to nodes and clients
+    /// Push the account token to the running broker, and publish it to nodes and clients
     #[command(after_help = "Examples:
   rpc org push
   rpc org push --replicas 3")]
     Push(OrgPushArgs),
-    /// Add the account for machines that are nobody yet, to an organisation from before it had one
+    /// Add the newcomers account, for machines that are not enrolled yet, to an organisation created by an earlier version
     #[command(after_help = "Examples:
   rpc org newcomers
-  rpc provision token --names 'web-*.acme.net'     makes it too, where it is missing")]
+  rpc provision token --names 'web-*.acme.net'     also adds it if it is missing")]
     Newcomers(OrgNewcomersArgs),
-    /// Show the organisation, or a party with its permissions
+    /// Show the organisation, or a user, node or service and its permissions
     #[command(after_help = "Examples:
   rpc org show
   rpc org show rip -j")]
     Show(OrgShowArgs),
 }
 
-/// Which organisation.
+/// The organisation.
 #[derive(Debug, Clone, Args)]
 pub struct OrgDirectoryArgs {
-    /// Its directory.
+    /// The directory.
     #[arg(long, value_name = "DIR", help = ORG_DIRECTORY_HELP)]
     pub org: Option<PathBuf>,
 }
@@ -70,22 +70,22 @@ pub struct OrgDirectoryArgs {
 /// `rpc org init`.
 #[derive(Debug, Args)]
 pub struct OrgInitArgs {
-    /// A directory that is empty or does not exist yet
+    /// Directory to create; it may exist if it is empty
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// Name of the organisation; the directory's when left out
+    /// Name of the organisation [default: the directory's name]
     #[arg(long)]
     pub name: Option<String>,
-    /// Collective that nodes join, and the first part of all subjects; repeatable
+    /// Collective that nodes join, the first part of all subjects; repeatable
     #[arg(long = "collective", value_name = "NAME", default_value = "muster")]
     pub collectives: Vec<SubjectName>,
-    /// Name or address under which the broker is reached; repeatable
+    /// Host name or IP address of the broker; repeatable
     #[arg(long = "host", value_name = "NAME_OR_IP")]
     pub hosts: Vec<String>,
     /// Port of the broker
     #[arg(long, default_value_t = 4222)]
     pub port: u16,
-    /// No encryption; only for a broker on the loopback interface
+    /// Disable TLS; only for a broker on the loopback interface
     #[arg(long, conflicts_with = "hosts")]
     pub no_tls: bool,
 }
@@ -93,45 +93,45 @@ pub struct OrgInitArgs {
 /// `rpc org add ...`.
 #[derive(Debug, Subcommand)]
 pub enum OrgAddCommand {
-    /// Somebody who asks
+    /// Create credentials for a user, who sends requests
     #[command(after_help = "Examples:
   rpc org add user rip
   rpc org add user anna --agent puppetral --agent service.status --expires 30d
   rpc org add user rip --bundle ~/.config/muster")]
     User(AddUserArgs),
-    /// A machine that answers
+    /// Create credentials for a node, which executes requests
     #[command(after_help = "Examples:
   rpc org add node web1.acme.net
   rpc org add node web1.acme.net --bundle ./web1   ready to copy to /etc/muster")]
     Node(AddNodeArgs),
-    /// A central service, which asks and answers
+    /// Create credentials for a central service, which sends and executes requests
     #[command(after_help = "Examples:
   rpc org add service directory")]
     Service(AddServiceArgs),
-    /// A service that lets new machines in
+    /// Create credentials for a service that enrols new machines
     #[command(after_help = "Examples:
   rpc org add enroller provisioner
 
-`rpc provision host` makes all that such a service needs.")]
+`rpc provision host` creates all files that such a service needs.")]
     Enroller(AddServiceArgs),
 }
 
-/// What all parties have in common.
+/// Options for all kinds of credentials.
 #[derive(Debug, Args)]
 pub struct CredentialArgs {
-    /// Name of the party
+    /// Name of the user, node or service
     pub name: Identity,
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
-    /// How long the credentials are valid, as in 12h, 30d, 2w or never; when left out 90d for a node if machines are enrolled, since the
-    /// enroller renews them, and never for all others
+    /// How long the credentials are valid, for example 12h, 30d, 2w or never [default: 90d for a node if the organisation enrols machines, because
+    /// the enroller renews them; otherwise never]
     #[arg(long, value_name = "TIME", value_parser = CredentialExpiry::parse)]
     pub expires: Option<CredentialExpiry>,
-    /// New credentials although there are some already; those stay valid until they are revoked
+    /// Create new credentials even if some exist; the existing ones stay valid until they are revoked
     #[arg(long)]
     pub renew: bool,
-    /// Where to write the credentials, instead of below the organisation's directory
+    /// Write the credentials to this file instead of the organisation's directory
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
@@ -139,16 +139,16 @@ pub struct CredentialArgs {
 /// `rpc org add user`.
 #[derive(Debug, Args)]
 pub struct AddUserArgs {
-    /// What all parties have in common.
+    /// Options for all kinds of credentials.
     #[command(flatten)]
     pub party: CredentialArgs,
-    /// Agent, or agent.action, that the user may ask; repeatable; every agent when left out
+    /// Agent, or agent.action, that the user may call; repeatable [default: every agent]
     #[arg(long = "agent", value_name = "AGENT")]
     pub agents: Vec<scope::CallerGrant>,
-    /// Let the user sign bundles of agents (`rpc plugin pack`), which nodes then install and run
+    /// Allow the user to sign agent bundles (`rpc plugin pack`), which nodes install and run
     #[arg(long)]
     pub sign_plugins: bool,
-    /// Directory to fill with all that the user's machine needs: rpc.toml, credentials, account, authority
+    /// Directory for the files that the user's machine needs: rpc.toml, credentials, account token, TLS authority
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
 }
@@ -156,10 +156,10 @@ pub struct AddUserArgs {
 /// `rpc org add node`.
 #[derive(Debug, Args)]
 pub struct AddNodeArgs {
-    /// What all parties have in common.
+    /// Options for all kinds of credentials.
     #[command(flatten)]
     pub party: CredentialArgs,
-    /// Directory to fill with all that the node needs: rpcd.toml, credentials, account, authority
+    /// Directory for the files that the node needs: rpcd.toml, credentials, account token, TLS authority
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
 }
@@ -167,7 +167,7 @@ pub struct AddNodeArgs {
 /// `rpc org add service`.
 #[derive(Debug, Args)]
 pub struct AddServiceArgs {
-    /// What all parties have in common.
+    /// Options for all kinds of credentials.
     #[command(flatten)]
     pub party: CredentialArgs,
 }
@@ -175,7 +175,7 @@ pub struct AddServiceArgs {
 /// `rpc org list`.
 #[derive(Debug, Args)]
 pub struct OrgListArgs {
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
     /// Print one JSON document
@@ -186,19 +186,19 @@ pub struct OrgListArgs {
 /// `rpc org revoke`.
 #[derive(Debug, Args)]
 pub struct OrgRevokeArgs {
-    /// Names of parties, whose keys are all revoked, or public keys
+    /// Names of users, nodes or services, of which all keys are revoked, or single public keys
     #[arg(value_name = "NAME|KEY", required_unless_present = "from")]
     pub parties: Vec<String>,
-    /// File with more names or keys, one a line; `-` is standard input
+    /// File with more names or keys, one per line; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
-    /// Kind of party, where several have the name
+    /// Kind of the user, node or service, if the name is ambiguous
     #[arg(long)]
     pub kind: Option<PrincipalKind>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
 }
@@ -206,18 +206,18 @@ pub struct OrgRevokeArgs {
 /// `rpc org grant`.
 #[derive(Debug, Args)]
 pub struct OrgGrantArgs {
-    /// Name of a user who has credentials
+    /// Name of a user with credentials
     pub name: Identity,
-    /// Agents, or agent.action, that the user may ask besides
+    /// Agents, or agent.action, that the user may call in addition
     #[arg(value_name = "AGENT[.ACTION]", required = true)]
     pub agents: Vec<scope::CallerGrant>,
-    /// For how long, as in 30m or 2h
+    /// How long the credentials are valid, for example 30m or 2h
     #[arg(long = "for", value_name = "TIME", value_parser = lifetime::parse_lifetime)]
     pub lifetime: Duration,
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
-    /// Where to write the credentials, instead of below the organisation's directory
+    /// Write the credentials to this file instead of the organisation's directory
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
@@ -225,10 +225,10 @@ pub struct OrgGrantArgs {
 /// `rpc org push`.
 #[derive(Debug, Args)]
 pub struct OrgPushArgs {
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
-    /// How many servers of a cluster keep each new store
+    /// Number of servers in a cluster that store each new bucket and stream
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
     pub replicas: u8,
 }
@@ -236,7 +236,7 @@ pub struct OrgPushArgs {
 /// `rpc org newcomers`.
 #[derive(Debug, Args)]
 pub struct OrgNewcomersArgs {
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
 }
@@ -244,12 +244,12 @@ pub struct OrgNewcomersArgs {
 /// `rpc org show`.
 #[derive(Debug, Args)]
 pub struct OrgShowArgs {
-    /// Name of a party; the organisation itself when left out
+    /// Name of a user, node or service [default: the organisation itself]
     pub name: Option<Identity>,
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
-    /// Kind of party, where several have the name
+    /// Kind of the user, node or service, if the name is ambiguous
     #[arg(long)]
     pub kind: Option<PrincipalKind>,
     /// Print one JSON document

@@ -1,4 +1,4 @@
-//! The flags that say how many of the found nodes are asked, and how many of them at a time.
+//! Flags that limit the number of nodes and divide them into batches.
 
 use std::time::Duration;
 
@@ -9,41 +9,41 @@ use super::seconds::parse_pause;
 
 const HELP_HEADING: &str = "Limits and batches";
 
-/// How many are asked, and how fast; all of them at once when nothing is given.
+/// Number of nodes, and their batches. By default, all nodes at once.
 #[derive(Debug, Clone, Default, Args)]
 #[command(group = ArgGroup::new("limiting").args(["one", "limit"]))]
 #[command(group = ArgGroup::new("rolling").args(["batch", "canary"]).multiple(true))]
 pub struct PaceArgs {
-    /// Ask one of the nodes only, the first by name
+    /// Send the request to one node only, the first by name
     #[arg(short = '1', long, help_heading = HELP_HEADING)]
     pub one: bool,
-    /// Ask so many of the nodes only, the first by name
+    /// Send the request to N nodes only, the first by name
     #[arg(long, visible_alias = "limit-nodes", alias = "ln", value_name = "N|N%", value_parser = parse_nonzero_amount, help_heading = HELP_HEADING)]
     pub limit: Option<CountOrPercent>,
-    /// Ask those that this number draws instead of the first
+    /// Select the nodes at random with this seed, not by name
     #[arg(long, value_name = "NUMBER", requires = "limiting", help_heading = HELP_HEADING)]
     pub limit_seed: Option<u64>,
-    /// Ask so many at a time, and wait for them
+    /// Send the request to N nodes at a time, and wait for them
     #[arg(long, value_name = "N|N%", value_parser = parse_nonzero_amount, help_heading = HELP_HEADING)]
     pub batch: Option<CountOrPercent>,
     /// Pause between batches
     #[arg(long, value_name = "SECONDS", value_parser = parse_pause, default_value = "1", help_heading = HELP_HEADING)]
     pub batch_sleep: Duration,
-    /// Ask so many first, and nobody else unless all succeed
+    /// Run on N nodes first; stop unless all of them succeed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = HELP_HEADING)]
     pub canary: Option<u32>,
-    /// Ask nobody else once more than so many failed or did not answer
+    /// Stop when more than N nodes failed or did not reply
     #[arg(long, value_name = "N|N%", requires = "rolling", help_heading = HELP_HEADING)]
     pub max_failures: Option<CountOrPercent>,
 }
 
 impl PaceArgs {
-    /// How many of the found nodes are meant; all when absent.
+    /// Number of discovered nodes to use; all when absent.
     pub fn node_limit(&self) -> Option<CountOrPercent> {
         self.one.then_some(CountOrPercent::Count(1)).or(self.limit)
     }
 
-    /// In which batches they are asked.
+    /// The batches of the rollout.
     pub fn batched_rollout(&self) -> BatchedRollout {
         let canary = self.canary.unwrap_or(0);
         BatchedRollout {
@@ -54,11 +54,11 @@ impl PaceArgs {
     }
 }
 
-/// An amount of at least something.
+/// Parses an amount that is not zero.
 fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String> {
     let amount: CountOrPercent = text.parse().map_err(|error| format!("{error}"))?;
     if amount.is_zero() {
-        return Err("nobody would be asked; give 1 or more".to_owned());
+        return Err("this selects no node; use 1 or more".to_owned());
     }
     Ok(amount)
 }

@@ -1,50 +1,50 @@
-//! `rpc permit ...`: what may be typed.
+//! Arguments of `rpc permit ...`.
 
 use clap::{Args, Subcommand};
 
 use super::filters::FilterArgs;
 use super::json::JsonArgs;
 
-/// The commands on run permits.
+/// Commands for run permits.
 #[derive(Debug, Subcommand)]
 pub enum PermitCommand {
-    /// List the pools: how many hold a permit, and how many wait
+    /// List the pools: number of held permits and of waiting nodes
     #[command(after_help = "Examples:
   rpc permit list
   rpc permit list puppet -j
 
-Pools are the same for the whole fleet: one node is asked, and tells what the
-broker has. Filters say which nodes may be asked.")]
+Pools are the same for the whole fleet: the command queries one node, which
+reads them from the broker. Filters restrict which nodes may be queried.")]
     List(PermitListArgs),
-    /// Show who holds a pool's permits, who waits, and since when
+    /// Show which nodes hold a pool's permits, which wait, and since when
     #[command(after_help = "Examples:
   rpc permit show puppet
   rpc permit show puppet -j --jq '.pools[].holders[].node'
 
-FENCE is the permit's number: later ones are larger. A holder that gives no
-signs of life loses its permit when the time LEFT is over; a living one renews
-it. Who waits with a higher PRIO comes first.")]
+FENCE is the permit's number: later permits have larger numbers. A holder renews
+its permit; if it stops renewing, it loses the permit after the time LEFT.
+Waiting nodes with a higher PRIO are served first.")]
     Show(PermitShowArgs),
-    /// Take permits away from nodes; what runs under them is stopped
+    /// Release the permits of nodes, and stop the runs that hold them
     #[command(after_help = "Examples:
   rpc permit release puppet web1.example.net
   rpc permit release puppet web1.example.net web2.example.net --yes
 
-The nodes themselves give them back, so they must be there. A node that is gone
-for good loses its permit by itself, within a minute.")]
+The nodes release the permits themselves, so they must be connected. A node that
+has died loses its permit automatically, within a minute.")]
     Release(PermitReleaseArgs),
 }
 
 /// `rpc permit list`.
 #[derive(Debug, Args)]
 pub struct PermitListArgs {
-    /// Only this pool
+    /// Show only this pool
     #[arg(value_name = "POOL")]
     pub pool: Option<String>,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes may be asked.
+    /// The nodes that may be queried.
     #[command(flatten)]
     pub filters: FilterArgs,
 }
@@ -52,13 +52,13 @@ pub struct PermitListArgs {
 /// `rpc permit show`.
 #[derive(Debug, Args)]
 pub struct PermitShowArgs {
-    /// The pool
+    /// Name of the pool
     #[arg(value_name = "POOL")]
     pub pool: String,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes may be asked.
+    /// The nodes that may be queried.
     #[command(flatten)]
     pub filters: FilterArgs,
 }
@@ -66,16 +66,16 @@ pub struct PermitShowArgs {
 /// `rpc permit release`.
 #[derive(Debug, Args)]
 pub struct PermitReleaseArgs {
-    /// The pool
+    /// Name of the pool
     #[arg(value_name = "POOL")]
     pub pool: String,
-    /// The nodes
+    /// Names of the nodes
     #[arg(value_name = "NODE", required = true)]
     pub nodes: Vec<String>,
-    /// Do not ask before what runs is stopped
+    /// Do not ask for confirmation before stopping runs
     #[arg(short, long)]
     pub yes: bool,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }

@@ -1,4 +1,4 @@
-//! `rpc ping`: what may be typed.
+//! Arguments of `rpc ping`.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use super::seconds::parse_seconds;
 pub const AFTER_HELP: &str = "Examples:
   rpc ping
   rpc ping -W \"environment=development apache\"
-  rpc ping --graph                   how the answers are spread over time
+  rpc ping --graph                   show the distribution of reply times
   rpc ping -t 5 -j                   listen for 5 seconds, print JSON
-  rpc ping --expect 5                ends when 5 have answered
-  rpc ping --trace -I db1.acme.net   where the time goes
+  rpc ping --expect 5                end after 5 replies
+  rpc ping --trace -I db1.acme.net   show the duration of each stage
 
-Exits with 1 when nobody answers. With --expect: with 2 when fewer answer than
-that, and with 3 when nobody does.";
+Exits with 1 if no node replies. With --expect, exits with 2 if fewer nodes
+reply, and with 3 if none replies.";
 
 /// `rpc ping`.
 #[derive(Debug, Args)]
 pub struct PingArgs {
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Draw how the answers are spread over time
+    /// Show the distribution of reply times as a graph
     #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub graph: bool,
-    /// Listen this long, however quiet it is
+    /// Wait exactly this long for replies
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "discovery_timeout")]
     pub timeout: Option<Duration>,
-    /// Be content with so many answers, and wait for no more
+    /// Stop waiting after N replies
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub expect: Option<u32>,
-    /// Show how long each stage took, here and on each node
+    /// Show the duration of each stage, on the client and on each node
     #[arg(long)]
     pub trace: bool,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }

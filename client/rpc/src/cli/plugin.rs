@@ -1,4 +1,4 @@
-//! `rpc plugin ...`: what may be typed.
+//! Arguments of `rpc plugin ...`.
 
 use std::path::PathBuf;
 
@@ -10,89 +10,90 @@ use super::filters::FilterArgs;
 use super::json::JsonArgs;
 use crate::skeleton::AgentLanguage;
 
-/// The commands on agents' schemas.
+/// Commands for agents.
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
-    /// List the agents that are known here
+    /// List the agents whose DDL is available locally
     #[command(after_help = "Examples:
   rpc plugin list
   rpc plugin list -j | jq -r '.agents[].name'")]
     List(PluginListArgs),
-    /// Tell what an agent's actions do, take and answer
+    /// Show the actions of an agent with their inputs and outputs
     #[command(after_help = "Examples:
   rpc plugin doc puppetral
   rpc plugin doc puppetral --markdown > puppetral.md")]
     Doc(PluginDocArgs),
-    /// Ask nodes for the DDL of an agent that is not known here, and keep it
+    /// Fetch the DDL of an unknown agent from the nodes, and cache it
     #[command(after_help = "Examples:
   rpc plugin fetch disk
-  rpc plugin fetch disk -F os.family=Debian   from some nodes only
-  rpc disk usage mount=/srv                   works from now on
+  rpc plugin fetch disk -F os.family=Debian   from matching nodes only
+  rpc disk usage mount=/srv                   works after the fetch
 
-All nodes that answer must have the same DDL. One in `paths.ddls` wins.")]
+All nodes that reply must have the same DDL. A DDL in `paths.ddls` takes
+precedence.")]
     Fetch(PluginFetchArgs),
-    /// Write an agent that works: DDL, program and test
+    /// Generate a working agent: DDL, program and test
     #[command(after_help = "Examples:
   rpc plugin generate disk --actions usage,top
   rpc plugin generate disk --lang sh --dir /tmp/disk
-  ./disk/test_disk                     runs it as the daemon does
+  ./disk/test_disk                     runs the agent as the daemon does
   rpc plugin generate disk --lang rust --dir plugins/disk
 
-Put `disk.json` and `disk` into `paths.ddls` of a node, and a policy beside its
-others. Nothing that exists is overwritten. A crate of Rust belongs into
-`plugins/` of Muster's source; what else it needs there is told.")]
+Copy `disk.json` and `disk` to `paths.ddls` of a node, and a policy to
+`paths.policies`. Existing files are not overwritten. A Rust crate belongs in
+`plugins/` of Muster's source; the command prints the remaining steps.")]
     Generate(PluginGenerateArgs),
-    /// Check DDL files: what is wrong with them, and where
+    /// Check DDL files, and print each problem with its position
     #[command(after_help = "Examples:
   rpc plugin check agents/*.json
   rpc plugin check --strict mine.json -j
 
-Exits with 1 when a DDL is refused, and with --strict when one could be better.")]
+Exits with 1 if a DDL has errors or, with --strict, warnings.")]
     Check(PluginCheckArgs),
     /// Pack an external agent into one signed file
     #[command(after_help = "Examples:
   rpc plugin pack disk
   rpc plugin pack disk -o /tmp/disk.bundle --creds release.creds
 
-The directory has the DDL `disk.json`, the program `disk` (or the directory
-`disk/` with several), and whatever else is to be with them: `disk.policy` is
-shown as a suggestion. Nodes take what callers with the right to sign have
-signed: `rpc org add user NAME --sign-plugins`.")]
+The directory contains the DDL `disk.json`, the program `disk` (or a directory
+`disk/` with several), and any other files. `disk.policy` is shown as a
+suggestion at installation. Nodes accept bundles that were signed by users with
+permission to sign: `rpc org add user NAME --sign-plugins`.")]
     Pack(PluginPackArgs),
-    /// Verify a bundle, and put it where a node looks for agents
+    /// Verify a bundle, and install it into a node's agent directory
     #[command(after_help = "Examples:
   rpc plugin install disk-1.0.0.bundle --into /etc/muster/ddl
   rpc plugin install disk-1.0.0.bundle --into /etc/muster/ddl \\
     --operator OBX... --account /etc/muster/account.jwt
 
-The operator and the account are those of rpc.toml unless they are given.
-Of the account's tokens that are known here, the newest says who is revoked:
-the given one, that of rpc.toml, and that in the daemon's state directory.
-Nothing is written before signer, digests and DDL are found to be good; then
-all of it is there at once. A running node takes it over within seconds.")]
+The operator and the account token default to those of rpc.toml. Revocations are
+taken from the newest account token: the given one, the one of rpc.toml, or the
+one in the daemon's state directory. Nothing is written until signer, digests
+and DDL are verified; then all files are installed atomically. A running node
+loads the agent within seconds.")]
     Install(PluginInstallArgs),
     /// Remove an agent that was installed from a bundle
     #[command(after_help = "Examples:
   rpc plugin remove disk --from /etc/muster/ddl
   rpc plugin remove disk --from /etc/muster/ddl --yes
 
-Removes the files that were installed, and no others.")]
+Removes only the files that were installed.")]
     Remove(PluginRemoveArgs),
 }
 
 /// `rpc plugin pack`.
 #[derive(Debug, Args)]
 pub struct PluginPackArgs {
-    /// The directory with the agent's files
+    /// Directory with the agent's files
     #[arg(value_name = "DIRECTORY")]
     pub directory: PathBuf,
-    /// Where to write the bundle; NAME-VERSION.bundle when not given
+    /// Write the bundle to this file [default: NAME-VERSION.bundle]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Who signs; the configuration's credentials when not given
+    /// Credentials of the signer [default: from the configuration]
     #[arg(long, value_name = "FILE")]
     pub creds: Option<PathBuf>,
-    /// The account's token; the configuration's when not given
+    /// Account token [default: from the configuration]
     #[arg(long, value_name = "FILE")]
     pub account: Option<PathBuf>,
 }
@@ -100,25 +101,25 @@ pub struct PluginPackArgs {
 /// `rpc plugin install`.
 #[derive(Debug, Args)]
 pub struct PluginInstallArgs {
-    /// The bundle
+    /// Bundle file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where the node looks for agents: its `paths.ddls`
+    /// Agent directory of the node: its `paths.ddls`
     #[arg(long, value_name = "DIRECTORY")]
     pub into: PathBuf,
-    /// The operator's public key; the configuration's when not given
+    /// Public key of the operator [default: from the configuration]
     #[arg(long, value_name = "KEY", value_parser = parse_operator_key)]
     pub operator: Option<PublicKey>,
-    /// The account's token, which says who is revoked; the newest that is known here counts
+    /// Account token with the revocations; a newer one on this machine takes precedence
     #[arg(long, value_name = "FILE")]
     pub account: Option<PathBuf>,
-    /// The node's `paths.state`, where its daemon keeps the newest account token
+    /// State directory of the node: its `paths.state`, where the daemon stores the newest account token
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/muster")]
     pub state: PathBuf,
-    /// Trust this signer's public key, and nothing else
+    /// Trust only the signer with this public key
     #[arg(long, value_name = "KEY", value_parser = parse_user_key, conflicts_with_all = ["operator", "account"])]
     pub key: Option<PublicKey>,
-    /// Install it although a newer version is there
+    /// Install even if a newer version is installed
     #[arg(long)]
     pub downgrade: bool,
 }
@@ -126,13 +127,13 @@ pub struct PluginInstallArgs {
 /// `rpc plugin remove`.
 #[derive(Debug, Args)]
 pub struct PluginRemoveArgs {
-    /// The agent
+    /// Name of the agent
     #[arg(value_name = "AGENT")]
     pub agent: SubjectName,
-    /// Where the node looks for agents: its `paths.ddls`
+    /// Agent directory of the node: its `paths.ddls`
     #[arg(long, value_name = "DIRECTORY")]
     pub from: PathBuf,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
 }
@@ -148,13 +149,13 @@ fn parse_user_key(text: &str) -> Result<PublicKey, KeyError> {
 /// `rpc plugin generate`.
 #[derive(Debug, Args)]
 pub struct PluginGenerateArgs {
-    /// The agent's name: lower-case letters, digits and _
+    /// Name of the agent: lower-case letters, digits and _
     #[arg(value_name = "AGENT")]
     pub agent: String,
-    /// What the program is written in
+    /// Language of the program
     #[arg(long, value_name = "LANGUAGE", default_value = "python", value_enum)]
     pub lang: AgentLanguage,
-    /// Its actions, separated by commas
+    /// Actions of the agent, separated by commas
     #[arg(
         long,
         value_name = "ACTIONS",
@@ -162,7 +163,7 @@ pub struct PluginGenerateArgs {
         value_delimiter = ','
     )]
     pub actions: Vec<String>,
-    /// Where to put it; a new directory of the agent's name when not given
+    /// Directory for the files [default: a new directory with the agent's name]
     #[arg(long, value_name = "DIRECTORY")]
     pub dir: Option<PathBuf>,
 }
@@ -170,10 +171,10 @@ pub struct PluginGenerateArgs {
 /// `rpc plugin fetch`.
 #[derive(Debug, Args)]
 pub struct PluginFetchArgs {
-    /// The agent
+    /// Name of the agent
     #[arg(value_name = "AGENT")]
     pub agent: String,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }
@@ -181,7 +182,7 @@ pub struct PluginFetchArgs {
 /// `rpc plugin list`.
 #[derive(Debug, Args)]
 pub struct PluginListArgs {
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }
@@ -189,13 +190,13 @@ pub struct PluginListArgs {
 /// `rpc plugin check`.
 #[derive(Debug, Args)]
 pub struct PluginCheckArgs {
-    /// The files
+    /// DDL files
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Refuse what could be better, too
+    /// Treat warnings as errors
     #[arg(long)]
     pub strict: bool,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }
@@ -203,13 +204,13 @@ pub struct PluginCheckArgs {
 /// `rpc plugin doc`.
 #[derive(Debug, Args)]
 pub struct PluginDocArgs {
-    /// The agent
+    /// Name of the agent
     #[arg(value_name = "AGENT")]
     pub agent: String,
     /// Print Markdown
     #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub markdown: bool,
-    /// Whether the schema itself is wanted.
+    /// Output of the schema itself as JSON.
     #[command(flatten)]
     pub json: JsonArgs,
 }

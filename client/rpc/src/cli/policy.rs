@@ -1,4 +1,4 @@
-//! `rpc policy ...`: what may be typed.
+//! Arguments of `rpc policy ...`.
 
 use std::path::PathBuf;
 
@@ -9,15 +9,15 @@ use muster_wire::policy::{PolicyPrincipal, RuleVerdict, parse_instant};
 
 use super::json::JsonArgs;
 
-/// Where a node keeps its policies.
+/// Directory of a node's policies.
 const DEFAULT_POLICIES_DIRECTORY: &str = "/etc/muster/policies";
 
-/// The commands on policies. None of them asks anybody.
+/// Commands for policies. They send no requests.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// Read policies as a node would, and tell what is wrong or odd about them
+    /// Read policies as a node does, and print errors and warnings
     #[command(
-        after_help = "Exits with 2 if a policy is malformed, or with --strict if anything is odd.
+        after_help = "Exits with 2 if a policy has errors or, with --strict, if it has warnings.
 
 Examples:
   rpc policy check
@@ -25,7 +25,7 @@ Examples:
   rpc policy check service.policy -j | jq -r '.findings[].message'"
     )]
     Check(PolicyCheckArgs),
-    /// Tell which line decides about a request, and why the lines before it do not
+    /// Show which line decides about a request, and why earlier lines do not match
     #[command(
         override_usage = "rpc policy explain --caller NAME --agent AGENT --action ACTION [OPTIONS]",
         after_help = "Exits with 2 if the request is denied.
@@ -40,17 +40,17 @@ Examples:
     Explain(PolicyExplainArgs),
     /// Run the cases of a test file against policies
     #[command(after_help = "A test file is TOML:
-  policies = \"policies\"            # its own directory when left out
+  policies = \"policies\"            # default: the file's directory
   [nodes.db1]
   facts = { environment = \"production\" }
-  data.\"puppet()\" = { enabled = false }   # unknown when left out
+  data.\"puppet()\" = { enabled = false }   # default: unknown
   [[cases]]
   caller = \"rip\"
   agent = \"service\"
   action = \"restart\"
   node = \"db1\"
   expect = \"deny\"
-  rule = \"service.policy:3\"         # may be left out
+  rule = \"service.policy:3\"         # optional
 
 Exits with 2 if a case fails.
 
@@ -63,13 +63,13 @@ Examples:
 /// `rpc policy check`.
 #[derive(Debug, Args)]
 pub struct PolicyCheckArgs {
-    /// Directories of policies, or single files; groups are read beside them
+    /// Policy directories, or single files; `groups` is read from the same directory
     #[arg(value_name = "DIR|FILE", default_value = DEFAULT_POLICIES_DIRECTORY)]
     pub paths: Vec<PathBuf>,
-    /// What is odd counts as wrong
+    /// Treat warnings as errors
     #[arg(long)]
     pub strict: bool,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }
@@ -77,37 +77,37 @@ pub struct PolicyCheckArgs {
 /// `rpc policy explain`.
 #[derive(Debug, Args)]
 pub struct PolicyExplainArgs {
-    /// Who would ask; a service is written service=NAME
+    /// Caller of the request; a service is written service=NAME
     #[arg(long, value_name = "NAME")]
     pub caller: PolicyPrincipal,
-    /// The agent
+    /// Name of the agent
     #[arg(long, value_name = "AGENT")]
     pub agent: SubjectName,
-    /// The action
+    /// Name of the action
     #[arg(long, value_name = "ACTION")]
     pub action: SubjectName,
-    /// What is known of the node: a file that `rpc inventory NODE -j` wrote
+    /// Data of the node, a file written by `rpc inventory NODE -j`
     #[arg(long, value_name = "FILE")]
     pub node: Option<PathBuf>,
-    /// A fact of the node, besides or in place of the file's; repeatable
+    /// Fact of the node, in addition to the file; overrides a fact of the file; repeatable
     #[arg(long = "fact", value_name = "NAME=VALUE")]
     pub facts: Vec<String>,
-    /// A class of the node, besides the file's; repeatable
+    /// Class of the node, in addition to the file; repeatable
     #[arg(long = "class", value_name = "CLASS")]
     pub classes: Vec<String>,
-    /// What a data source answers, as in "puppet().enabled=false"; unknown otherwise; repeatable
+    /// Result of a data source, for example "puppet().enabled=false"; unknown if not given; repeatable
     #[arg(long = "data", value_name = "VALUE")]
     pub data: Vec<String>,
     /// Directory of the policies
     #[arg(long, value_name = "DIR", default_value = DEFAULT_POLICIES_DIRECTORY)]
     pub dir: PathBuf,
-    /// What the node decides about agents without a policy: allow or deny
+    /// Decision of the node for agents without a policy: allow or deny
     #[arg(long, value_name = "VERDICT", value_parser = parse_verdict, default_value = "deny")]
     pub default: RuleVerdict,
-    /// When it would be asked, as in 2026-11-22T10:00Z [default: now]
+    /// Time of the request, for example 2026-11-22T10:00Z [default: now]
     #[arg(long, value_name = "TIME", value_parser = parse_instant)]
     pub at: Option<Millis>,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }
@@ -115,10 +115,10 @@ pub struct PolicyExplainArgs {
 /// `rpc policy test`.
 #[derive(Debug, Args)]
 pub struct PolicyTestArgs {
-    /// The test file
+    /// Test file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }

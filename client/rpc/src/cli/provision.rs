@@ -1,4 +1,4 @@
-//! `rpc provision ...`: what may be typed.
+//! Arguments of `rpc provision ...`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,76 +12,76 @@ use super::json::JsonArgs;
 use super::org::OrgDirectoryArgs;
 use crate::organisation::lifetime;
 
-/// The commands that bring new machines in.
+/// Commands for provisioning.
 #[derive(Debug, Subcommand)]
 pub enum ProvisionCommand {
-    /// Make a bootstrap token: with it a new machine may ask to become a node
+    /// Create a bootstrap token, with which new machines request enrolment
     #[command(after_help = TOKEN_HELP)]
     Token(BootstrapTokenArgs),
-    /// Show where new nodes stand
+    /// Show the provisioning status of nodes
     #[command(after_help = STATUS_HELP)]
     Status(ProvisionStatusArgs),
-    /// Show how new nodes get on, until all have arrived
+    /// Show the progress of provisioning until all nodes have finished
     #[command(after_help = WATCH_HELP)]
     Watch(ProvisionWatchArgs),
-    /// Try failed nodes again
+    /// Retry failed nodes
     #[command(after_help = "Examples:\n  rpc provision retry web1.example.com")]
     Retry(ProvisionNodesArgs),
-    /// Begin no further step of nodes
+    /// Pause nodes: start no further step
     #[command(after_help = "Examples:\n  rpc provision pause web1.example.com")]
     Pause(ProvisionNodesArgs),
-    /// Go on with nodes that were paused
+    /// Resume paused nodes
     #[command(after_help = "Examples:\n  rpc provision resume web1.example.com")]
     Resume(ProvisionNodesArgs),
-    /// Take nodes out of the fleet: their certificates are revoked on all masters
+    /// Remove nodes from the fleet, and revoke their certificates on all masters
     #[command(after_help = RETIRE_HELP)]
     Retire(ProvisionRetireArgs),
-    /// Free the name of a revoked node, so that another machine may be enrolled under it
+    /// Release the name of a revoked node, so that another machine can enrol under it
     #[command(after_help = RELEASE_HELP)]
     Release(ProvisionReleaseArgs),
-    /// Make all that the host of the provisioner needs, which lets machines in
+    /// Create all files that the provisioner's host needs to enrol machines
     #[command(after_help = HOST_HELP)]
     Host(ProvisionHostArgs),
-    /// Print what a cloud starts new machines with, so that they become nodes by themselves
+    /// Print cloud-init user data, with which new machines enrol automatically
     #[command(after_help = USER_DATA_HELP)]
     UserData(UserDataArgs),
 }
 
 const STATUS_HELP: &str = "\
-Any host of the service is asked; all know the same.
+Queries one host of the service; all hosts have the same data.
 
 Examples:
   rpc provision status
-  rpc provision status web1.example.com     with everything that happened to it
+  rpc provision status web1.example.com     includes the node's history
   rpc provision status --state failed -j
 
-Exit codes: 0 no node has failed, 2 some have, 1 no host runs the service.";
+Exit codes: 0 no node failed, 1 no host runs the service, 2 a node failed.";
 
 const WATCH_HELP: &str = "\
-On a terminal the table is drawn again as it changes; elsewhere each change is
-a line. Ends when every node is done, failed, retired or paused.
+On a terminal, updates the table in place; otherwise, prints one line per
+change. Ends when every node is done, failed, retired or paused.
 
 Examples:
   rpc provision watch
   rpc provision watch --state working
 
-Exit codes: 0 no node has failed, 2 some have, 1 no host runs the service.";
+Exit codes: 0 no node failed, 1 no host runs the service, 2 a node failed.";
 
 const RETIRE_HELP: &str = "\
-Asks before it does it. The node's own token stays valid until it ends or
-`rpc org revoke NODE` is run where the organisation's keys are.
+Asks for confirmation. The node's own token stays valid until it expires or
+until `rpc org revoke NODE` is run on the machine with the organisation's keys.
 
 Examples:
   rpc provision retire web1.example.com
   rpc provision retire web1.example.com web2.example.com --yes";
 
 const TOKEN_HELP: &str = "\
-A `*` in a name stands for any characters of one part, never for a dot; a part
-that is `**` for one or more parts.
+A `*` in a name matches any characters within one label, never a dot; a label
+`**` matches one or more labels.
 
-Whoever has the token can do one thing: ask to be enrolled under such a name.
-All machines that are started with it share it. `rpc org revoke NAME` ends it
-early; nodes that came in by it stay.
+The token permits only to request enrolment under a matching name. All machines
+that are started with it share it. `rpc org revoke NAME` revokes it; nodes that
+are already enrolled are not affected.
 
 Examples:
   rpc provision token --names 'web-*.example.com'
@@ -89,19 +89,20 @@ Examples:
   rpc provision token --names '**.lab.acme.net' --facts role=lab --name lab";
 
 const HOST_HELP: &str = "\
-The directory has credentials for the fleet's account and the newcomers', the
-key that signs nodes, and a part of the configuration that names them. Whoever
-has it can make nodes, and ask any agent: keep it as the organisation's own.
+The directory contains credentials for the fleet's account and the newcomers
+account, the key that signs node tokens, and a configuration fragment that
+refers to them. With these files an attacker can create nodes and call any
+agent: protect them like the organisation's directory.
 
 Examples:
   rpc provision host provisioner --out ./provisioner";
 
 const USER_DATA_HELP: &str = "\
-Without --apt or --package-url the daemon is expected to be in the image. A
-package ends in .deb or .rpm; anything else is taken for the program itself.
+Without --apt or --package-url, the image must contain the daemon. The URL of a
+package ends in .deb or .rpm; any other URL is that of the program itself.
 
-The document holds the bootstrap token: it belongs into the cloud's user data or
-the image, and nowhere else.
+The document contains the bootstrap token: store it only in the cloud's user
+data or in the image.
 
 Examples:
   rpc provision user-data --token web.creds --apt rpcd > user-data
@@ -109,9 +110,9 @@ Examples:
     --package-url https://pkg.acme.net/rpcd_0.1.0_amd64.deb --sha256 9f86d0...";
 
 const RELEASE_HELP: &str = "\
-A name stays with its key until it is released, also after the key is revoked.
-Run it where the organisation's keys are; the node must be revoked before. The
-revoked key itself is never enrolled again.
+A name stays bound to its key until it is released, even after the key is
+revoked. Run this on the machine with the organisation's keys, after revoking
+the node. The revoked key itself is never enrolled again.
 
 Examples:
   rpc org revoke web1.example.com
@@ -123,7 +124,7 @@ pub struct ProvisionReleaseArgs {
     /// Names of revoked nodes
     #[arg(value_name = "NODE", required = true)]
     pub nodes: Vec<Identity>,
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
 }
@@ -131,18 +132,18 @@ pub struct ProvisionReleaseArgs {
 /// `rpc provision host`.
 #[derive(Debug, Args)]
 pub struct ProvisionHostArgs {
-    /// Name of the service, as its policy on the nodes says it
+    /// Name of the service, as in the policies of the nodes
     pub name: Identity,
     /// Directory to fill
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// How long the credentials are valid, as in 30d; for ever when left out
+    /// How long the credentials are valid, for example 30d [default: never expire]
     #[arg(long, value_name = "TIME", value_parser = lifetime::parse_lifetime)]
     pub expires: Option<Duration>,
-    /// New credentials although there are some already
+    /// Create new credentials even if some exist
     #[arg(long)]
     pub renew: bool,
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
 }
@@ -150,35 +151,35 @@ pub struct ProvisionHostArgs {
 /// `rpc provision user-data`.
 #[derive(Debug, Args)]
 pub struct UserDataArgs {
-    /// The bootstrap token, as `rpc provision token` made it
+    /// Bootstrap token, created by `rpc provision token`
     #[arg(long, value_name = "FILE")]
     pub token: PathBuf,
-    /// Package that the image's own sources have
+    /// Package to install from the image's package sources
     #[arg(long, value_name = "PACKAGE", value_parser = parse_package_name, conflicts_with = "package_url")]
     pub apt: Option<String>,
-    /// Address of a package or of the program
+    /// URL of a package or of the program
     #[arg(long, value_name = "URL", requires = "sha256")]
     pub package_url: Option<String>,
-    /// What `sha256sum` says of it
+    /// SHA-256 checksum of that file, as printed by `sha256sum`
     #[arg(long, value_name = "HEX", requires = "package_url")]
     pub sha256: Option<String>,
     /// Setting for the machine's rpcd.toml; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<ConfigSetting>,
-    /// Name of the service that provisions the machine, which it lets in by a policy
+    /// Name of the provisioning service; the machine gets a policy that allows it
     #[arg(long, value_name = "NAME", default_value = "provisioner")]
     pub provisioner: Identity,
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
 }
 
-/// A key of a configuration, and its value.
+/// A configuration key and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigSetting {
-    /// The key, with dots.
+    /// The dotted key.
     pub key: String,
-    /// As TOML reads it; what TOML does not read is a text.
+    /// The TOML value; a string if it is not valid TOML.
     pub value: toml::Value,
 }
 
@@ -187,11 +188,13 @@ impl FromStr for ConfigSetting {
     fn from_str(text: &str) -> Result<Self, String> {
         let (key, value) = text
             .split_once('=')
-            .ok_or_else(|| format!("`{text}` is no setting; write KEY=VALUE"))?;
+            .ok_or_else(|| format!("`{text}` is not a setting; use KEY=VALUE"))?;
         let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let is_name = |part: &str| !part.is_empty() && part.chars().all(belongs);
         if !key.split('.').all(is_name) {
-            return Err(format!("`{key}` is no key of rpcd.toml, such as log.level"));
+            return Err(format!(
+                "`{key}` is not a key of rpcd.toml; use a dotted key, such as log.level"
+            ));
         }
         let read = toml::from_str::<toml::Table>(&format!("value = {value}"));
         let read = read.ok().filter(|table| table.len() == 1);
@@ -203,7 +206,7 @@ impl FromStr for ConfigSetting {
     }
 }
 
-/// A package's name, as Debian's policy has it.
+/// Parses a package name, as defined by Debian's policy.
 fn parse_package_name(text: &str) -> Result<String, String> {
     let belongs = |c: char| c.is_ascii_alphanumeric() || "+-.:~=".contains(c);
     let first = text
@@ -213,31 +216,31 @@ fn parse_package_name(text: &str) -> Result<String, String> {
     if first && text.chars().all(belongs) {
         return Ok(text.to_owned());
     }
-    Err(format!("`{text}` is no name of a package"))
+    Err(format!("`{text}` is not a package name"))
 }
 
 /// `rpc provision token`.
 #[derive(Debug, Args)]
 pub struct BootstrapTokenArgs {
-    /// Name that machines may ask for, with `*` and `**`; repeatable
+    /// Pattern of the names that machines may request, with `*` and `**`; repeatable
     #[arg(long = "names", value_name = "PATTERN", required = true)]
     pub names: Vec<NamePattern>,
-    /// How long machines may come in by it, as in 12h, 30d, 1y
+    /// How long the token is valid, for example 12h, 30d, 1y
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = lifetime::parse_lifetime)]
     pub expires: Duration,
-    /// How many machines may come in by it; any number when left out
+    /// Maximum number of machines that may enrol [default: unlimited]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub uses: Option<u32>,
-    /// Fact that nodes have which came in by it; repeatable
+    /// Fact of nodes that enrol with the token; repeatable
     #[arg(long = "facts", value_name = "NAME=VALUE")]
     pub facts: Vec<TokenGrantFact>,
-    /// What to call it, for lists and revocations; made up when left out
+    /// Name of the token, for lists and revocations [default: generated]
     #[arg(long)]
     pub name: Option<Identity>,
-    /// Which organisation.
+    /// The organisation.
     #[command(flatten)]
     pub place: OrgDirectoryArgs,
-    /// Where to write the credentials, instead of below the organisation's directory
+    /// Write the credentials to this file instead of the organisation's directory
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
@@ -245,33 +248,33 @@ pub struct BootstrapTokenArgs {
 /// `rpc provision status`.
 #[derive(Debug, Args)]
 pub struct ProvisionStatusArgs {
-    /// Only this node, with what happened to it
+    /// Show only this node, with its history
     pub node: Option<Identity>,
-    /// Only nodes that stand there
+    /// Show only nodes in this state
     #[arg(long, value_enum)]
     pub state: Option<ProvisionStateFilter>,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
 }
 
-/// Where a node stands.
+/// Provisioning state of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ProvisionStateFilter {
-    /// On its way
+    /// Being provisioned
     Working,
-    /// A step failed for good
+    /// A step failed permanently
     Failed,
-    /// A node like any other
+    /// Provisioned
     Done,
-    /// Its certificate is being taken back
+    /// Its certificate is being revoked
     Retiring,
-    /// No node any more
+    /// Removed from the fleet
     Retired,
 }
 
 impl ProvisionStateFilter {
-    /// The word for it.
+    /// The name of the state.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Working => "working",
@@ -286,10 +289,10 @@ impl ProvisionStateFilter {
 /// `rpc provision watch`.
 #[derive(Debug, Args)]
 pub struct ProvisionWatchArgs {
-    /// Only nodes that stand there
+    /// Show only nodes in this state
     #[arg(long, value_enum)]
     pub state: Option<ProvisionStateFilter>,
-    /// How often to look, in seconds
+    /// Update interval in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub every: u64,
 }
@@ -297,7 +300,7 @@ pub struct ProvisionWatchArgs {
 /// `rpc provision retry`, `pause` and `resume`.
 #[derive(Debug, Args)]
 pub struct ProvisionNodesArgs {
-    /// The nodes
+    /// Names of the nodes
     #[arg(required = true)]
     pub nodes: Vec<Identity>,
 }
@@ -305,10 +308,10 @@ pub struct ProvisionNodesArgs {
 /// `rpc provision retire`.
 #[derive(Debug, Args)]
 pub struct ProvisionRetireArgs {
-    /// The nodes
+    /// Names of the nodes
     #[arg(required = true)]
     pub nodes: Vec<Identity>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
 }

@@ -1,4 +1,4 @@
-//! `rpc puppet ...`: what may be typed.
+//! Arguments of `rpc puppet ...`.
 
 use std::time::Duration;
 
@@ -10,50 +10,49 @@ use super::filters::FilterArgs;
 use super::json::JsonArgs;
 use super::seconds::parse_seconds;
 
-const RUN_OPTIONS_HEADING: &str = "The run";
-const PACE_HEADING: &str = "Order and pace";
-const REQUEST_HEADING: &str = "The request itself";
+const RUN_OPTIONS_HEADING: &str = "Run options";
+const PACE_HEADING: &str = "Order and batches";
+const REQUEST_HEADING: &str = "Request options";
 
-/// The commands on Puppet.
+/// Commands for Puppet.
 #[derive(Debug, Subcommand)]
 pub enum PuppetCommand {
-    /// Show what Puppet does on each node
+    /// Show the state of Puppet on each node
     #[command(after_help = "Examples:
   rpc puppet status
-  rpc puppet status -C apache -j --jq '.nodes[] | select(.enabled | not) | .node'")]
+  rpc puppet status -j --jq '.nodes[] | select(.enabled | not) | .node'")]
     Status(PuppetQueryArgs),
-    /// Count the nodes where Puppet runs, idles, is stopped or disabled
+    /// Count the nodes where Puppet is running, idle, stopped or disabled
     #[command(after_help = "Examples:
   rpc puppet count
   rpc puppet count -W country=uk -j")]
     Count(PuppetQueryArgs),
-    /// Show how the figures of the nodes' last runs are spread
+    /// Show the distribution of values from the nodes' last runs
     #[command(after_help = "Examples:
   rpc puppet summary
   rpc puppet summary -C apache -j --jq .distributions.total_time
 
-Each line has one figure of the last run: from the least on the left to the
-most on the right, the higher a bar, the more nodes are there. Plain ASCII is
-drawn where LC_ALL, LC_CTYPE or LANG say nothing of UTF-8.")]
+Each line shows one value of the last run, from the minimum on the left to the
+maximum on the right; a higher bar means more nodes. The bars are plain ASCII if
+LC_ALL, LC_CTYPE or LANG does not specify UTF-8.")]
     Summary(PuppetQueryArgs),
-    /// Run Puppet once on all nodes that match, and tell how each run ended
+    /// Run Puppet once on all matching nodes, and report the result of each run
     #[command(after_help = RUNONCE_HELP)]
     Runonce(Box<PuppetRunonceArgs>),
-    /// Run Puppet on all nodes that match, never more than N at once
+    /// Run Puppet on all matching nodes, with at most N concurrent runs
     #[command(override_usage = "rpc puppet runall N [OPTIONS]\n       rpc puppet runall --resume JOB", after_help = RUNALL_HELP)]
     Runall(Box<PuppetRunallArgs>),
-    /// Allow Puppet's runs again
+    /// Enable Puppet runs
     #[command(after_help = "Examples:
   rpc puppet enable -I web1.example.net")]
     Enable(PuppetChangeArgs),
-    /// Forbid Puppet's runs, with a message that says why
+    /// Disable Puppet runs, with a message that states the reason
     #[command(after_help = "Examples:
   rpc puppet disable \"moving to new racks, ann\" -W datacentre=old
 
-Where runs are disabled already the first message stays. Runs that are under way
-go on to their end.")]
+If runs are already disabled, the first message is kept. Active runs continue.")]
     Disable(PuppetDisableArgs),
-    /// Restart Puppet's daemon when no run is under way
+    /// Restart Puppet's daemon; with --when-idle, between runs
     #[command(after_help = "Examples:
   rpc puppet restart --when-idle -C apache
   rpc puppet restart --when-idle --deadline 600 -I web1.example.net")]
@@ -67,12 +66,12 @@ const RUNONCE_HELP: &str = "Examples:
   rpc puppet runonce -C apache --tags motd,ntp --environment testing
   rpc puppet runonce -W country=uk --concurrency 10 -j
 
-All nodes are asked at once; `rpc puppet runall` asks so many at a time. Told is
-how each run ended, not that it was asked for: clean, changed, failed,
-failed+changed, compile_failed (there was no catalog), disabled, locked (another
-run of the node did not end in time), no_permit, killed, timeout, fenced (it
-lost its permit), denied, not_connected, no_answer. Exits with 0 when every run
-succeeded, with 2 when one did not, with 3 when no node answered.";
+Sends the request to all nodes at once; `rpc puppet runall` limits the number of
+concurrent runs. Reports the result of each run, not just its start: clean,
+changed, failed, failed+changed, compile_failed (no catalog), disabled, locked
+(another run of the node did not end in time), no_permit, killed, timeout,
+fenced (lost its permit), denied, not_connected, no_answer. Exits with 0 if
+every run succeeded, with 2 if one did not, with 3 if no node replied.";
 
 /// Examples of runall.
 const RUNALL_HELP: &str = "Examples:
@@ -83,37 +82,38 @@ const RUNALL_HELP: &str = "Examples:
   rpc puppet runall --resume 20260131-235959-3f9a2c
   rpc puppet runall 5 --rerun 1800
 
-Each node takes one of N permits before it runs, so never more than N run at
-once, whoever else runs Puppet with the same pool. Nodes where Puppet is
-disabled are left out, and named. After --canary nodes, and later, it ends early
-when more failed than --max-failures says. Ctrl-C asks nobody else, and waits
-for those who were asked; a second one ends the command at once.
+Each node acquires one of N permits before its run, so at most N runs are
+active, including runs that others started with the same pool. Nodes where
+Puppet is disabled are skipped and listed. The rollout stops early, after the
+canaries or later, if more runs failed than --max-failures allows. After Ctrl-C,
+no further requests are sent, and the command waits for the active runs; a
+second Ctrl-C ends it at once.
 
-The rollout is kept as a job. When `rpc` was killed, --resume runs the rest:
-nodes that ran already tell how that went, and do not run again. Exits with 0
-when every run succeeded, with 2 when one did not or was not asked for.";
+The rollout is stored as a job. If `rpc` was killed, --resume runs the rest:
+nodes that have already run report that result, and do not run again. Exits with
+0 if every run succeeded, with 2 if one did not succeed or was not requested.";
 
-/// A question about Puppet that changes nothing.
+/// A query about Puppet, which changes nothing.
 #[derive(Debug, Args)]
 pub struct PuppetQueryArgs {
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }
 
-/// Something that changes nodes, without inputs.
+/// A change of nodes without inputs.
 #[derive(Debug, Args)]
 pub struct PuppetChangeArgs {
-    /// Change many nodes without asking first
+    /// Do not ask for confirmation before changing many nodes
     #[arg(short, long)]
     pub yes: bool,
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }
@@ -121,10 +121,10 @@ pub struct PuppetChangeArgs {
 /// `rpc puppet disable`.
 #[derive(Debug, Args)]
 pub struct PuppetDisableArgs {
-    /// Why; who comes upon it is told
+    /// Reason, which is shown to other users
     #[arg(value_name = "MESSAGE")]
     pub message: Option<String>,
-    /// The rest.
+    /// Other options.
     #[command(flatten)]
     pub change: PuppetChangeArgs,
 }
@@ -132,82 +132,82 @@ pub struct PuppetDisableArgs {
 /// `rpc puppet restart`.
 #[derive(Debug, Args)]
 pub struct PuppetRestartArgs {
-    /// Wait until no run is under way; without it a run is not waited for
+    /// Wait until no run is active; without this flag, do not wait for a run
     #[arg(long)]
     pub when_idle: bool,
-    /// How long to wait for that at most
+    /// Maximum time to wait with --when-idle
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "when_idle")]
     pub deadline: Option<Duration>,
-    /// The rest.
+    /// Other options.
     #[command(flatten)]
     pub change: PuppetChangeArgs,
 }
 
-/// What a run is told.
+/// Options of a run.
 #[derive(Debug, Clone, Default, Args)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a flag of its own, as people type them"
+    reason = "each is a separate command-line flag"
 )]
 pub struct PuppetRunArgs {
-    /// Only tell what would be done
+    /// Report changes without applying them
     #[arg(long, help_heading = RUN_OPTIONS_HEADING)]
     pub noop: bool,
-    /// Do it, even where the configuration says noop
+    /// Apply changes even if the configuration sets noop
     #[arg(long, conflicts_with = "noop", help_heading = RUN_OPTIONS_HEADING)]
     pub no_noop: bool,
-    /// Only resources with one of these tags
+    /// Apply only resources with one of these tags
     #[arg(long, visible_alias = "tag", value_name = "TAG,...", value_delimiter = ',', help_heading = RUN_OPTIONS_HEADING)]
     pub tags: Vec<String>,
-    /// No resources with one of these tags
+    /// Skip resources with one of these tags
     #[arg(long, value_name = "TAG,...", value_delimiter = ',', help_heading = RUN_OPTIONS_HEADING)]
     pub skip_tags: Vec<String>,
-    /// The environment to ask for
+    /// Puppet environment to request
     #[arg(long, value_name = "NAME", help_heading = RUN_OPTIONS_HEADING)]
     pub environment: Option<String>,
-    /// Wait a random time first
+    /// Wait a random time before the run
     #[arg(long, help_heading = RUN_OPTIONS_HEADING)]
     pub splay: bool,
-    /// Do not, even where the configuration says so
+    /// Do not wait, even if the configuration sets splay
     #[arg(long, conflicts_with = "splay", help_heading = RUN_OPTIONS_HEADING)]
     pub no_splay: bool,
-    /// Longest such time
+    /// Maximum random wait
     #[arg(long, value_name = "SECONDS", help_heading = RUN_OPTIONS_HEADING)]
     pub splaylimit: Option<u32>,
-    /// Begin at once: no splay
+    /// Start at once, without splay
     #[arg(long, conflicts_with = "splay", help_heading = RUN_OPTIONS_HEADING)]
     pub force: bool,
-    /// Manage resources outside of their schedules, too
+    /// Also apply resources outside their schedules
     #[arg(long, action = ArgAction::SetTrue, help_heading = RUN_OPTIONS_HEADING)]
     pub ignoreschedules: bool,
-    /// Apply the last catalog instead of asking for one
+    /// Apply the last catalog instead of requesting one
     #[arg(long, help_heading = RUN_OPTIONS_HEADING)]
     pub use_cached_catalog: bool,
-    /// Ask for a catalog, even where the configuration says otherwise
+    /// Request a catalog, even if the configuration says otherwise
     #[arg(long, conflicts_with = "use_cached_catalog", help_heading = RUN_OPTIONS_HEADING)]
     pub no_use_cached_catalog: bool,
-    /// Another server than the configured one; nodes refuse it unless their operator allows it
+    /// Use this server instead of the configured one; nodes refuse it unless their operator allows it
     #[arg(long, value_name = "HOST[:PORT]", help_heading = RUN_OPTIONS_HEADING)]
     pub server: Option<String>,
-    /// The pool of permits [default: the node's, mostly puppet]
+    /// Pool of permits [default: the node's, usually puppet]
     #[arg(long, value_name = "POOL", help_heading = RUN_OPTIONS_HEADING)]
     pub pool: Option<String>,
-    /// Who waits for a permit with a higher one comes first
+    /// Priority for a permit; a higher number is served first
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, help_heading = RUN_OPTIONS_HEADING)]
     pub priority: Option<i64>,
-    /// How long a node may wait for its other runs, and again for its permit
+    /// Maximum time that a node waits for its other runs, and again for its permit
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = RUN_OPTIONS_HEADING)]
     pub wait: Option<Duration>,
-    /// How long a run may take, waiting among it [default: what the agent's DDL says]
+    /// Time limit of a run, including waits [default: from the agent's DDL]
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = RUN_OPTIONS_HEADING)]
     pub timeout: Option<Duration>,
-    /// Give up on a node that is silent for so long
+    /// Give up on a node that sends no message for this long
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "60", help_heading = RUN_OPTIONS_HEADING)]
     pub deadline: Duration,
 }
 
 impl PuppetRunArgs {
-    /// The inputs of `runonce` that they are, as they would be typed.
+    /// The corresponding inputs of `runonce`, in their text form.
     pub fn to_inputs(&self) -> Vec<(String, String)> {
         let switch = |on: bool, off: bool| match (on, off) {
             (true, _) => Some("true".to_owned()),
@@ -243,14 +243,14 @@ impl PuppetRunArgs {
     }
 }
 
-/// In which form results of runs are printed.
+/// Output format of runs.
 #[derive(Debug, Clone, Default, Args)]
 #[command(group = ArgGroup::new("form").args(["json", "jq", "jsonl"]).multiple(true))]
 pub struct RunOutputArgs {
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Print a line of JSON for each thing that happens, as it happens
+    /// Print one line of JSON per event, as it happens
     #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub jsonl: bool,
 }
@@ -258,22 +258,22 @@ pub struct RunOutputArgs {
 /// `rpc puppet runonce`.
 #[derive(Debug, Args)]
 pub struct PuppetRunonceArgs {
-    /// Never more than so many at once, by permits of the pool [default: as many as the nodes' configuration lets]
+    /// Maximum number of concurrent runs, enforced by permits of the pool [default: from the nodes' configuration]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUN_OPTIONS_HEADING)]
     pub concurrency: Option<u32>,
-    /// What the run is told.
+    /// Options of the run.
     #[command(flatten)]
     pub options: PuppetRunArgs,
-    /// Change many nodes without asking first
+    /// Do not ask for confirmation before changing many nodes
     #[arg(short, long, help_heading = REQUEST_HEADING)]
     pub yes: bool,
-    /// Keep the job under this name
+    /// Store the job under this name
     #[arg(long, value_name = "NAME", help_heading = REQUEST_HEADING)]
     pub job: Option<SubjectName>,
-    /// In which form results are printed.
+    /// Output format.
     #[command(flatten)]
     pub form: RunOutputArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }
@@ -282,56 +282,56 @@ pub struct PuppetRunonceArgs {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("order").args(["random", "longest_first"]))]
 pub struct PuppetRunallArgs {
-    /// How many may run at once
+    /// Maximum number of concurrent runs
     #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..), required_unless_present = "resume")]
     pub limit: Option<u32>,
-    /// In any order, not by name
+    /// Use random order instead of order by name
     #[arg(long, help_heading = PACE_HEADING)]
     pub random: bool,
-    /// Nodes first whose last run took longest, so that no long run is left for the end
+    /// Start nodes with the longest last run first, so that no long run starts late
     #[arg(long, help_heading = PACE_HEADING)]
     pub longest_first: bool,
-    /// So many have their turn, and nobody else before all of them have ended
+    /// Run N nodes at a time; start the next batch when all of them have ended
     #[arg(long, value_name = "N|N%", value_parser = parse_nonzero_amount, help_heading = PACE_HEADING)]
     pub batch: Option<CountOrPercent>,
-    /// So many have their turn first, and nobody else when more of them fail than --max-failures says
+    /// Run on K nodes first; stop if more of them fail than --max-failures allows
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), help_heading = PACE_HEADING)]
     pub canary: Option<u32>,
-    /// End early when more fail: a part is one of the canaries first, and of all nodes later [default: no canary, any number later]
+    /// Stop when more than N nodes fail; a percentage is of the canaries first, then of all nodes [default: no canary may fail, then unlimited]
     #[arg(long, value_name = "N|N%", help_heading = PACE_HEADING)]
     pub max_failures: Option<CountOrPercent>,
-    /// Begin anew when all have run, but not before so much time has passed; until Ctrl-C
+    /// Repeat after all nodes have run, at most once in this time, until Ctrl-C
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = PACE_HEADING)]
     pub rerun: Option<Duration>,
-    /// Go on with this job: run the nodes that have not run yet
+    /// Continue this job: run the nodes that have not run yet
     #[arg(long, value_name = "JOB", help_heading = REQUEST_HEADING, conflicts_with_all = [
         "limit", "order", "batch", "canary", "max_failures", "rerun", "job", "noop", "no_noop", "tags", "skip_tags", "environment", "splay",
         "no_splay", "splaylimit", "force", "ignoreschedules", "use_cached_catalog", "no_use_cached_catalog", "server", "pool", "priority",
         "wait", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "target",
     ])]
     pub resume: Option<String>,
-    /// Run many nodes without asking first
+    /// Do not ask for confirmation before running on many nodes
     #[arg(short, long, help_heading = REQUEST_HEADING)]
     pub yes: bool,
-    /// Keep the job under this name
+    /// Store the job under this name
     #[arg(long, value_name = "NAME", help_heading = REQUEST_HEADING)]
     pub job: Option<SubjectName>,
-    /// What each run is told.
+    /// Options of each run.
     #[command(flatten)]
     pub options: PuppetRunArgs,
-    /// In which form results are printed.
+    /// Output format.
     #[command(flatten)]
     pub form: RunOutputArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }
 
-/// An amount of at least something.
+/// Parses an amount that is not zero.
 fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String> {
     let amount: CountOrPercent = text.parse().map_err(|error| format!("{error}"))?;
     if amount.is_zero() {
-        return Err("nobody would be asked; give 1 or more".to_owned());
+        return Err("this selects no node; use 1 or more".to_owned());
     }
     Ok(amount)
 }

@@ -1,4 +1,4 @@
-//! Reads a command line. A first word that is no command is an agent: `rpc rpcutil ping` means `rpc do rpcutil ping`.
+//! Parses a command line. A first word that is not a command is an agent: `rpc rpcutil ping` means `rpc do rpcutil ping`.
 
 use std::ffi::OsString;
 
@@ -7,11 +7,11 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
 use super::{Cli, Command};
 
-/// Commands that have the name of an agent, and not all of its actions.
+/// Commands with the name of an agent that lack some of its actions.
 const AGENTS_NAMED_LIKE_COMMANDS: [&str; 3] = ["permit", "provision", "puppet"];
 
 impl Cli {
-    /// The command line of these arguments, the program's name among them.
+    /// Parses these arguments, including the program's name.
     pub fn parse_arguments(
         arguments: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
@@ -27,20 +27,20 @@ impl Cli {
         }
     }
 
-    /// The line of a request without its wish for help, which the agent's schema can fulfil.
+    /// Parses a request with `--help`, which is answered from the agent's schema.
     fn parse_agent_help(mut arguments: Vec<OsString>) -> Option<Self> {
         arguments.retain(|word| word != "--help" && word != "-h");
         let mut cli = Self::parse_line(arguments).ok()?;
         let Command::Do(request) = &mut cli.command else {
             return None;
         };
-        // `rpc do --resume JOB --help` names no agent whose schema could tell more.
+        // `rpc do --resume JOB --help` specifies no agent, so there is no schema for the help.
         request.agent.as_ref()?;
         request.help = true;
         Some(cli)
     }
 
-    /// The line of a request to an agent of which a command has the name: what the command does not know is one of its actions.
+    /// Parses a request to an agent with the same name as a command: a subcommand that does not exist is an action of the agent.
     fn parse_agent_action(mut arguments: Vec<OsString>) -> Option<Self> {
         let is_agent =
             |word: &OsString| AGENTS_NAMED_LIKE_COMMANDS.iter().any(|agent| word == agent);
@@ -54,7 +54,7 @@ impl Cli {
         let matches = command.try_get_matches_from(&arguments)?;
         let words = match matches.subcommand() {
             Some((name, rest)) if Self::command().find_subcommand(name).is_none() => {
-                // What follows the unknown word was not read at all, and is found under an empty name.
+                // The arguments after the unknown word are not parsed; clap stores them under an empty name.
                 1 + rest.get_many::<OsString>("").map_or(0, Iterator::count)
             }
             _ => return Self::from_arg_matches(&matches),

@@ -1,19 +1,19 @@
-//! `rpc schema`: what may be typed.
+//! Arguments of `rpc schema`.
 
 use clap::Args;
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
-  rpc schema                       lists them
-  rpc schema muster.request.v1     what `rpc do -j` prints
+  rpc schema                       lists all schemas
+  rpc schema muster.request.v1     schema of `rpc do -j`
   rpc schema muster.ping.v1 > ping.json
 
-A document says in `schema` which one it is of. The network is not needed.";
+The field `schema` of a document contains the name of its schema.";
 
 /// `rpc schema`.
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// The name; without one all names are listed
+    /// Name of the schema; without it, all names are listed
     #[arg(value_name = "NAME", value_parser = super::super::schemas::schema_name_parser(), hide_possible_values = true)]
     pub name: Option<String>,
 }

@@ -1,11 +1,11 @@
-//! Stretches of time on the command line, in seconds.
+//! Parses durations in seconds on the command line.
 
 use std::time::Duration;
 
-/// Longest time that can be asked for: a day, as the protocol has it.
+/// Maximum duration: one day, the limit of the protocol.
 const MAX_DURATION: Duration = Duration::from_hours(24);
 
-/// Reads `2`, `0.5` or `2s`; more than nothing and at most a day.
+/// Parses `2`, `0.5` or `2s`; from 0.001 seconds to one day.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text);
     let seconds = number
@@ -14,15 +14,15 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds
         .filter(|time| *time >= Duration::from_millis(1) && *time <= MAX_DURATION)
-        .ok_or_else(|| "expected seconds, from 0.001 to 86400".to_owned())
+        .ok_or_else(|| "expected seconds from 0.001 to 86400".to_owned())
 }
 
-/// Reads a stretch of time that may be none: `0`, and what [`parse_seconds`] reads.
+/// Parses a duration that may be zero: `0`, or a value of [`parse_seconds`].
 pub fn parse_pause(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    parse_seconds(text).map_err(|_| "expected seconds, 0 or from 0.001 to 86400".to_owned())
+    parse_seconds(text).map_err(|_| "expected seconds: 0, or from 0.001 to 86400".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `rpc stats`: what may be typed.
+//! Arguments of `rpc stats`.
 
 use clap::Args;
 
@@ -7,22 +7,23 @@ use super::json::JsonArgs;
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
-  rpc stats                          what daemons took, and what they refused
+  rpc stats                          counters of all daemons
   rpc stats -C apache
   rpc stats -j --jq '.nodes[] | select(.replayed > 0) | .node'
 
-TOTAL is what arrived. REFUSED was not authentic: no, broken or foreign
-signature, another collective, a role that may not ask. EXPIRED was too old or
-from the future, REPLAYED was seen before, OTHERS was meant for other nodes,
-DENIED by a policy, REPLIES is what was answered; all since the daemon's start.";
+Counters since the start of the daemon: TOTAL is all received requests. REFUSED
+were not authentic: missing, invalid or foreign signature, another collective,
+or a role without permission to send requests. EXPIRED were too old or from the
+future, REPLAYED were seen before, OTHERS were for other nodes, DENIED were
+denied by a policy. REPLIES is the number of replies.";
 
 /// `rpc stats`.
 #[derive(Debug, Args)]
 pub struct StatsArgs {
-    /// Whether a document is wanted.
+    /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
-    /// Which nodes.
+    /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
 }

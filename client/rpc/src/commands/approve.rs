@@ -71,7 +71,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
         path.display()
     ));
     cx.printer.print_hint(format_args!(
-        "{} asks with `rpc {} {} ... --approve {}`",
+        "{} sends the request with `rpc {} {} ... --approve {}`",
         proposal.caller,
         proposal.agent,
         proposal.action,

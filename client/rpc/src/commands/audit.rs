@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::context::CommandContext;
 use crate::cli::audit::AuditCommand;
-use crate::error::Error;
+use crate::error::{CommandError, Error};
 use crate::exit::CommandExitCode;
 
 /// Reading or verifying an audit log failed.
@@ -26,29 +26,28 @@ pub enum AuditReadError {
         source: io::Error,
     },
     /// No head record in the directory names one of these files.
-    #[error("no head record in {} names one of these files", path.display())]
+    #[error("no head record in {} refers to any of these files", path.display())]
     NoHead {
         /// The directory.
         path: PathBuf,
     },
     /// No key or operator is configured to verify signatures with.
-    #[error("whose signature counts is not known")]
+    #[error("no operator or key is known to verify the signatures")]
     NoKey,
 }
 
-impl AuditReadError {
-    /// Hints on how to resolve the error.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for AuditReadError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Read { .. } => Vec::new(),
             Self::NoHead { .. } => vec![
-                "name the files by the paths that the daemon writes, or give its record with `--anchor`"
+                "specify the files by the paths that the daemon writes to, or pass the record with `--anchor`"
                     .to_owned(),
             ],
             Self::NoKey => vec![
-                "name the operator with `--operator O...`, or the node's own key with `--key U...`"
+                "pass the operator with `--operator O...`, or the node's own key with `--key U...`"
                     .to_owned(),
-                "with a configuration (`--config`), its `trust.operator` counts".to_owned(),
+                "with a configuration (`--config`), its `trust.operator` is used".to_owned(),
             ],
         }
     }

@@ -73,7 +73,7 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     if let Some(json) = &json {
         cx.print_json(&Document::new(&report), json)?;
     } else if is_over {
-        cx.printer.print_message("Nothing is left to take back");
+        cx.printer.print_message("Nothing left to cancel");
     } else if report.stats.discovered == 0 {
         report_no_nodes(&target, cx);
     } else {
@@ -142,7 +142,7 @@ fn resolve_target(
         Err(error) => {
             let why = error_chain(&error);
             cx.printer.print_warning(format_args!(
-                "all nodes are asked, for jobs cannot be read: {why}"
+                "cannot read the saved jobs, so all nodes are called: {why}"
             ));
             Ok(CancelTarget::Request(id))
         }
@@ -166,14 +166,14 @@ fn plan_cancels(meant: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask>
     if job.state() == JobState::Running && next > 0 {
         let next = node_count_text(next);
         cx.printer.print_warning(format_args!(
-            "an `rpc` is still at the job {id}, and will ask {next} more; Ctrl-C there ends that"
+            "another `rpc` process still runs the job {id} and has yet to call {next}; press Ctrl-C there to stop it"
         ));
     }
     let errand = |JobWave { request, nodes }: JobWave| {
         if request.is_none() {
             let nodes = node_count_text(nodes.len());
             cx.printer.print_warning(format_args!(
-                "{nodes} may have been asked by a request whose id is not known; `rpc do rpcutil running` tells"
+                "{nodes} may have received a request whose id is not known; run `rpc do rpcutil running` to find it"
             ));
         }
         Some(CancelTask {
@@ -189,28 +189,30 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
     let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
     replies.sort_by(|a, b| a.node.cmp(&b.node));
     for reply in replies {
-        let told: RpcutilCancelOutput = reply.typed_outputs();
+        let output: RpcutilCancelOutput = reply.typed_outputs();
         let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
         let node = &reply.node;
         if !reply.is_ok() {
             let why = escape_to_line(&reply.message);
             cx.printer
                 .print_line(format_args!("{node}: {BAD}{why}{BAD:#}"))?;
-        } else if let (Some(agent), Some(action), Some(caller)) =
-            (text(&told.agent), text(&told.action), text(&told.caller))
-        {
+        } else if let (Some(agent), Some(action), Some(caller)) = (
+            text(&output.agent),
+            text(&output.action),
+            text(&output.caller),
+        ) {
             cx.printer.print_line(format_args!(
                 "{node}: {GOOD}cancelled{GOOD:#} {agent} {action} of {caller}"
             ))?;
         } else if cx.printer.verbosity_level() == VerbosityLevel::Verbose {
             cx.printer
-                .print_line(format_args!("{node}: not at work there"))?;
+                .print_line(format_args!("{node}: not running there"))?;
         }
     }
     let silent: Vec<&str> = report.stats.missing.iter().map(AsRef::as_ref).collect();
     if !silent.is_empty() {
         cx.printer
-            .print_warning(format_args!("no answer from {}", silent.join(", ")));
+            .print_warning(format_args!("no reply from {}", silent.join(", ")));
     }
     let (count, asked) = (count_cancelled(report), report.stats.discovered);
     cx.printer
@@ -220,7 +222,8 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
 
 fn count_cancelled(report: &RequestReport) -> usize {
     let replies = report.replies.iter();
-    let told = replies.map(NodeReply::typed_outputs::<RpcutilCancelOutput>);
-    told.filter(|told| told.outcome == CancelOutcome::Cancelled)
+    let outputs = replies.map(NodeReply::typed_outputs::<RpcutilCancelOutput>);
+    outputs
+        .filter(|output| output.outcome == CancelOutcome::Cancelled)
         .count()
 }

@@ -61,7 +61,7 @@ impl CommandContext<'_> {
                 schemas.add_cached(DdlCache::for_settings(settings, self.environment).load_all())
             {
                 self.printer.print_detail(format_args!(
-                    "agent {agent}: the DDL that was fetched at {at}"
+                    "agent {agent}: using the DDL that was fetched at {at}"
                 ));
             }
         }
@@ -112,7 +112,7 @@ impl CommandContext<'_> {
         }
         for (word, count) in &report.stats.disbelieved {
             self.printer
-                .print_warning(format_args!("{count} answers were not believed ({word})"));
+                .print_warning(format_args!("{count} replies failed verification ({word})"));
         }
     }
 }

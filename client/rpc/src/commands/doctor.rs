@@ -67,8 +67,8 @@ async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> Diagno
     match asked.await {
         Err(error) => trouble(DiagnosisFinding::error("connection", error_chain(&error))),
         Ok((call, _)) if call.answers.is_empty() && call.disbelieved.is_empty() => trouble(
-            DiagnosisFinding::error("nodes", "connected, but no node answers").with_advice(
-                "is rpcd running there, in this collective, and does the filter match?",
+            DiagnosisFinding::error("nodes", "connected, but no node replies").with_advice(
+                "check that rpcd runs on the nodes in this collective, and that the filter matches",
             ),
         ),
         Ok((call, schemas)) => fleet::fleet_section(&call, &schemas),

@@ -62,7 +62,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     }
     if nodes.is_empty() {
         cx.printer.print_message(format_args!(
-            "nobody answers; looked for {}",
+            "no nodes found; looked for {}",
             target.filter.explain()
         ));
         return Ok(CommandExitCode::Local);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use muster_ddl::ActionSchema;
 
 use crate::cli::json::JsonArgs;
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::printer::PrintError;
 use crate::render::jq::{JqExpression, JqExpressionError};
@@ -45,9 +46,8 @@ pub enum OutputFormError {
     },
 }
 
-impl OutputFormError {
-    /// Exit code of the command. A form that is not valid is a usage error.
-    pub fn exit(&self) -> CommandExitCode {
+impl CommandError for OutputFormError {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Jq {
                 source: JqExpressionError::Syntax { .. } | JqExpressionError::TooLong,
@@ -63,8 +63,7 @@ impl OutputFormError {
         }
     }
 
-    /// Next steps, one per line.
-    pub fn hints(&self) -> Vec<String> {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Jq { .. } => "write it like `--jq '.replies[].sender'`; `-j` shows the document",
             Self::Replies { .. } => {

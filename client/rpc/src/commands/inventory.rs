@@ -84,8 +84,8 @@ async fn show_node(
 /// Saves names of facts for completion.
 fn remember_facts(inventory: &RequestReport, cx: CommandContext<'_>) {
     let replies = inventory.replies.iter();
-    let told = replies.map(NodeReply::typed_outputs::<RpcutilInventoryOutput>);
-    let facts = told.filter_map(|told| NodeFacts::from_value(told.facts.into()).ok());
+    let outputs = replies.map(NodeReply::typed_outputs::<RpcutilInventoryOutput>);
+    let facts = outputs.filter_map(|output| NodeFacts::from_value(output.facts.into()).ok());
     let names = facts.flat_map(|facts| {
         let leaves = facts.leaf_values().into_iter().map(|(name, _)| name);
         leaves.collect::<Vec<String>>()
@@ -123,11 +123,11 @@ fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContex
         if stats.not_connected.contains(node) {
             said.insert(format!("{node} is not connected"));
         } else if stats.missing.contains(node) {
-            said.insert(format!("{node} does not answer"));
+            said.insert(format!("{node} does not reply"));
         }
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
             let (action, message) = (&report.action, escape_to_line(&reply.message));
-            said.insert(format!("{node} answers to `rpcutil {action}`: {message}"));
+            said.insert(format!("{node}: `rpcutil {action}` failed: {message}"));
         }
     }
     for complaint in said {

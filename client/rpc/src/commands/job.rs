@@ -36,7 +36,7 @@ fn list_jobs(
         cx.printer.print_text(render_job_list(&jobs))?;
         if jobs.is_empty() {
             cx.printer.print_message(format_args!(
-                "no job is kept; what changes nodes is one, and so is what {} names",
+                "no saved jobs; requests that may change nodes are saved, and requests with {}",
                 highlight_code("--job")
             ));
         }
@@ -62,7 +62,7 @@ fn show_job(
     if job.damaged > 0 {
         let damaged = job.damaged;
         cx.printer.print_warning(format_args!(
-            "{damaged} lines of the job's file cannot be read"
+            "{damaged} lines of the job's file cannot be parsed"
         ));
     }
     Ok(job.exit_code())

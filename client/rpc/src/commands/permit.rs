@@ -118,7 +118,7 @@ impl PoolQueryResult {
         } else if exit == CommandExitCode::Passed {
             if self.pools.is_empty() {
                 cx.printer
-                    .print_message("nobody holds a permit or waits for one");
+                    .print_message("no node holds a permit or waits for one");
             }
             cx.printer
                 .print_text(draw(&self.pools, cx.printer.screen().width))?;

@@ -82,12 +82,12 @@ async fn fetch_ddl(
     );
     let nodes = report.stats.ok;
     cx.printer.print_line(format_args!(
-        "{name} {version} from {nodes} nodes, kept in {}",
+        "{name} {version} from {nodes} nodes, saved in {}",
         path.display()
     ))?;
     if schemas.store.get(name).is_some() {
         cx.printer.print_warning(format_args!(
-            "another DDL of {name} is built in or in {}, and wins",
+            "another DDL of {name}, built in or in {}, takes precedence",
             settings.ddls.display()
         ));
     }

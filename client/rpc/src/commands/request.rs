@@ -286,7 +286,7 @@ impl PendingRequest<'_> {
         }
         let names: Vec<&str> = unasked.iter().map(Identity::as_str).collect();
         printer.print_warning(format_args!(
-            "not asked, because they did not tell the key that a secret is sealed for: {}",
+            "no request sent to nodes whose key for the encryption of secrets is not known: {}",
             names.join(", ")
         ));
         Ok(if asked > 0 {
@@ -356,7 +356,7 @@ async fn confirm_request(
             Ok(())
         }
         ConfirmDecision::Ask => {
-            let text = format!("{}Go on? [y/N]", rolling.render_text());
+            let text = format!("{}Continue? [y/N]", rolling.render_text());
             let yes = ask_confirmation(&text, cx.printer).await?;
             yes.then_some(()).ok_or(FleetRequestError::Declined)
         }
@@ -394,12 +394,12 @@ fn print_next_steps(report: &RequestReport, job: Option<&str>, cx: CommandContex
     if !report.stats.not_asked.is_empty() {
         let nodes = node_count_text(report.stats.not_asked.len());
         cx.printer.print_hint(format_args!(
-            "`rpc do --resume {job}` asks the {nodes} that were not asked"
+            "run `rpc do --resume {job}` to call the {nodes} that received no request"
         ));
     }
     if report.stats.unsuccessful_count() > 0 {
         cx.printer.print_hint(format_args!(
-            "`rpc do --retry-failed {job}` asks those again that failed or did not answer"
+            "run `rpc do --retry-failed {job}` to retry the nodes that failed or did not reply"
         ));
     }
 }
@@ -427,7 +427,7 @@ pub fn report_no_nodes(target: &TargetSelection, cx: CommandContext<'_>) {
     cx.printer
         .print_error("no request sent, we did not discover any nodes");
     cx.printer.print_hint(format_args!(
-        "looked for {}; `rpc find` tries filters out",
+        "looked for {}; use `rpc find` to test filters",
         target.filter.explain()
     ));
 }

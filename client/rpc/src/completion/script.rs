@@ -11,7 +11,7 @@ pub fn completion_script(shell: CompletionShell) -> &'static str {
     }
 }
 
-const BASH_SCRIPT: &str = r#"# Completion of rpc for bash: source it, or put it into bash-completion's completions directory as `rpc`.
+const BASH_SCRIPT: &str = r#"# Completion of rpc for bash: source it, or install it as `rpc` in bash-completion's completions directory.
 _rpc() {
     mapfile -t COMPREPLY < <(rpc complete bash -- "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)
     if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then
@@ -22,7 +22,7 @@ complete -o default -F _rpc rpc
 "#;
 
 const ZSH_SCRIPT: &str = r#"#compdef rpc
-# Completion of rpc for zsh: put it into a directory of $fpath as `_rpc`, or source it after compinit.
+# Completion of rpc for zsh: install it as `_rpc` in a directory of $fpath, or source it after compinit.
 _rpc() {
     local -a candidates open closed
     candidates=("${(@f)$(rpc complete zsh -- "${(@)words[1,CURRENT]}" 2>/dev/null)}")
@@ -42,7 +42,7 @@ else
 fi
 "#;
 
-const FISH_SCRIPT: &str = r"# Completion of rpc for fish: put it into ~/.config/fish/completions as `rpc.fish`.
+const FISH_SCRIPT: &str = r"# Completion of rpc for fish: install it as `rpc.fish` in ~/.config/fish/completions.
 function __rpc_complete
     set -l found (rpc complete fish -- (commandline -opc) (commandline -ct) 2>/dev/null)
     if test (count $found) -gt 0

@@ -46,16 +46,16 @@ fn name_finding(seen: &BrokerProbe) -> DiagnosisFinding {
     let message = format!("{count} {addresses} in {took:.1} ms");
     if seen.resolving > SLOW_RESOLUTION_TIME {
         return DiagnosisFinding::warning("name", message)
-            .with_advice("look at this machine's resolver");
+            .with_advice("check this machine's DNS resolver");
     }
     DiagnosisFinding::ok("name", message)
 }
 
 fn certificate_finding(days: i64) -> DiagnosisFinding {
-    let message = format!("certificate good, {days} more days");
+    let message = format!("certificate valid for {days} more days");
     if days < EXPIRY_WARNING_DAYS {
         return DiagnosisFinding::warning("tls", message).with_advice(
-            "`rpc org` renews it where the organisation is kept; restart the broker then",
+            "issue a new one with `rpc broker rename --host NAME`, then restart the broker",
         );
     }
     DiagnosisFinding::ok("tls", message)
@@ -65,17 +65,19 @@ fn failure_finding(failure: &BrokerProbeFailure) -> DiagnosisFinding {
     let (check, advice) = match failure {
         BrokerProbeFailure::Name { .. } => (
             "name",
-            "look at `broker.urls` in the configuration, and at the resolver",
+            "check `broker.urls` in the configuration, and the DNS resolver",
         ),
         BrokerProbeFailure::Unreachable { .. } => (
             "connection",
-            "is the broker running, and does a firewall stand between?",
+            "check that the broker is running, and that no firewall blocks the connection",
         ),
-        BrokerProbeFailure::Greeting { .. } => ("server", "something else listens on that port"),
-        BrokerProbeFailure::Authority { .. } => ("tls", "take the organisation's ca.pem"),
+        BrokerProbeFailure::Greeting { .. } => {
+            ("server", "check that nats-server listens on that port")
+        }
+        BrokerProbeFailure::Authority { .. } => ("tls", "use the organisation's ca.pem"),
         BrokerProbeFailure::Tls { .. } => (
             "tls",
-            "the certificate must be made for this host name, by the authority in the configuration",
+            "the certificate must be issued for this host name by the configured authority",
         ),
     };
     DiagnosisFinding::error(check, failure.to_string()).with_advice(advice)

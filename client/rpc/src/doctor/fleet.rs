@@ -20,23 +20,23 @@ const REFUSED_SKEW_MS: u64 = 30_000;
 /// Evaluates the roll call. `schemas` are the local DDLs.
 pub fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSection {
     let answers = &call.answers;
-    let told: Vec<Diagnosis<'_>> = answers.iter().map(read_diagnosis).collect();
+    let diagnoses: Vec<Diagnosis<'_>> = answers.iter().map(read_diagnosis).collect();
     let mut findings = Vec::new();
     findings.extend(clock_findings(call));
     findings.extend(duplicate_finding(&call.twice));
     findings.extend(signature_findings(&call.disbelieved));
-    findings.extend(version_finding(&told));
-    findings.extend(ddl_findings(&told, schemas));
-    findings.extend(sandbox_findings(&told));
-    findings.extend(self_reported_findings(&told));
+    findings.extend(version_finding(&diagnoses));
+    findings.extend(ddl_findings(&diagnoses, schemas));
+    findings.extend(sandbox_findings(&diagnoses));
+    findings.extend(self_reported_findings(&diagnoses));
     findings.extend(refusal_findings(answers));
     if call.incomplete {
         findings.push(
             DiagnosisFinding::warning(
                 "gaps",
-                "answers may have been lost on the way; there may be more nodes",
+                "replies may have been lost in transit; there may be more nodes",
             )
-            .with_advice("ask again; if it stays, look at the broker's log for slow consumers"),
+            .with_advice("run it again; if it recurs, check the broker's log for slow consumers"),
         );
     }
     DiagnosisSection {
@@ -75,16 +75,19 @@ fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
         *most = skew.max(*most);
     }
     if off.is_empty() && !call.answers.is_empty() {
-        return vec![DiagnosisFinding::ok("clocks", "all within 1 s of this one")];
+        return vec![DiagnosisFinding::ok(
+            "clocks",
+            "all within 1 s of the local clock",
+        )];
     }
     let told = off.into_iter().map(|(level, (nodes, most))| {
         let seconds = std::time::Duration::from_millis(most).as_secs_f64();
         DiagnosisFinding::new(
             "clocks",
             level,
-            format!("up to {seconds:.1} s away from this one"),
+            format!("up to {seconds:.1} s off the local clock"),
         )
-        .with_advice("run NTP or chrony there, or here")
+        .with_advice("run NTP or chrony on these nodes, or on this machine")
         .with_nodes(nodes)
     });
     told.collect()
@@ -95,17 +98,20 @@ fn duplicate_finding(twice: &BTreeMap<Identity, usize>) -> Option<DiagnosisFindi
     (!nodes.is_empty()).then(|| {
         DiagnosisFinding::error(
             "identities",
-            "more than one daemon answers under the same name",
+            "more than one daemon replies under the same name",
         )
-        .with_advice("stop the copy, and give it credentials of its own: `rpc org add node NAME`")
+        .with_advice("stop the copy, and issue credentials of its own: `rpc org add node NAME`")
         .with_nodes(nodes)
     })
 }
 
 fn signature_findings(words: &BTreeMap<&'static str, usize>) -> Vec<DiagnosisFinding> {
     let told = words.iter().map(|(word, count)| {
-        DiagnosisFinding::error("signatures", format!("{count} answers were not believed ({word})"))
-            .with_advice("somebody answers who is not of this organisation, or with credentials that were revoked")
+        DiagnosisFinding::error(
+            "signatures",
+            format!("{count} replies failed verification ({word})"),
+        )
+        .with_advice("check for senders of another organisation, or with revoked credentials")
     });
     told.collect()
 }
@@ -113,10 +119,10 @@ fn signature_findings(words: &BTreeMap<&'static str, usize>) -> Vec<DiagnosisFin
 /// Nodes by the value of one property.
 type NodesByValue<'a> = BTreeMap<&'a str, BTreeSet<Identity>>;
 
-fn version_finding(told: &[Diagnosis<'_>]) -> Option<DiagnosisFinding> {
+fn version_finding(diagnoses: &[Diagnosis<'_>]) -> Option<DiagnosisFinding> {
     let mut spread = NodesByValue::new();
-    for (node, told) in told {
-        if let Some(version) = &told.version {
+    for (node, diagnosis) in diagnoses {
+        if let Some(version) = &diagnosis.version {
             let nodes = spread.entry(version).or_default();
             nodes.insert((*node).clone());
         }
@@ -129,16 +135,16 @@ fn version_finding(told: &[Diagnosis<'_>]) -> Option<DiagnosisFinding> {
             .map(|version| DiagnosisFinding::ok("versions", format!("all run rpcd {version}"))),
         _ => Some(DiagnosisFinding::warning(
             "versions",
-            format!("nodes run different rpcd: {}", count_values(&spread)),
+            format!("different rpcd versions: {}", count_values(&spread)),
         )),
     }
 }
 
 /// Agents whose DDL differs from the local one, or between nodes.
-fn ddl_findings(told: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<DiagnosisFinding> {
+fn ddl_findings(diagnoses: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<DiagnosisFinding> {
     let mut agents: BTreeMap<&str, NodesByValue<'_>> = BTreeMap::new();
-    for (node, told) in told {
-        for (agent, version) in &told.agents {
+    for (node, diagnosis) in diagnoses {
+        for (agent, version) in &diagnosis.agents {
             let spread = agents.entry(agent).or_default();
             let nodes = spread.entry(version).or_default();
             nodes.insert((*node).clone());
@@ -157,12 +163,12 @@ fn ddl_findings(told: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<Diagnosis
         if !others.is_empty() {
             let here = here.unwrap_or_default();
             let message = format!(
-                "agent {agent}: this side has {here}, nodes have {}",
+                "agent {agent}: the local DDL has version {here}, nodes have {}",
                 count_values(spread)
             );
             findings.push(
                 DiagnosisFinding::warning("ddls", message)
-                    .with_advice("bring both to one version")
+                    .with_advice("install the same version on both sides")
                     .with_nodes(others),
             );
         } else if spread.len() > 1 {
@@ -177,7 +183,7 @@ fn ddl_findings(told: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<Diagnosis
         let count = agents.len();
         findings.push(DiagnosisFinding::ok(
             "ddls",
-            format!("{count} agents, of one version everywhere"),
+            format!("{count} agents, each with the same version on all nodes"),
         ));
     }
     findings
@@ -191,10 +197,10 @@ fn count_values(spread: &NodesByValue<'_>) -> String {
 }
 
 /// Sandbox settings of external agents; equal texts are merged.
-fn sandbox_findings(told: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
+fn sandbox_findings(diagnoses: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
     let mut held: BTreeMap<(&str, &str), BTreeSet<Identity>> = BTreeMap::new();
-    for (node, told) in told {
-        for (agent, words) in &told.sandbox {
+    for (node, diagnosis) in diagnoses {
+        for (agent, words) in &diagnosis.sandbox {
             let nodes = held.entry((agent, words)).or_default();
             nodes.insert((*node).clone());
         }
@@ -207,20 +213,24 @@ fn sandbox_findings(told: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
 }
 
 /// Problems that nodes report about themselves; equal texts are merged.
-fn self_reported_findings(told: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
-    let mut said: BTreeMap<(DiagnosisLevel, String, String), BTreeSet<Identity>> = BTreeMap::new();
-    for (node, told) in told {
-        for finding in &told.findings {
+fn self_reported_findings(diagnoses: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
+    let mut nodes_by_finding: BTreeMap<(DiagnosisLevel, String, String), BTreeSet<Identity>> =
+        BTreeMap::new();
+    for (node, diagnosis) in diagnoses {
+        for finding in &diagnosis.findings {
             let level = if finding.level == "error" {
                 DiagnosisLevel::Error
             } else {
                 DiagnosisLevel::Warning
             };
             let key = (level, finding.check.clone(), finding.message.clone());
-            said.entry(key).or_default().insert((*node).clone());
+            nodes_by_finding
+                .entry(key)
+                .or_default()
+                .insert((*node).clone());
         }
     }
-    let worst_first = said.into_iter().rev();
+    let worst_first = nodes_by_finding.into_iter().rev();
     worst_first
         .map(|((level, check, message), nodes)| {
             DiagnosisFinding::new(check, level, message).with_nodes(nodes)
@@ -235,9 +245,9 @@ fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
         let reply = &answer.reply;
         let why = match &reply.reason {
             Some(ReplyReason::Denied { rule }) => {
-                format!("may not be asked for a diagnosis: {rule}")
+                format!("diagnosis denied: {rule}")
             }
-            _ => format!("cannot be asked for a diagnosis: {}", reply.statusmsg),
+            _ => format!("diagnosis failed: {}", reply.statusmsg),
         };
         said.entry(why).or_default().insert(reply.sender.clone());
     }

@@ -31,11 +31,11 @@ pub fn local_section(settings: &RpcSettings, now: Millis) -> DiagnosisSection {
         let issued = clock::format_utc(trust.issued_at());
         findings.push(DiagnosisFinding::ok(
             "trust",
-            format!("the operator's account token, of {issued}"),
+            format!("account token of the operator, issued {issued}"),
         ));
     }
     DiagnosisSection {
-        about: "This side".to_owned(),
+        about: "Local".to_owned(),
         here: true,
         findings,
     }
@@ -55,7 +55,7 @@ fn load_credentials(path: &Path) -> Result<UserCredentials, DiagnosisFinding> {
                 let finding = wrong(error.to_string());
                 if missing {
                     return finding.with_advice(
-                        "`rpc org add user NAME --bundle ~/.config/muster` makes some",
+                        "create some with `rpc org add user NAME --bundle ~/.config/muster`",
                     );
                 }
                 finding
@@ -68,9 +68,8 @@ fn load_trust(path: &Path, operator: PublicKey) -> Result<AccountTrust, Diagnosi
     let length = fs::metadata(path).map_or(0, |metadata| metadata.len());
     let text = read_limited(path, length).map_err(wrong)?;
     AccountTrust::new(operator, text.trim()).map_err(|error| {
-        wrong(format!("{}: {error}", path.display())).with_advice(
-            "take account.jwt and the operator's key from one and the same organisation",
-        )
+        wrong(format!("{}: {error}", path.display()))
+            .with_advice("use account.jwt and the operator's key of the same organisation")
     })
 }
 
@@ -86,10 +85,10 @@ fn caller_findings(
             return vec![
                 DiagnosisFinding::error(
                     "credentials",
-                    format!("nobody will believe them: {error}"),
+                    format!("nodes reject the credentials: {error}"),
                 )
                 .with_advice(
-                    "`rpc org add user` issues new ones; a new account.jwt may be needed too",
+                    "issue new ones with `rpc org add user`; a new account.jwt may be needed, too",
                 ),
             ];
         }
@@ -105,9 +104,9 @@ fn identity_finding(own: &VerifiedUser, now: Millis) -> DiagnosisFinding {
         let role = own.role.as_str();
         return DiagnosisFinding::error(
             "credentials",
-            format!("{name} is a {role}, and only callers may ask"),
+            format!("{name} is a {role}, and only callers can send requests"),
         )
-        .with_advice("take the credentials of a user: `rpc org add user NAME`");
+        .with_advice("use the credentials of a user: `rpc org add user NAME`");
     }
     match own.expires {
         None => DiagnosisFinding::ok("credentials", format!("{name}, never expires")),
@@ -116,7 +115,7 @@ fn identity_finding(own: &VerifiedUser, now: Millis) -> DiagnosisFinding {
             let message = format!("{name}, expires {until}");
             if at.saturating_sub(now) < EXPIRY_WARNING_MS {
                 return DiagnosisFinding::warning("credentials", message)
-                    .with_advice("`rpc org add user` issues new ones");
+                    .with_advice("issue new credentials with `rpc org add user`");
             }
             DiagnosisFinding::ok("credentials", message)
         }
@@ -130,9 +129,9 @@ fn discovery_permission_finding(own: &VerifiedUser) -> Option<DiagnosisFinding> 
     (own.role == UserRole::Caller && !may).then(|| {
         DiagnosisFinding::error(
             "permissions",
-            "the credentials do not cover `rpcutil`, so nobody can be found",
+            "the credentials do not permit `rpcutil`, so discovery finds no nodes",
         )
-        .with_advice("issue them with `--agent rpcutil` too")
+        .with_advice("issue credentials with `--agent rpcutil` in addition")
     })
 }
 
@@ -140,7 +139,7 @@ fn read_limited(path: &Path, length: u64) -> Result<String, String> {
     let shown = path.display();
     if length > MAX_FILE_BYTES {
         return Err(format!(
-            "{shown} has {length} bytes; that is not what it should be"
+            "{shown} has {length} bytes, too many for an account token"
         ));
     }
     fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))

@@ -138,17 +138,17 @@ pub struct JobPacing {
     pub ttl_ms: u64,
 }
 
-/// One node's answer, in the words of a request's document.
+/// One node's reply, with the fields of a request's document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobReply {
-    /// Who answers.
+    /// The node.
     pub sender: Identity,
-    /// How it ended.
+    /// The status code.
     pub statuscode: ReplyStatus,
-    /// The status in the node's words.
+    /// The node's status message.
     pub statusmsg: String,
-    /// What the status cannot say.
+    /// The reason of a failure, with details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReplyReason>,
     /// How long the action ran on the node, in milliseconds.
@@ -157,7 +157,7 @@ pub struct JobReply {
     /// The outputs.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
-    /// The outputs were too large to keep: so many bytes.
+    /// Size of the outputs in bytes, if they were too large to store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_omitted: Option<usize>,
 }

@@ -3,13 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 
 /// Why a job cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedJobError {
     /// No state directory is known.
-    #[error("jobs cannot be kept: neither XDG_STATE_HOME nor HOME is set")]
+    #[error("cannot save jobs: neither XDG_STATE_HOME nor HOME is set")]
     Homeless,
     /// A system error.
     #[error("cannot {action} {}", path.display())]
@@ -26,7 +27,7 @@ pub enum SavedJobError {
     #[error("there is no job {0:?}")]
     Unknown(String),
     /// An id prefix that matches several jobs.
-    #[error("{given:?} may be any of {}", found.join(", "))]
+    #[error("{given:?} matches several jobs: {}", found.join(", "))]
     Ambiguous {
         /// The given prefix.
         given: String,
@@ -34,7 +35,7 @@ pub enum SavedJobError {
         found: Vec<String>,
     },
     /// The file does not begin with a job's first line.
-    #[error("{} is no job: its first line cannot be read", .0.display())]
+    #[error("{} is not a job: its first line cannot be parsed", .0.display())]
     Foreign(PathBuf),
     /// Another process is running the job.
     #[error("the job {0} is still running")]
@@ -48,16 +49,16 @@ pub enum SavedJobError {
         what: &'static str,
     },
     /// Filters are not allowed: the job determines its nodes.
-    #[error("the job {0} says itself which nodes were asked; leave the filters out")]
+    #[error("the job {0} specifies its nodes; remove the filters")]
     Filtered(String),
     /// The job is a rollout of Puppet runs, which another command handles.
     #[error("the job {0} is a rollout of Puppet runs")]
     Runs(String),
     /// The job is not a rollout of Puppet runs.
-    #[error("the job {0} is no rollout of Puppet runs")]
+    #[error("the job {0} is not a rollout of Puppet runs")]
     NoRuns(String),
     /// The job has only a digest of an input.
-    #[error("the job {id} kept only a digest of the input `{input}`; give it again: {input}=...")]
+    #[error("the job {id} has only a digest of the input `{input}`; pass it again: {input}=...")]
     Digested {
         /// The job.
         id: String,
@@ -65,7 +66,7 @@ pub enum SavedJobError {
         input: String,
     },
     /// The job has another request.
-    #[error("the job {id} asked for {was}, not for {given}")]
+    #[error("the request of the job {id} is {was}, not {given}")]
     OtherRequest {
         /// The job.
         id: String,
@@ -86,22 +87,24 @@ impl SavedJobError {
             source,
         }
     }
+}
 
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for SavedJobError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Unknown(_) | Self::Ambiguous { .. } => {
-                vec!["`rpc job list` shows the jobs that are kept".to_owned()]
+                vec!["run `rpc job list` to list the saved jobs".to_owned()]
             }
-            Self::Runs(id) => vec![format!("`rpc puppet runall --resume {id}` goes on with it")],
-            Self::NoRuns(id) => vec![format!("`rpc do --resume {id}` goes on with it")],
-            Self::NothingLeft { id, .. } => vec![format!("`rpc job show {id}` shows how it went")],
+            Self::Runs(id) => vec![format!("resume it with `rpc puppet runall --resume {id}`")],
+            Self::NoRuns(id) => vec![format!("resume it with `rpc do --resume {id}`")],
+            Self::NothingLeft { id, .. } => {
+                vec![format!("run `rpc job show {id}` to see its results")]
+            }
             _ => Vec::new(),
         }
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::OtherRequest { .. }
             | Self::Digested { .. }

@@ -55,7 +55,7 @@ impl JobStore {
             .recursive(true)
             .mode(0o700)
             .create(&self.directory);
-        made.map_err(SavedJobError::file_error("make", &self.directory))?;
+        made.map_err(SavedJobError::file_error("create", &self.directory))?;
         self.prune_jobs(header.started);
         let id = header.id.clone();
         let path = self.job_path(&id);
@@ -64,7 +64,7 @@ impl JobStore {
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .map_err(SavedJobError::file_error("make", &path))?;
+            .map_err(SavedJobError::file_error("create", &path))?;
         lock_job(&file, &path, &id)?;
         let mut journal = JobJournal::new(file, path, id, 0);
         journal.append_entry(&JobEntry::Job(Box::new(header)))?;

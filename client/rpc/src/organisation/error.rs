@@ -9,47 +9,52 @@ use muster_wire::token::{KeyError, PublicKey, TokenError, UserCredentialsError};
 
 use super::ledger::PrincipalKind;
 use crate::cloud_init::PackageDownloadError;
+use crate::error::CommandError;
 use crate::files::RpcFileError;
 
 /// An operation on the organisation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OrganisationError {
     /// No directory was given, and the current directory is not an organisation.
-    #[error("no organisation is named, and the current directory is none")]
+    #[error(
+        "no organisation directory is specified, and the current directory is not an organisation"
+    )]
     Nowhere,
     /// The directory holds no organisation.
-    #[error("{} holds no organisation", directory.display())]
+    #[error("{} is not an organisation: organisation.toml is missing", directory.display())]
     None {
         /// The directory that was searched.
         directory: PathBuf,
     },
     /// The directory is not empty.
-    #[error("{} is not empty; nothing there was touched", directory.display())]
+    #[error("{} is not empty; nothing was changed", directory.display())]
     Occupied {
         /// The directory in which the organisation should have been created.
         directory: PathBuf,
     },
     /// The name is not valid for an organisation.
     #[error(
-        "`{0}` cannot be an organisation's name; use up to 64 letters, digits, spaces, `.`, `_` and `-`"
+        "`{0}` is not a valid organisation name; use up to 64 letters, digits, spaces, `.`, `_` and `-`"
     )]
     Name(String),
     /// The broker runs without TLS, so there are no certificates.
-    #[error("this organisation's broker speaks no TLS; it is for this machine's loopback only")]
+    #[error(
+        "the broker of this organisation does not use TLS; it listens on the loopback address only"
+    )]
     PlainText,
     /// A configuration file exists that the bundle would replace.
-    #[error("{} exists already; nothing there was touched", .0.display())]
+    #[error("{} already exists; nothing was changed", .0.display())]
     Configured(PathBuf),
     /// The text is neither a host name nor an address.
     #[error(
-        "`{0}` cannot be in the broker's certificate: it is neither a host name nor an address"
+        "`{0}` is neither a host name nor an IP address, so the broker's certificate cannot contain it"
     )]
     Host(String),
     /// Reading or writing a file failed.
     #[error(transparent)]
     File(#[from] RpcFileError),
     /// The public description cannot be parsed.
-    #[error("{} cannot be understood", path.display())]
+    #[error("cannot parse {}", path.display())]
     Profile {
         /// The file.
         path: PathBuf,
@@ -58,7 +63,7 @@ pub enum OrganisationError {
         source: Box<toml::de::Error>,
     },
     /// A value cannot be serialized.
-    #[error("cannot write {what}")]
+    #[error("cannot serialise {what}")]
     Format {
         /// What was serialized.
         what: &'static str,
@@ -67,7 +72,7 @@ pub enum OrganisationError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A line of the list of issued credentials cannot be parsed.
-    #[error("{}:{line} is no record of issued credentials", path.display())]
+    #[error("{}:{line}: not a record of issued credentials", path.display())]
     Ledger {
         /// The file.
         path: PathBuf,
@@ -87,10 +92,10 @@ pub enum OrganisationError {
         source: KeyError,
     },
     /// Generating a key failed.
-    #[error("cannot make a key")]
+    #[error("cannot generate a key")]
     NewKey(#[source] KeyError),
     /// A token failed verification.
-    #[error("the token in {} is not usable", path.display())]
+    #[error("the token in {} is not valid", path.display())]
     Token {
         /// The file.
         path: PathBuf,
@@ -103,7 +108,7 @@ pub enum OrganisationError {
     Issue(#[from] TokenIssueError),
     /// The account token would exceed its size limit with these revocations.
     #[error(
-        "the account token would hold {revocations} revocations and be longer than {limit} bytes, as much as brokers, nodes and callers accept; nothing was revoked"
+        "the account token would contain {revocations} revocations and exceed {limit} bytes, the maximum that brokers, nodes and callers accept; nothing was revoked"
     )]
     TooManyRevocations {
         /// Number of revocations that the token would hold.
@@ -121,10 +126,10 @@ pub enum OrganisationError {
         source: UserCredentialsError,
     },
     /// Generating the certificate failed.
-    #[error("cannot make the broker's certificate")]
+    #[error("cannot generate the broker's certificate")]
     Certificate(#[from] rcgen::Error),
     /// A principal with this name already has valid credentials.
-    #[error("{kind} {name} has valid credentials already (key {key})")]
+    #[error("{kind} `{name}` already has valid credentials (key {key})")]
     Duplicate {
         /// The kind of principal.
         kind: PrincipalKind,
@@ -134,7 +139,9 @@ pub enum OrganisationError {
         key: PublicKey,
     },
     /// The name belongs to a principal of another kind.
-    #[error("`{name}` is the name of a {kind} (key {key}); a {wanted} needs another name")]
+    #[error(
+        "`{name}` is already the name of another principal of kind {kind} (key {key}); choose another name for the {wanted}"
+    )]
     NameOfOther {
         /// The name.
         name: String,
@@ -146,7 +153,7 @@ pub enum OrganisationError {
         wanted: PrincipalKind,
     },
     /// The name belongs to a node that an enroller admitted.
-    #[error("`{name}` is the name of an enrolled node (key {key})")]
+    #[error("`{name}` is already the name of an enrolled node (key {key})")]
     Enrolled {
         /// The name.
         name: String,
@@ -154,7 +161,7 @@ pub enum OrganisationError {
         key: PublicKey,
     },
     /// The name cannot be released, because its key is not revoked.
-    #[error("the name `{name}` is not released: its key {key} is not revoked")]
+    #[error("cannot release the name `{name}`: its key {key} is not revoked")]
     NotRevoked {
         /// The name.
         name: String,
@@ -162,7 +169,7 @@ pub enum OrganisationError {
         key: PublicKey,
     },
     /// Other users can change or replace the directory.
-    #[error("no organisation is made in {}: other users could replace its keys", directory.display())]
+    #[error("cannot create an organisation in {}: other users could replace its keys", directory.display())]
     Unprotected {
         /// The directory in which the organisation should have been created.
         directory: PathBuf,
@@ -171,19 +178,19 @@ pub enum OrganisationError {
         source: ProtectedFileError,
     },
     /// No credentials were ever issued for this name or key.
-    #[error("nobody was ever issued credentials as `{0}`")]
+    #[error("no credentials were ever issued for `{0}`")]
     Unknown(String),
     /// The organisation has no newcomers account yet.
-    #[error("this organisation has no account for newcomers yet")]
+    #[error("this organisation has no newcomers account yet")]
     NoNewcomers,
     /// The grant of the bootstrap token is not valid.
-    #[error("no such bootstrap token can be made")]
+    #[error("the bootstrap token is not valid")]
     Ticket(#[from] TokenGrantError),
     /// The package download for a new machine is not valid.
-    #[error("the machine could not be told what to fetch")]
+    #[error("the package download is not valid")]
     Fetch(#[from] PackageDownloadError),
     /// Principals of several kinds have this name.
-    #[error("`{name}` is {}", join_kinds(kinds))]
+    #[error("`{name}` is ambiguous: it is {}", join_kinds(kinds))]
     Ambiguous {
         /// The name.
         name: String,
@@ -192,38 +199,39 @@ pub enum OrganisationError {
     },
 }
 
-impl OrganisationError {
-    /// Hints on how to resolve the error.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for OrganisationError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::Nowhere => "say which with `--org DIR` or MUSTER_ORG",
-            Self::None { .. } => "`rpc org init DIR` makes one",
+            Self::Nowhere => "specify the directory with `--org DIR` or MUSTER_ORG",
+            Self::None { .. } => "run `rpc org init DIR` to create one",
             Self::Occupied { .. } => "choose a directory that is empty or does not exist yet",
             Self::Duplicate { .. } => {
-                "`--renew` issues new ones beside them; `rpc org revoke` voids the old ones"
+                "use `--renew` to issue additional credentials; run `rpc org revoke` to revoke the old ones"
             }
             Self::NameOfOther { .. } => {
-                "policies name parties by their names: choose another one, or revoke the party that has it"
+                "policies identify principals by name: choose another name, or revoke the principal that has it"
             }
             Self::Enrolled { .. } => {
-                "`rpc org revoke NAME` revokes the node and frees the name for `rpc org add`"
+                "run `rpc org revoke NAME` to revoke the node; after that `rpc org add` accepts the name"
             }
             Self::NotRevoked { .. } => {
-                "`rpc org revoke NAME` first: two keys must not have one name"
+                "run `rpc org revoke NAME` first: two valid keys must not have the same name"
             }
             Self::Unprotected { .. } => {
                 "choose a directory whose path only root and you can change"
             }
-            Self::Configured(_) => "`--renew` replaces it; another directory keeps it",
+            Self::Configured(_) => {
+                "use `--renew` to replace it, or choose another directory to keep it"
+            }
             Self::PlainText => {
-                "an organisation with TLS is made by `rpc org init` without `--no-tls`"
+                "to use TLS, create an organisation with `rpc org init` without `--no-tls`"
             }
-            Self::Unknown(_) => "`rpc org list` shows everybody",
-            Self::Ambiguous { .. } => "say which with `--kind`",
+            Self::Unknown(_) => "run `rpc org list` for all issued credentials",
+            Self::Ambiguous { .. } => "select one with `--kind`",
             Self::TooManyRevocations { .. } => {
-                "revocations of expired tokens are removed by themselves; issue nodes with `--expires 90d`, so that theirs end, or make a new organisation"
+                "revocations of expired tokens are removed automatically: issue credentials of nodes with `--expires 90d`, or create a new organisation"
             }
-            Self::NoNewcomers => "`rpc org newcomers` makes it",
+            Self::NoNewcomers => "run `rpc org newcomers` to create it",
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]

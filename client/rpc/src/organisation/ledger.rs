@@ -19,20 +19,20 @@ use crate::files::{self, RpcFileError};
 /// Largest list that is read, in bytes: about 250,000 records.
 const MAX_LEDGER_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Kinds of parties, as operators call them.
+/// Kind of principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
-    /// Asks
+    /// Sends requests
     User,
-    /// Answers
+    /// Executes requests
     Node,
-    /// Asks and answers
+    /// Sends and executes requests
     Service,
-    /// Brings in new machines: a bootstrap credential
+    /// Bootstrap token, with which new machines request enrolment
     Newcomer,
-    /// Lets new machines in, and gives them their identity
+    /// Enrols new machines and issues their identity
     Enroller,
 }
 
@@ -96,16 +96,16 @@ pub struct CredentialRecord {
     pub token: String,
 }
 
-/// Whether credentials are good.
+/// State of credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CredentialState {
-    /// They are.
+    /// Valid.
     Valid,
-    /// Their time is over.
+    /// Expired.
     Expired,
-    /// They were voided.
+    /// Revoked.
     Revoked,
 }
 

@@ -33,8 +33,11 @@ impl CredentialExpiry {
 
 /// Parses a number with its unit: s, m, h, d, w or y (365 days).
 pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
-    let help =
-        || format!("`{text}` is no time; write a number and one of s, m, h, d, w, y, as in 30d");
+    let help = || {
+        format!(
+            "`{text}` is not a duration; use a number and a unit: s, m, h, d, w or y, as in 30d"
+        )
+    };
     let unit = text.chars().last().ok_or_else(help)?;
     let seconds = match unit {
         's' => 1,
@@ -51,7 +54,7 @@ pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| help())?;
     match u64::from(number) * seconds {
-        0 => Err("credentials that are valid for no time are of no use".to_owned()),
+        0 => Err("the duration must be longer than 0".to_owned()),
         total => Ok(Duration::from_secs(total)),
     }
 }

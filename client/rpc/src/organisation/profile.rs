@@ -8,37 +8,37 @@ use super::OrganisationError;
 
 /// Comment at the head of the file that explains the directory.
 const PROFILE_HEADER: &str = "\
-# An organisation of Muster. This file holds nothing secret; the directory does: keep it like a safe, and keep a copy.
+# An organisation of Muster. This file contains no secrets, but the directory does: protect it, and keep a backup.
 #
 #   organisation.toml   this file
-#   operator.jwt        who the organisation is, signed by itself
-#   account.jwt         the fleet: its roles and revocations, signed by the operator; every node and client has a copy
-#   newcomers.jwt       the account of machines that are nobody yet, signed by the operator
-#   system.jwt          the broker's own account, signed by the operator
-#   ca.pem              the TLS authority that signed the broker's certificate; every node and client has a copy
-#   issued.jsonl        everybody who was ever given credentials, one JSON object a line
-#   broker/             the broker's configuration and certificate: all that the broker's host needs
+#   operator.jwt        operator token, self-signed
+#   account.jwt         fleet account: roles and revocations, signed by the operator; every node and client has a copy
+#   newcomers.jwt       account of machines that are not enrolled yet, signed by the operator
+#   system.jwt          system account of the broker, signed by the operator
+#   ca.pem              certificate of the TLS authority that signed the broker's certificate; every node and client has a copy
+#   issued.jsonl        all credentials that were ever issued, one JSON object per line
+#   broker/             configuration and certificate of the broker: all files that its host needs
 #
 # Secret, readable by the owner only:
 #
-#   keys/operator.nk    the root of all trust; can be kept offline once all is set up, except for revocations
+#   keys/operator.nk    root of trust; can be kept offline after the setup, except for revocations
 #   keys/account.nk, keys/system.nk, keys/newcomers.nk
-#   keys/role-*.nk      sign the credentials of nodes, callers (users), services, of the system account's users, of
-#                       newcomers (bootstrap tokens) and of who lets them in (enrollers)
+#   keys/role-*.nk      sign the credentials of nodes, callers (users), services, users of the system account,
+#                       newcomers (bootstrap tokens) and enrollers
 #   keys/ca.key         signs the broker's certificate
-#   creds/              the credentials that were issued, until they are taken to where they are used
-#   broker/broker.key   the key of the broker's certificate
+#   creds/              issued credentials, until they are moved to their destination
+#   broker/broker.key   secret key of the broker's certificate
 
 ";
 
-/// What is public about an organisation.
+/// Public description of an organisation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OrganisationProfile {
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// First parts of subjects; the first is the main one.
+    /// Collectives, the first tokens of subjects; the first one is the main collective.
     pub collectives: Vec<SubjectName>,
     /// Public key of the operator.
     pub operator: PublicKey,
@@ -46,23 +46,23 @@ pub struct OrganisationProfile {
     pub account: PublicKey,
     /// Public key of the system account.
     pub system_account: PublicKey,
-    /// Public key of the account for machines that are nobody yet; organisations of before have none.
+    /// Public key of the newcomers account; absent in organisations of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newcomers_account: Option<PublicKey>,
-    /// Where the broker is.
+    /// Addresses and settings of the broker.
     pub broker: BrokerProfile,
 }
 
-/// Where the broker is.
+/// Addresses and settings of the broker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BrokerProfile {
     /// Addresses for nodes and clients.
     pub urls: Vec<String>,
-    /// Port that it listens on; -1 is any that is free.
+    /// Port that it listens on; -1 selects a free port.
     pub port: i32,
-    /// Whether it speaks TLS. If not, it listens on loopback only.
+    /// Whether it uses TLS. If not, it listens on the loopback address only.
     pub tls: bool,
 }
 

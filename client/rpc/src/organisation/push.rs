@@ -15,6 +15,7 @@ use muster_wire::token::{AccountTrust, UserCredentials};
 use serde::Deserialize;
 
 use super::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
+use crate::error::CommandError;
 use crate::files;
 
 /// Subject on which the broker accepts account tokens.
@@ -31,11 +32,11 @@ pub enum PushError {
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
     /// The connection to the broker failed.
-    #[error("the account's token did not reach the broker")]
+    #[error("the operation at the broker failed")]
     Bus(#[from] BusError),
     /// A name could not be reserved, so no credentials were issued.
     #[error(
-        "nothing was issued: the name `{name}` cannot be reserved in the broker, and an enroller could give it to a machine; start the broker and run the command again"
+        "no credentials were issued: the name `{name}` cannot be reserved at the broker, and an enroller could assign it to a machine; start the broker and run the command again"
     )]
     NotReserved {
         /// The name.
@@ -45,14 +46,26 @@ pub enum PushError {
         error: BusError,
     },
     /// The broker's stores cannot be created.
-    #[error("the fleet's stores cannot be made")]
+    #[error("cannot access the fleet's buckets")]
     Stores(#[from] BucketError),
     /// Renewing tokens of nodes failed.
-    #[error("tokens of nodes were not renewed")]
+    #[error("cannot renew tokens of nodes")]
     Renewal(#[from] TokenRenewalError),
     /// The broker refused the token.
-    #[error("the broker does not take the account's token: {0}")]
+    #[error("the broker rejected the account token: {0}")]
     Refused(String),
+}
+
+impl CommandError for PushError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Organisation(error) => error.hints(),
+            Self::Bus(_) => {
+                vec!["check that the broker is running; `rpc broker run` starts it".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// The broker's reply to a token update.
@@ -111,7 +124,7 @@ impl Organisation {
         let trust = self.fleet_trust()?;
         let head = AccountHead::of_trust(&trust).to_json().map_err(|source| {
             OrganisationError::Format {
-                what: "the head of the account's tokens",
+                what: "the head of the account token",
                 source: source.into(),
             }
         })?;
@@ -250,6 +263,6 @@ mod tests {
         );
         assert!(told(br#"{"data":{"code":500}}"#).contains("500"));
         assert!(told(b"nonsense").contains("nonsense"));
-        assert!(told(b"").contains("does not take"));
+        assert!(told(b"").contains("rejected the account token"));
     }
 }

@@ -137,7 +137,7 @@ impl PolicyTestSuite {
                 Some(name) => nodes
                     .get(name)
                     .cloned()
-                    .ok_or_else(|| wrong(format!("there is no [nodes.{name}]")))?,
+                    .ok_or_else(|| wrong(format!("the table [nodes.{name}] is missing")))?,
             };
             let facts = std::mem::take(&mut case.facts);
             let node = node.with_facts_and_classes(facts, &case.classes)?;

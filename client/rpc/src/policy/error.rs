@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use muster_wire::filter::FilterError;
 use muster_wire::state::NodeFactsError;
 
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 
 /// Why policies cannot be evaluated.
@@ -21,7 +22,7 @@ pub enum PolicyError {
         source: io::Error,
     },
     /// The file exceeds the size limit.
-    #[error("{} has more than {limit} bytes; is it the right file?", path.display())]
+    #[error("{} has more than {limit} bytes; check that it is the right file", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -29,13 +30,13 @@ pub enum PolicyError {
         limit: u64,
     },
     /// A directory without a policy.
-    #[error("there is no policy in {}", path.display())]
+    #[error("{} contains no policy", path.display())]
     Nothing {
         /// The directory.
         path: PathBuf,
     },
     /// An invalid inventory file.
-    #[error("{} is no inventory of a node: {why}", path.display())]
+    #[error("{} is not a node inventory: {why}", path.display())]
     Inventory {
         /// The file.
         path: PathBuf,
@@ -51,7 +52,7 @@ pub enum PolicyError {
         message: String,
     },
     /// An invalid fact.
-    #[error("--fact {text}: write it like NAME=VALUE, as in os.family=Debian")]
+    #[error("`--fact {text}` is not valid; use NAME=VALUE, such as os.family=Debian")]
     Fact {
         /// The given text.
         text: String,
@@ -60,7 +61,9 @@ pub enum PolicyError {
         source: Option<FilterError>,
     },
     /// An invalid data source value.
-    #[error("--data {text}: write it like SOURCE().OUTPUT=VALUE, as in puppet().enabled=false")]
+    #[error(
+        "`--data {text}` is not valid; use SOURCE().OUTPUT=VALUE, such as puppet().enabled=false"
+    )]
     Data {
         /// The given text.
         text: String,
@@ -79,22 +82,20 @@ pub enum PolicyError {
     },
 }
 
-impl PolicyError {
-    /// Next steps, one line each.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for PolicyError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Nothing { .. } => {
-                "name the directory that holds AGENT.policy, as in `rpc policy check ./policies`"
+                "specify the directory that contains AGENT.policy, as in `rpc policy check ./policies`"
             }
-            Self::Inventory { .. } => "`rpc inventory NODE -j > NODE.json` writes one",
-            Self::Cases { .. } => "`rpc policy test --help` shows what a test file looks like",
+            Self::Inventory { .. } => "create one with `rpc inventory NODE -j > NODE.json`",
+            Self::Cases { .. } => "run `rpc policy test --help` for the format of test files",
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
     }
 
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> CommandExitCode {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Fact { .. } | Self::Data { .. } => CommandExitCode::Usage,
             _ => CommandExitCode::Local,

@@ -14,32 +14,32 @@ use serde::Serialize;
 
 use crate::ask::nearest_name;
 
-/// How bad it is.
+/// Severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LintLevel {
-    /// A node denies everything because of it.
+    /// A node denies all requests because of it.
     Error,
-    /// It does what it says, which is probably not what was meant.
+    /// Valid, but probably not what was intended.
     Warning,
 }
 
-/// One thing to tell.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LintFinding {
     /// The file.
     pub path: PathBuf,
-    /// The line, from 1, if one is meant.
+    /// The line, from 1; null if the finding is about the whole file.
     pub line: Option<usize>,
-    /// Where in it, in characters from 1.
+    /// The column, in characters from 1.
     pub column: Option<usize>,
-    /// How bad it is.
+    /// Severity.
     pub level: LintLevel,
-    /// A word for its kind, for programs.
+    /// Code of the kind of finding, for programs.
     pub code: &'static str,
-    /// What is wrong, and what to do.
+    /// What is wrong, and how to fix it.
     pub message: String,
 }
 
@@ -182,9 +182,9 @@ impl PolicyLinter<'_> {
         }
         let Some(ddl) = schemas.get(agent) else {
             let meant = nearest_name(agent, schemas.all().map(AgentDdl::name))
-                .map(|name| format!("; is `{name}.policy` meant?"));
+                .map(|name| format!("; did you mean `{name}.policy`?"));
             let message = format!(
-                "no agent called `{agent}` is known here{}",
+                "there is no DDL of an agent `{agent}`{}",
                 meant.unwrap_or_else(|| ", so its actions were not checked".to_owned())
             );
             self.add_warning(None, 1, "unknown-agent", message);
@@ -197,8 +197,8 @@ impl PolicyLinter<'_> {
                 }
                 let known = || ddl.actions().iter().map(muster_ddl::ActionSchema::name);
                 let meant = nearest_name(action.as_str(), known()).map_or_else(
-                    || format!("it has {}", known().collect::<Vec<_>>().join(", ")),
-                    |name| format!("is `{name}` meant?"),
+                    || format!("its actions are {}", known().collect::<Vec<_>>().join(", ")),
+                    |name| format!("did you mean `{name}`?"),
                 );
                 let message = format!("agent `{agent}` has no action `{action}`; {meant}");
                 self.add_warning(Some(rule.line_number()), 1, "unknown-action", message);
@@ -208,7 +208,7 @@ impl PolicyLinter<'_> {
 
     fn check_default(&mut self, file: &PolicyFile) {
         if let Some((line, RuleVerdict::Allow)) = file.default_verdict() {
-            let message = "whatever no line denies is allowed to everybody; `policy default deny` is the careful way".to_owned();
+            let message = "requests that no line denies are allowed for all callers; `policy default deny` is safer".to_owned();
             self.add_warning(Some(line), 1, "default-allow", message);
         }
     }
@@ -216,11 +216,11 @@ impl PolicyLinter<'_> {
     /// Checks that a rule can match at all.
     fn check_reachability(&mut self, rule: &PolicyRule, before: &[PolicyRule], now: Millis) {
         if rule.until().is_some_and(|until| until <= now) {
-            let message = "its time is over, so it never decides; take the line out".to_owned();
+            let message = "the line has expired and never applies; remove it".to_owned();
             self.add_warning(Some(rule.line_number()), 1, "over", message);
         } else if let Some(first) = before.iter().find(|earlier| earlier.covers_rule(rule)) {
             let message = format!(
-                "never decides, because line {} is about all of it already; put it before that line, or take it out",
+                "never applies, because line {} already covers it; move it before that line, or remove it",
                 first.line_number()
             );
             self.add_warning(Some(rule.line_number()), 1, "unreachable", message);
@@ -232,10 +232,10 @@ impl PolicyLinter<'_> {
         for (column, error) in rule.undeclared_sources(sources) {
             let effect = match rule.verdict() {
                 RuleVerdict::Allow => "never matches",
-                RuleVerdict::Deny => "always does",
+                RuleVerdict::Deny => "always matches",
             };
             let message = format!(
-                "expected {}; where a node cannot tell, the line {effect}",
+                "expected {}; if a node cannot evaluate this, the line {effect}",
                 error.expected()
             );
             self.add_warning(Some(rule.line_number()), column, "data-source", message);
@@ -247,7 +247,7 @@ impl PolicyLinter<'_> {
         for word in rule.callers().words().iter().filter(|word| is_name(word)) {
             if let Some(meant) = callers.suggest_name(strip_role_prefix(&word.text)) {
                 let message = format!(
-                    "`{}` is no group, and said nowhere else; is {meant} meant?",
+                    "`{}` is not a group, and occurs nowhere else; did you mean {meant}?",
                     word.text
                 );
                 self.add_warning(

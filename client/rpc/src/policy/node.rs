@@ -44,7 +44,7 @@ impl SavedNode {
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         let inventory = document
             .inventory
-            .ok_or_else(|| wrong("the node did not answer when it was written".to_owned()))?;
+            .ok_or_else(|| wrong("the node did not reply when the file was written".to_owned()))?;
         let node = Self {
             identity: document.node,
             agents: inventory.agents,
@@ -81,8 +81,8 @@ impl SavedNode {
 
     fn validate_facts(mut self) -> Result<Self, PolicyError> {
         let what = match self.identity.as_str() {
-            "" => "no node can have these facts".to_owned(),
-            name => format!("{name} cannot have these facts"),
+            "" => "these facts are not valid".to_owned(),
+            name => format!("the facts of {name} are not valid"),
         };
         self.checked = NodeFacts::from_value(Value::Object(self.facts.clone()))
             .map_err(|source| PolicyError::Facts { what, source })?;
@@ -167,7 +167,7 @@ mod tests {
             SavedNode::read(&path)
                 .unwrap_err()
                 .to_string()
-                .contains("did not answer")
+                .contains("did not reply")
         );
     }
 }

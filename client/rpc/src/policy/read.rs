@@ -46,7 +46,7 @@ impl PolicyFilesReading {
                     LintLevel::Warning
                 },
                 code: "unprotected",
-                message: format!("a node refuses it: {problem}"),
+                message: format!("nodes reject this file: {problem}"),
             })
             .collect()
     }

@@ -8,9 +8,9 @@ use crate::printer::STRONG;
 
 /// Footer of every page.
 const HELP_FOOTER: &str = "\
-`rpc do --help` tells of filters, batches and forms of output. Exit codes: 0 all
-passed, 1 nothing discovered or trouble here, 2 some failed, 3 none answered,
-4 the command line is wrong.
+`rpc do --help` describes filters, batches and output formats. Exit codes: 0 all
+passed, 1 no nodes discovered or a local error, 2 some failed, 3 no replies,
+4 invalid command line.
 ";
 
 /// Renders the page of an agent: its actions.
@@ -41,7 +41,7 @@ pub fn render_agent_help(ddl: &AgentDdl) -> String {
     }
     page.push_gap();
     page.push_line(format_args!(
-        "`rpc {name} ACTION --help` tells what an action takes and answers."
+        "`rpc {name} ACTION --help` describes the inputs and outputs of an action."
     ));
     page.push_text(HELP_FOOTER);
     page.into_text()

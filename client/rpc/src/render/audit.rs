@@ -86,7 +86,7 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
     }
     if verdict.unsigned > 0 {
         page.push_line(format_args!(
-            "          {} lines behind that have no signature yet",
+            "          {} later lines have no signature yet",
             verdict.unsigned
         ));
     }
@@ -96,7 +96,7 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
     page.into_text()
 }
 
-/// For programs.
+/// The document for programs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct AuditVerdictDocument<'a> {

@@ -21,8 +21,8 @@ impl<'a> CollectiveMembers<'a> {
     pub fn from_report(report: &'a RequestReport) -> Self {
         let mut collectives = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            let told: RpcutilCollectiveInfoOutput = reply.typed_outputs();
-            for name in told.collectives {
+            let output: RpcutilCollectiveInfoOutput = reply.typed_outputs();
+            for name in output.collectives {
                 collectives.0.entry(name).or_default().insert(&reply.node);
             }
         }

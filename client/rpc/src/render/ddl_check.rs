@@ -10,32 +10,32 @@ use super::printable::escape_to_line;
 /// Parts of input names that usually denote secrets.
 const SECRET_NAME_WORDS: [&str; 4] = ["password", "passphrase", "secret", "token"];
 
-/// How bad it is.
+/// Severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DdlFindingSeverity {
-    /// The DDL is refused.
+    /// The DDL is rejected.
     Error,
-    /// It is taken, and could be better.
+    /// The DDL is accepted, but could be improved.
     Warning,
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DdlFinding {
-    /// How bad it is.
+    /// Severity.
     pub severity: DdlFindingSeverity,
     /// The line, from 1, if it is known.
     pub line: Option<usize>,
     /// The column, from 1.
     pub column: Option<usize>,
-    /// What it is, on a line.
+    /// The message, on one line.
     pub message: String,
 }
 
-/// One file, and what was found in it.
+/// One file and its findings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DdlCheckResult {
@@ -43,7 +43,7 @@ pub struct DdlCheckResult {
     pub file: String,
     /// The agent, if the DDL can be used.
     pub agent: Option<String>,
-    /// What was found.
+    /// The findings.
     pub findings: Vec<DdlFinding>,
 }
 
@@ -189,7 +189,7 @@ fn find_key_offset(name: &str, text: &str) -> Option<usize> {
 fn ddl_advice(ddl: &AgentDdl) -> impl Iterator<Item = String> + '_ {
     let none = ddl.metadata().description.is_empty();
     let metadata =
-        none.then(|| "metadata: has no description; `rpc plugin list` shows it".to_owned());
+        none.then(|| "metadata: has no description, which `rpc plugin list` displays".to_owned());
     let warnings = ddl.warnings().iter().cloned();
     warnings
         .chain(metadata)
@@ -201,7 +201,7 @@ fn action_advice(action: &ActionSchema) -> Vec<String> {
     let mut found = Vec::new();
     if action.description().is_empty() {
         found.push(format!(
-            "{at}: has no description; help and completion show it"
+            "{at}: has no description, which help and completion display"
         ));
     }
     for input in action.inputs() {
@@ -228,7 +228,7 @@ fn input_advice(action: &ActionSchema, input: &InputSchema) -> Vec<&'static str>
         && input.validation_text().is_none()
         && input.max_length == 0
     {
-        found.push("takes every text of any length; give it a validation or a maxlength");
+        found.push("accepts any text of any length; add a validation or a maxlength");
     }
     let name = input.name.to_ascii_lowercase();
     if SECRET_NAME_WORDS.iter().any(|secret| name.contains(secret))

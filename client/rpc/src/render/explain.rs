@@ -22,48 +22,48 @@ const MAX_SHOWN_SUBJECTS: usize = 5;
 const NODE_CHECKS: [(StageName, &str); 11] = [
     (
         StageName::Decode,
-        "is the subject one of this node's collectives, and its name if there is one",
+        "the subject contains a collective of this node, and its name if it contains a node name",
     ),
     (
         StageName::Verify,
-        "is the token one of the account's, its role one that may ask, the signature its key's; do body and subject agree. Whatever fails is counted, and not answered",
+        "the token belongs to the account, its role may send requests, its key made the signature, and body and subject agree; messages that fail are counted, and get no reply",
     ),
     (
         StageName::Fresh,
-        "is it within its ttl and the allowed skew; an expired one is answered once. Was it seen before; then it is not answered",
+        "the request is within its ttl and the allowed clock skew, otherwise it gets one reply; it was not seen before, otherwise it gets no reply",
     ),
     (
         StageName::Match,
-        "is this node named, or does the filter match it; if not it says nothing",
+        "the request is addressed to this node, or its filter matches; otherwise it gets no reply",
     ),
     (
         StageName::Validate,
-        "is there such an agent and action, and are the inputs what its schema declares",
+        "the agent and action exist, and the inputs match the schema",
     ),
     (
         StageName::Authorise,
-        "does the node's policy allow this caller this action",
+        "the node's policy allows the action for this caller",
     ),
     (
         StageName::Audit,
-        "what is changed is on record before, what was run after, what was refused too",
+        "changes are recorded before they run, results afterwards; refused requests are recorded, too",
     ),
     (
         StageName::Journal,
-        "what is changed is first remembered on disk, so that it cannot run twice",
+        "a request that makes changes is first stored on disk, so that it cannot run twice",
     ),
     (
         StageName::Queue,
-        "is there a free slot, or room to wait for one; if not it is busy",
+        "a slot is free, or a place in the queue; otherwise the node is busy",
     ),
-    (StageName::Run, "the action, until its deadline"),
+    (StageName::Run, "the action runs, until its deadline"),
     (
         StageName::Reply,
-        "signed, to the caller's own inbox and nowhere else",
+        "the reply is signed, and sent to the caller's own inbox only",
     ),
 ];
 
-/// A request, taken apart.
+/// Explanation of a request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RequestExplanation {
@@ -73,20 +73,20 @@ pub struct RequestExplanation {
     pub agent: String,
     /// The action.
     pub action: String,
-    /// Whether the action leaves nodes as they were.
+    /// Whether the action makes no changes.
     pub read_only: bool,
-    /// What the action can do to a node.
+    /// The class of the action: its possible effect on a node.
     #[cfg_attr(test, schemars(with = "String"))]
     pub class: ActionClass,
     /// The filter in English.
     pub target: String,
-    /// What finds the nodes; nothing when they are named.
+    /// The discovery message; null if the nodes are specified by name.
     pub discovery: Option<ExplainedMessage>,
-    /// What asks them: a message for each group of nodes.
+    /// The request messages, one for each group of nodes.
     pub requests: Vec<ExplainedMessage>,
-    /// The nodes, if they are named.
+    /// The nodes, if they are specified by name.
     pub nodes: Option<BTreeSet<Identity>>,
-    /// Who asks.
+    /// The caller.
     pub caller: ExplainedCaller,
 }
 
@@ -94,24 +94,24 @@ pub struct RequestExplanation {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ExplainedMessage {
-    /// Where it is published.
+    /// The subjects to which it is published.
     pub subjects: Vec<String>,
-    /// Where the first answer goes.
+    /// The reply subject of the first publication.
     pub reply_to: Option<String>,
-    /// The permission at the broker that lets it pass; none when none does.
+    /// The broker permission that allows it; null if there is none.
     pub allowed_by: Option<String>,
-    /// What it says, as it is on the wire.
+    /// The body, as sent.
     #[cfg_attr(test, schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     pub body: Request,
     /// The bytes that are signed.
     #[serde(rename = "signed_hex", serialize_with = "serialize_hex")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub signed: Vec<u8>,
-    /// The size of the whole message.
+    /// The size of the whole message, in bytes.
     pub sealed_bytes: usize,
 }
 
-/// Who asks, as the token says.
+/// The caller, from its token.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ExplainedCaller {
@@ -119,15 +119,15 @@ pub struct ExplainedCaller {
     pub name: String,
     /// The public key.
     pub key: String,
-    /// The role, if the token can be believed.
+    /// The role, if the token is valid.
     pub role: Option<&'static str>,
     /// The key that signed the token.
     pub issuer: String,
-    /// What the broker fills into the scope.
+    /// The tags, which the broker inserts into the permissions.
     pub tags: Vec<String>,
-    /// When the token ends.
+    /// The expiry of the token.
     pub expires: Option<String>,
-    /// Why nobody would believe the token.
+    /// Why nodes reject the token.
     pub refused: Option<String>,
 }
 
@@ -174,21 +174,21 @@ impl RequestExplanation {
             ActionClass::RootEquivalent => "root-equivalent",
         };
         page.push_line(format_args!(
-            "{} {} ({kind}), of {}",
+            "{} {} ({kind}), on {}",
             self.agent,
             self.action,
             escape_to_line(&self.target)
         ));
         page.push_gap();
         if let Some(discovery) = &self.discovery {
-            page.push_line(format_args!("{STRONG}First, to find the nodes{STRONG:#}"));
+            page.push_line(format_args!("{STRONG}Discovery request{STRONG:#}"));
             discovery.render_onto(&mut page, verbose);
         }
         let whom = match &self.nodes {
             Some(nodes) => node_count_text(nodes.len()),
-            None => "each node that answers".to_owned(),
+            None => "each node that replies".to_owned(),
         };
-        page.push_line(format_args!("{STRONG}Then, to {whom}{STRONG:#}"));
+        page.push_line(format_args!("{STRONG}Request to {whom}{STRONG:#}"));
         for request in &self.requests {
             request.render_onto(&mut page, verbose);
         }
@@ -214,11 +214,11 @@ impl ExplainedMessage {
         match &self.allowed_by {
             Some(permission) => page.push_line(format_args!("   allowed by  {permission}")),
             None => page.push_line(format_args!(
-                "   {BAD}refused at the broker: no permission of yours covers it{BAD:#}"
+                "   {BAD}rejected by the broker: your credentials have no permission for it{BAD:#}"
             )),
         }
         if let Some(reply_to) = &self.reply_to {
-            page.push_line(format_args!("   answers to  {reply_to}"));
+            page.push_line(format_args!("   reply to    {reply_to}"));
         }
         page.push_line(format_args!(
             "   signed      {} bytes; {} with token and signature",
@@ -239,7 +239,7 @@ impl ExplainedMessage {
 
 impl ExplainedCaller {
     fn render_onto(&self, page: &mut TextPage) {
-        page.push_line(format_args!("{STRONG}As whom{STRONG:#}"));
+        page.push_line(format_args!("{STRONG}Caller{STRONG:#}"));
         let rows = [
             ("name", Some(escape_to_line(&self.name).into_owned())),
             ("key", Some(self.key.clone())),
@@ -250,7 +250,7 @@ impl ExplainedCaller {
                 (!self.tags.is_empty()).then(|| escape_to_line(&self.tags.join(" ")).into_owned()),
             ),
             (
-                "ends",
+                "expires",
                 Some(self.expires.clone().unwrap_or_else(|| "never".to_owned())),
             ),
         ];
@@ -261,7 +261,7 @@ impl ExplainedCaller {
         }
         if let Some(why) = &self.refused {
             page.push_line(format_args!(
-                "   {BAD}nobody believes this token: {}{BAD:#}",
+                "   {BAD}nodes reject this token: {}{BAD:#}",
                 escape_to_line(why)
             ));
         }

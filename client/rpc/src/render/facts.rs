@@ -20,7 +20,7 @@ use crate::printer::{HINT, STRONG};
 use crate::report::RequestReport;
 use crate::screen::Screen;
 
-/// A value, and who has it.
+/// A value, and the nodes that have it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FactValueGroup {

@@ -16,7 +16,7 @@ use crate::printer::{BAD, GOOD, WARNING};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FilterTestDocument<'a> {
     schema: &'static str,
-    /// The filter in English; groups of the inventory are not in it.
+    /// The filter in English, without groups of the inventory.
     filter: String,
     matching: usize,
     not_matching: usize,
@@ -29,12 +29,12 @@ pub struct FilterTestDocument<'a> {
 struct FilterNodeDocument<'a> {
     node: &'a Identity,
     verdict: FilterVerdict,
-    /// The data sources that the node would have to ask, while it is unknown whether it matches.
+    /// The data sources that the node would query; empty unless the verdict is unknown.
     asks: Vec<String>,
     conditions: Vec<FilterConditionDocument<'a>>,
 }
 
-/// Whether a node is meant.
+/// Whether a node matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -51,7 +51,7 @@ struct FilterConditionDocument<'a> {
     holds: ConditionOutcome,
 }
 
-/// Whether a condition holds.
+/// Whether a condition is true.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -117,7 +117,7 @@ impl<'a> FilterTestDocument<'a> {
                 page.push_line("");
             } else {
                 page.push_line(format_args!(
-                    ", would ask {}",
+                    ", would query {}",
                     escape_to_line(&node.asks.join(", "))
                 ));
             }
@@ -125,8 +125,8 @@ impl<'a> FilterTestDocument<'a> {
                 node.conditions.iter().filter(|_| verbose)
             {
                 let word = match holds {
-                    ConditionOutcome::Yes => "holds",
-                    ConditionOutcome::No => "does not",
+                    ConditionOutcome::Yes => "true",
+                    ConditionOutcome::No => "false",
                     ConditionOutcome::Unknown => "unknown",
                 };
                 page.push_line(format_args!("    {word:<8}  {}", escape_to_line(condition)));
@@ -140,7 +140,7 @@ impl<'a> FilterTestDocument<'a> {
         let of = node_count_text(self.nodes.len());
         match self.unknown {
             0 => format!("{} of {of} match", self.matching),
-            unknown => format!("{} of {of} match, {unknown} may", self.matching),
+            unknown => format!("{} of {of} match, {unknown} may match", self.matching),
         }
     }
 
@@ -208,8 +208,8 @@ mod tests {
              db2            unknown, would ask service(\"sshd\")\n"
         );
         let text = document.render_text(true);
-        assert!(text.contains("\n    does not  -C apache\n"), "{text}");
-        assert_eq!(document.summary_line(), "1 of 3 nodes match, 1 may");
+        assert!(text.contains("\n    false     -C apache\n"), "{text}");
+        assert_eq!(document.summary_line(), "1 of 3 nodes match, 1 may match");
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl EqualReplyGroup<'_> {
             page.push_line(line);
         }
         if lines.len() > most {
-            page.push_line(format_args!("{indent}... (-v names them all)"));
+            page.push_line(format_args!("{indent}... (-v lists all)"));
         }
         page.into_text()
     }
@@ -135,7 +135,7 @@ mod tests {
         let groups = group_equal_replies(&replies);
         let names = groups[0].wrapped_name_ranges("   ", 80, false);
         assert_eq!(names.lines().count(), 6);
-        assert!(names.ends_with("... (-v names them all)\n"), "{names}");
+        assert!(names.ends_with("... (-v lists all)\n"), "{names}");
         let all = groups[0].wrapped_name_ranges("   ", 80, true);
         assert!(all.lines().count() > 6);
     }

@@ -60,7 +60,7 @@ impl NodeInventory<'_> {
     }
 }
 
-/// Renders the daemon's statistics and its collectives; leaves out what the node does not tell.
+/// Renders the daemon's statistics and its collectives; leaves out values that the node did not report.
 fn render_statistics(
     statistics: &RpcutilDaemonStatsOutput,
     inventory: Option<&RpcutilInventoryOutput>,
@@ -161,7 +161,7 @@ fn format_mebibytes(bytes: u64) -> String {
 
 fn format_processor_time(CpuTimes { user, system }: CpuTimes) -> String {
     format!(
-        "{:.2} seconds, {system:.2} of them in the system",
+        "{:.2} seconds, {system:.2} of them system time",
         user + system
     )
 }

@@ -63,7 +63,7 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
         ),
         ("State", job.state().as_str().to_owned()),
         (
-            "Asked for",
+            "Action",
             format!(
                 "{} {}",
                 escape_to_line(&header.agent),
@@ -71,7 +71,7 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
             ),
         ),
         ("Inputs", inputs.collect::<Vec<_>>().join(" ")),
-        ("Of", escape_to_line(&header.target).into_owned()),
+        ("Target", escape_to_line(&header.target).into_owned()),
         ("Collective", header.collective.to_string()),
         ("Retry of", header.retry_of.clone().unwrap_or_default()),
         ("Started", clock::format_utc(header.started / 1000)),
@@ -93,8 +93,8 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
     page.push_gap();
     add_failures(job, &mut page);
     for (title, nodes) in [
-        ("Asked, and did not answer:", job.unanswered_nodes()),
-        ("Never asked:", job.never_asked_nodes()),
+        ("No response from:", job.unanswered_nodes()),
+        ("No request sent to:", job.never_asked_nodes()),
     ] {
         add_names(title, &nodes, width, &mut page);
     }
@@ -168,7 +168,7 @@ pub struct JobDifference {
     only_after: BTreeSet<Identity>,
 }
 
-/// One thing that changed.
+/// One change.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobReplyChange {
@@ -226,13 +226,13 @@ impl JobDifference {
         }
         page.push_gap();
         add_names(
-            "Answered only in the earlier job:",
+            "Replied only in the earlier job:",
             &self.only_before,
             width,
             &mut page,
         );
         add_names(
-            "Answered only in the later job:",
+            "Replied only in the later job:",
             &self.only_after,
             width,
             &mut page,
@@ -240,7 +240,7 @@ impl JobDifference {
         let style = if self.is_empty() { GOOD } else { BAD };
         let changed = self.changed.len();
         page.push_line(format_args!(
-            "{} answered the same, {style}{changed} differently{style:#}",
+            "{} with the same reply, {style}{changed} with different replies{style:#}",
             node_count_text(self.same)
         ));
         page.into_text()
@@ -323,7 +323,7 @@ impl<'a> JobListDocument<'a> {
     }
 }
 
-/// What every document says of a job.
+/// Summary of a job.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobSummaryDocument<'a> {
@@ -375,7 +375,7 @@ pub struct JobDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_of: Option<&'a str>,
     requestids: Vec<&'a str>,
-    /// The identity of each node's run, where nodes are asked for runs.
+    /// The run id of each node, for jobs of Puppet runs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     runs: BTreeMap<&'a Identity, String>,
     nodes: &'a BTreeSet<Identity>,

@@ -54,13 +54,13 @@ pub enum JqExpressionError {
     #[error("{}", escape_to_line(.0))]
     Run(String),
     /// The output exceeds the limit.
-    #[error("it prints more than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
+    #[error("the output is larger than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
     TooMuch,
     /// The run time exceeds the limit.
-    #[error("it takes longer than {} seconds", EVALUATION_TIMEOUT.as_secs())]
+    #[error("the evaluation takes longer than {} seconds", EVALUATION_TIMEOUT.as_secs())]
     TooSlow,
     /// The document cannot be converted to or from JSON.
-    #[error("the result cannot be written as JSON")]
+    #[error("the document or the result cannot be converted to JSON")]
     Json(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The thread cannot be started, or panicked.
     #[error("the expression cannot be run")]
@@ -162,7 +162,7 @@ fn compile_expression(code: &str) -> Result<Filter<JustLut<Val>>, JqExpressionEr
             let faults = errors.into_iter().flat_map(|(_, errors)| errors);
             first_syntax_error(
                 code,
-                faults.map(|(at, what)| (at, format!("there is no {} `{at}`", what.as_str()))),
+                faults.map(|(at, what)| (at, format!("unknown {} `{at}`", what.as_str()))),
             )
         })
 }
@@ -180,7 +180,7 @@ fn load_error_text(error: LoadError<&str>) -> (&str, String) {
             .next()
             .map(|(expected, at)| (at, format!("expected {}", expected.as_str()))),
     };
-    fault.unwrap_or(("", "this is no jq expression".to_owned()))
+    fault.unwrap_or(("", "not a jq expression".to_owned()))
 }
 
 fn first_syntax_error<'a>(
@@ -189,7 +189,7 @@ fn first_syntax_error<'a>(
 ) -> JqExpressionError {
     let (at, expected) = faults
         .next()
-        .unwrap_or(("", "this is no jq expression".to_owned()));
+        .unwrap_or(("", "not a jq expression".to_owned()));
     // The error position is a slice of the code; any other slice, such as at the end of input, counts as the end.
     let start = at.as_ptr().addr().checked_sub(code.as_ptr().addr());
     let start = start

@@ -17,7 +17,7 @@ use crate::report::{NodeReply, RequestReport};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RequestJsonLine<'a> {
-    /// Who is asked what: the first line.
+    /// The request and its target nodes: the first line.
     Discovered {
         /// The schema of all lines, and its version.
         schema: &'static str,
@@ -28,37 +28,37 @@ pub enum RequestJsonLine<'a> {
         /// The nodes.
         nodes: &'a BTreeSet<Identity>,
     },
-    /// A node tells of something before it answers.
+    /// Progress of a node before its reply.
     Progress {
         /// The node.
         sender: &'a Identity,
-        /// What happened.
+        /// The event.
         event: &'a Value,
     },
-    /// Not all that a node tells arrived.
+    /// Progress of a node was lost.
     ProgressLost {
         /// The node.
         sender: &'a Identity,
-        /// Messages that were lost on the way.
+        /// Number of messages that were lost in transit.
         messages: u64,
-        /// Events that the node left out, because they came too fast.
+        /// Number of events that the node dropped, because they exceeded its send rate.
         events: u64,
     },
-    /// A node's answer.
+    /// A node's reply.
     Result(ReplyDocument<'a>),
-    /// What the replies come to.
+    /// Summaries of the replies.
     Summaries {
         /// Values and their counts, by output.
         summaries: Map<String, Value>,
     },
-    /// Counts, names and times: the last line of a request that was made.
+    /// Counts, names and times: the last line of a request that was sent.
     Stats {
-        /// These.
+        /// The statistics.
         request_stats: Box<RequestStatsDocument<'a>>,
     },
     /// Why the command failed: the last line, and often the only one.
     Error {
-        /// In words.
+        /// The error message.
         error: String,
     },
 }

@@ -12,8 +12,10 @@ use crate::report::{NodeReply, RequestReport};
 
 /// The smallest limit that any node uses.
 fn limit_text(pool: &PermitPoolRow) -> String {
-    let parties = pool.holders.iter().chain(&pool.waiting);
-    let limits = parties.map(|party| party.limit).filter(|limit| *limit > 0);
+    let members = pool.holders.iter().chain(&pool.waiting);
+    let limits = members
+        .map(|member| member.limit)
+        .filter(|limit| *limit > 0);
     limits
         .min()
         .map_or("-".to_owned(), |limit| limit.to_string())
@@ -21,9 +23,9 @@ fn limit_text(pool: &PermitPoolRow) -> String {
 
 /// The pools in the first successful reply to `permit list`.
 pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolRow> {
-    let told = report.replies.iter().find(|reply| reply.is_ok());
-    let told: Option<PermitListOutput> = told.map(NodeReply::typed_outputs);
-    told.unwrap_or_default().pools
+    let reply = report.replies.iter().find(|reply| reply.is_ok());
+    let output: Option<PermitListOutput> = reply.map(NodeReply::typed_outputs);
+    output.unwrap_or_default().pools
 }
 
 /// Renders one line per pool.
@@ -53,15 +55,15 @@ pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
         let (held, waiting) = (pool.holders.len(), pool.waiting.len());
         let limit = limit_text(pool);
         page.push_line(format_args!(
-            "{STRONG}Pool {name}{STRONG:#}: {held} held of {limit}, {waiting} waiting"
+            "{STRONG}Pool {name}{STRONG:#}: {held} of {limit} permits in use, {waiting} waiting"
         ));
-        for (title, parties) in [("HOLDS", &pool.holders), ("WAITS", &pool.waiting)] {
-            if parties.is_empty() {
+        for (title, members) in [("HOLDER", &pool.holders), ("WAITING", &pool.waiting)] {
+            if members.is_empty() {
                 continue;
             }
             page.push_gap();
             page.push_text(
-                lay_out_table(&member_heading(title), &member_rows(parties), width, None).text,
+                lay_out_table(&member_heading(title), &member_rows(members), width, None).text,
             );
         }
         page.push_gap();
@@ -75,24 +77,24 @@ fn member_heading(title: &str) -> Vec<String> {
         .to_vec()
 }
 
-fn member_rows(parties: &[PoolMemberRow]) -> Vec<Vec<TableCell>> {
-    let row = |party: &PoolMemberRow| {
-        let run = if party.occupied {
-            "somebody else's".to_owned()
+fn member_rows(members: &[PoolMemberRow]) -> Vec<Vec<TableCell>> {
+    let row = |member: &PoolMemberRow| {
+        let run = if member.occupied {
+            "not by Muster".to_owned()
         } else {
-            escape_to_line(&party.run).into_owned()
+            escape_to_line(&member.run).into_owned()
         };
         let cells = [
-            escape_to_line(&party.node).into_owned(),
-            party.fence.to_string(),
-            party.priority.to_string(),
-            format!("{} s", party.age),
-            format!("{} s", party.expires),
+            escape_to_line(&member.node).into_owned(),
+            member.fence.to_string(),
+            member.priority.to_string(),
+            format!("{} s", member.age),
+            format!("{} s", member.expires),
             run,
         ];
         cells.map(TableCell::plain).to_vec()
     };
-    parties.iter().map(row).collect()
+    members.iter().map(row).collect()
 }
 
 /// The prompt for releasing the permits of these holders.
@@ -102,11 +104,11 @@ pub fn release_question(pool: &str, live: &[&PoolMemberRow]) -> String {
         let (node, run) = (escape_to_line(&holder.node), escape_to_line(&holder.run));
         let (fence, age) = (holder.fence, holder.age);
         page.push_line(format_args!(
-            "{node} holds permit {fence} of {}, for run {run}, since {age} s; the run will be stopped",
+            "{node} has permit {fence} of {} for run {run} since {age} s; the run will be stopped",
             escape_to_line(pool)
         ));
     }
-    page.push_text("Go on? [y/N]");
+    page.push_text("Continue? [y/N]");
     page.into_text()
 }
 
@@ -138,20 +140,20 @@ mod tests {
     use crate::render::fixtures::{plain, reply, report};
     use crate::render::{WIDTH, is_within_width};
 
-    fn party(node: &str, fence: u64, occupied: bool) -> Value {
+    fn member(node: &str, fence: u64, occupied: bool) -> Value {
         json!({"node": node, "run": "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a", "fence": fence, "priority": 0,
                "limit": if occupied { 0 } else { 2 }, "age": 12, "expires": 48, "occupied": occupied})
     }
 
     #[test]
     fn pools_with_holders_and_without() {
-        let told = json!({"pools": [
-            {"pool": "puppet", "holders": [party("web1.example.net", 41, false), party("web2.example.net", 44, true)],
-             "waiting": [party("web3.example.net\u{1b}[2J", 47, false)]},
+        let outputs = json!({"pools": [
+            {"pool": "puppet", "holders": [member("web1.example.net", 41, false), member("web2.example.net", 44, true)],
+             "waiting": [member("web3.example.net\u{1b}[2J", 47, false)]},
             {"pool": "night", "holders": [], "waiting": []},
             {"nonsense": true},
         ], "holders": 2, "waiting": 1});
-        let report = report("permit", "list", vec![reply("web1", 0, "OK", told)]);
+        let report = report("permit", "list", vec![reply("web1", 0, "OK", outputs)]);
         let pools = read_pools(&report);
         let live: Vec<_> = pools
             .iter()
@@ -166,7 +168,7 @@ mod tests {
         let text = plain(&texts.join("\n---\n"));
         assert!(
             text.lines()
-                .take_while(|line| !line.contains("holds permit"))
+                .take_while(|line| !line.contains("has permit"))
                 .all(is_within_width),
             "{text}"
         );

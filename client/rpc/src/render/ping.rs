@@ -95,7 +95,7 @@ pub fn render_ping_graph(pongs: &[PingReply], width: usize) -> Option<String> {
     page.push_line(bars);
     let nodes = if most == 1 { "node" } else { "nodes" };
     page.push_text(format_args!(
-        "{bucket} ms each, 0 to {} ms; the highest is {most} {nodes}",
+        "{bucket} ms per bar, 0 to {} ms; the highest bar is {most} {nodes}",
         bucket * counts.len() as u128
     ));
     Some(page.into_text())

@@ -91,7 +91,7 @@ impl RolloutPreview<'_> {
             }
             (true, None) => "ends early unless all canaries succeed".to_owned(),
             (false, Some(allowed)) => format!("ends early when more than {allowed} fail"),
-            (false, None) => "goes on whatever fails".to_owned(),
+            (false, None) => "continues after any number of failures".to_owned(),
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
 
         Plan: service restart on 10 nodes: n01, n02, n03 and 7 more
           waves 1 to 2: 5 nodes each, 1.00 s apart
-          goes on whatever fails
+          continues after any number of failures
 
         Plan: service restart on 2 nodes: n01, n02
         ");

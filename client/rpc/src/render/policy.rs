@@ -9,7 +9,7 @@ use super::printable::escape_to_line;
 use crate::policy::{LintFinding, LintLevel, PolicyTestOutcome};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 
-/// What `rpc policy check` found.
+/// Result of `rpc policy check`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PolicyCheckDocument<'a> {
@@ -73,7 +73,7 @@ fn pluralise(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// What `rpc policy explain` tells.
+/// Result of `rpc policy explain`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PolicyExplainDocument<'a> {
@@ -138,21 +138,21 @@ impl<'a> PolicyExplainDocument<'a> {
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
         let (style, may) = if self.allowed {
-            (GOOD, "may")
+            (GOOD, "is allowed to")
         } else {
-            (BAD, "may not")
+            (BAD, "is not allowed to")
         };
         let on = self
             .node
             .map_or_else(String::new, |node| format!(" on {}", escape_to_line(node)));
         page.push_line(format_args!(
-            "{} {style}{may}{style:#} ask for {} {}{on}",
+            "{} {style}{may}{style:#} call {} {}{on}",
             self.caller, self.agent, self.action
         ));
         page.push_line(format_args!("decided by {}", escape_to_line(self.rule)));
         if let Some(approvers) = self.approved_by {
             page.push_line(format_args!(
-                "once it is approved by one of: {}",
+                "must be approved by one of: {}",
                 escape_to_line(approvers)
             ));
         }
@@ -177,7 +177,7 @@ impl<'a> PolicyExplainDocument<'a> {
         if !self.unknown.is_empty() {
             page.push_gap();
             page.push_line(format_args!(
-                "nothing is known of {}: what is unknown is denied, and never allowed (--data says it)",
+                "no value is known for {}: unknown values match deny lines, never allow lines; set them with --data",
                 escape_to_line(&self.unknown.join(", "))
             ));
         }
@@ -191,7 +191,7 @@ fn unknown_lookups(explanation: &PolicyExplanation) -> Vec<String> {
     lookups.map(ToString::to_string).collect()
 }
 
-/// What `rpc policy test` tells.
+/// Result of `rpc policy test`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PolicyTestDocument<'a> {
@@ -270,7 +270,7 @@ impl<'a> PolicyTestDocument<'a> {
             if !case.unknown.is_empty() {
                 let unknown = case.unknown.join(", ");
                 page.push_line(format_args!(
-                    "      nothing is known of {}",
+                    "      no value is known for {}",
                     escape_to_line(&unknown)
                 ));
             }

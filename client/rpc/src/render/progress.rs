@@ -46,10 +46,12 @@ fn event_text(event: &Value) -> String {
 fn loss_text(tale: &ProgressUpdate) -> Option<String> {
     match (tale.lost, tale.dropped) {
         (0, 0) => None,
-        (0, dropped) => Some(format!("{dropped} events came too fast and were left out")),
+        (0, dropped) => Some(format!(
+            "{dropped} events exceeded the send rate and were dropped"
+        )),
         (lost, 0) => Some(format!("{lost} progress messages were lost")),
         (lost, dropped) => Some(format!(
-            "{lost} progress messages were lost, {dropped} events were left out"
+            "{lost} progress messages were lost, {dropped} events were dropped"
         )),
     }
 }
@@ -80,7 +82,7 @@ mod tests {
         assert!(text.contains(&crate::printer::WARNING.to_string()));
         let plain = anstream::adapter::strip_str(&text).to_string();
         insta::assert_snapshot!(plain.trim_end(), @r#"
-        dev1: (1 progress messages were lost, 2 events were left out)
+        dev1: (1 progress messages were lost, 2 events were dropped)
         dev1: copied\t3 of 7
         dev1: \x1b[2Jboo
         dev1: 

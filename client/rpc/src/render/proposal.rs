@@ -21,7 +21,7 @@ pub fn render_proposal(
     let until = clock::format_utc(proposal.expires_at / 1000);
     let mut page = TextPage::default();
     page.push_line(format_args!(
-        "{STRONG}{}{STRONG:#} wants to ask {STRONG}{} {}{STRONG:#}",
+        "{STRONG}{}{STRONG:#} proposes to call {STRONG}{} {}{STRONG:#}",
         proposal.caller, proposal.agent, proposal.action
     ));
     if let Some(action) = action {
@@ -37,12 +37,12 @@ pub fn render_proposal(
     }
     for name in proposal.inputs.secret.keys() {
         page.push_line(format_args!(
-            "  {}: {WARNING}a secret that you are not shown{WARNING:#}",
+            "  {}: {WARNING}secret, not shown{WARNING:#}",
             escape_to_line(name)
         ));
     }
     if proposal.inputs.clear.is_empty() && proposal.inputs.secret.is_empty() {
-        page.push_line("  without inputs");
+        page.push_line("  no inputs");
     }
     page.push_gap();
     let names: Vec<&str> = proposal.nodes.iter().map(AsRef::as_ref).collect();
@@ -54,11 +54,11 @@ pub fn render_proposal(
     ));
     page.push_text(format_columns(&names, 2, width));
     page.push_gap();
-    page.push_line(format_args!("once on each, until {until}"));
+    page.push_line(format_args!("once on each node, valid until {until}"));
     page.push_line(format_args!("proposed with the key {}", caller.key));
     if over {
         page.push_line(format_args!(
-            "{BAD}its time is over: no node takes it any more{BAD:#}"
+            "{BAD}the proposal has expired: nodes no longer accept it{BAD:#}"
         ));
     }
     page.into_text()

@@ -11,30 +11,30 @@ use super::printable::escape_to_line;
 use super::span::format_duration;
 
 /// Whether provisioning of any shown node has failed.
-pub fn has_failed(standing: &ProvisionerStatusOutput) -> bool {
-    let mut nodes = standing.nodes.iter();
+pub fn has_failed(overview: &ProvisionerStatusOutput) -> bool {
+    let mut nodes = overview.nodes.iter();
     nodes.any(|node| node.is_in(ProvisioningState::Failed))
 }
 
 /// Whether provisioning of every shown node has ended.
-pub fn is_settled(standing: &ProvisionerStatusOutput) -> bool {
+pub fn is_settled(overview: &ProvisionerStatusOutput) -> bool {
     let moves = |node: &ProvisionedNodeRow| {
         !node.paused
             && (node.is_in(ProvisioningState::Working) || node.is_in(ProvisioningState::Retiring))
     };
-    standing.more == 0 && !standing.nodes.iter().any(moves)
+    overview.more == 0 && !overview.nodes.iter().any(moves)
 }
 
 /// Renders the table and a summary line.
-pub fn render_overview_table(standing: &ProvisionerStatusOutput, width: usize) -> String {
+pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -> String {
     let heading = ["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"].map(str::to_owned);
-    let rows: Vec<Vec<TableCell>> = standing.nodes.iter().map(table_row).collect();
+    let rows: Vec<Vec<TableCell>> = overview.nodes.iter().map(table_row).collect();
     let mut page = TextPage::default();
     if !rows.is_empty() {
         page.push_text(lay_out_table(&heading, &rows, width, Some(2)).text);
         page.push_gap();
     }
-    let counts: Vec<String> = standing
+    let counts: Vec<String> = overview
         .counts
         .iter()
         .map(|(state, count)| format!("{count} {state}"))
@@ -44,13 +44,13 @@ pub fn render_overview_table(standing: &ProvisionerStatusOutput, width: usize) -
     } else {
         counts.join(", ")
     };
-    let leader = match &*standing.leader {
-        "" => "nobody leads".to_owned(),
-        leader => format!("{} leads", escape_to_line(leader)),
+    let leader = match &*overview.leader {
+        "" => "no leader".to_owned(),
+        leader => format!("leader: {}", escape_to_line(leader)),
     };
     page.push_line(format_args!("{counts}; {leader}"));
-    if standing.more > 0 {
-        page.push_line(format_args!("and {} more", standing.more));
+    if overview.more > 0 {
+        page.push_line(format_args!("and {} more", overview.more));
     }
     page.into_text()
 }
@@ -83,9 +83,9 @@ fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
 }
 
 /// Renders the history of each node, oldest event first.
-pub fn render_history(standing: &ProvisionerStatusOutput) -> String {
+pub fn render_history(overview: &ProvisionerStatusOutput) -> String {
     let mut page = TextPage::default();
-    for node in &standing.nodes {
+    for node in &overview.nodes {
         page.push_gap();
         for entry in &node.history {
             let at = format_millis(entry.at);
@@ -107,7 +107,7 @@ pub fn describe_changes(
     now: &ProvisionerStatusOutput,
 ) -> Vec<String> {
     let known = |name: &str| before?.nodes.iter().find(|node| node.node == name);
-    let told = |node: &ProvisionedNodeRow| {
+    let progress = |node: &ProvisionedNodeRow| {
         (
             node.state.clone(),
             node.step.clone(),
@@ -115,9 +115,10 @@ pub fn describe_changes(
             node.attempt,
         )
     };
-    let news =
-        |node: &&ProvisionedNodeRow| known(&node.node).is_none_or(|old| told(old) != told(node));
-    let say = |node: &ProvisionedNodeRow| {
+    let has_changed = |node: &&ProvisionedNodeRow| {
+        known(&node.node).is_none_or(|old| progress(old) != progress(node))
+    };
+    let describe = |node: &ProvisionedNodeRow| {
         let what = match (&*node.step, &*node.error) {
             ("", _) => node
                 .done
@@ -132,7 +133,7 @@ pub fn describe_changes(
             .trim_end()
             .to_owned()
     };
-    now.nodes.iter().filter(news).map(say).collect()
+    now.nodes.iter().filter(has_changed).map(describe).collect()
 }
 
 fn format_millis(millis: u64) -> String {
@@ -145,15 +146,15 @@ fn format_millis(millis: u64) -> String {
 pub struct ProvisioningDocument<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    standing: &'a ProvisionerStatusOutput,
+    overview: &'a ProvisionerStatusOutput,
 }
 
 impl<'a> ProvisioningDocument<'a> {
     /// Creates the document of this overview.
-    pub fn new(standing: &'a ProvisionerStatusOutput) -> Self {
+    pub fn new(overview: &'a ProvisionerStatusOutput) -> Self {
         Self {
             schema: "muster.provision.v1",
-            standing,
+            overview,
         }
     }
 }
@@ -167,7 +168,7 @@ mod tests {
     use crate::render::WIDTH;
     use crate::render::fixtures::{plain, reply};
 
-    fn standing(nodes: &Value) -> ProvisionerStatusOutput {
+    fn overview(nodes: &Value) -> ProvisionerStatusOutput {
         let data = json!({
             "leader": "prov1.example.net", "counts": {"working": 1, "failed": 1, "done": 1}, "nodes": nodes, "more": 0,
         });
@@ -189,30 +190,30 @@ mod tests {
 
     #[test]
     fn nodes_stand_in_a_table() {
-        let standing = standing(&nodes());
-        assert!(has_failed(&standing) && !is_settled(&standing));
-        insta::assert_snapshot!("standing", plain(&render_overview_table(&standing, WIDTH)));
-        insta::assert_snapshot!("history", plain(&render_history(&standing)));
+        let overview = overview(&nodes());
+        assert!(has_failed(&overview) && !is_settled(&overview));
+        insta::assert_snapshot!("standing", plain(&render_overview_table(&overview, WIDTH)));
+        insta::assert_snapshot!("history", plain(&render_history(&overview)));
     }
 
     #[test]
     fn only_what_is_new_is_told() {
-        let first = standing(&nodes());
+        let first = overview(&nodes());
         assert_eq!(describe_changes(None, &first).len(), 3);
         assert!(describe_changes(Some(&first), &first).is_empty());
         let mut later = nodes();
         later[2]["step"] = json!("final_run");
-        let told = describe_changes(Some(&first), &standing(&later));
+        let changes = describe_changes(Some(&first), &overview(&later));
         assert_eq!(
-            told,
+            changes,
             ["2026-09-21 14:13:22Z  web3.example.net  working  at final_run"]
         );
     }
 
     #[test]
     fn an_answer_of_another_version_is_read_as_far_as_it_goes() {
-        let told = reply("prov1", 0, "OK", json!({"nodes": 3}));
-        let told: ProvisionerStatusOutput = told.typed_outputs();
-        assert_eq!(told, ProvisionerStatusOutput::default());
+        let reply = reply("prov1", 0, "OK", json!({"nodes": 3}));
+        let overview: ProvisionerStatusOutput = reply.typed_outputs();
+        assert_eq!(overview, ProvisionerStatusOutput::default());
     }
 }

@@ -259,8 +259,8 @@ fn outcome_text(reply: &NodeReply) -> String {
 /// Details of a reason besides its code.
 fn reason_detail(reason: &ReplyReason) -> Option<String> {
     match reason {
-        ReplyReason::Timeout { after_ms } => Some(format!("it was given {after_ms} ms")),
-        ReplyReason::Busy { retry_after_ms } => Some(format!("ask again in {retry_after_ms} ms")),
+        ReplyReason::Timeout { after_ms } => Some(format!("the time limit was {after_ms} ms")),
+        ReplyReason::Busy { retry_after_ms } => Some(format!("retry in {retry_after_ms} ms")),
         ReplyReason::Denied { rule } => Some(format!("decided by {}", escape_to_line(rule))),
         ReplyReason::Expired { age_ms } => Some(format!("{age_ms} ms old by the node's clock")),
         ReplyReason::Oversized { bytes } => Some(format!("{bytes} bytes")),
@@ -276,9 +276,9 @@ fn add_absences(report: &RequestReport, width: usize, page: &mut TextPage) {
         answered.extend(report.replies.iter().map(|reply| &reply.node));
     }
     let kinds: [(&str, BTreeSet<&Identity>); 6] = [
-        ("Asked and answered before it ended early:", answered),
-        ("Never asked:", stats.not_asked.iter().collect()),
-        ("Not waited for:", stats.not_awaited.iter().collect()),
+        ("Replied before the request ended early:", answered),
+        ("No request sent to:", stats.not_asked.iter().collect()),
+        ("Reply not awaited:", stats.not_awaited.iter().collect()),
         ("No response from:", stats.silent_nodes().collect()),
         (
             "No response from, because not connected:",

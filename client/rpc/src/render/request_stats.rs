@@ -16,7 +16,7 @@ pub fn render_request_stats(stats: &RequestStats) -> String {
         (
             "Request",
             match stats.requests.as_slice() {
-                [] => "none was sent".to_owned(),
+                [] => "none sent".to_owned(),
                 [request] => request.clone(),
                 [first, others @ ..] => format!("{first} and {} more", others.len()),
             },
@@ -31,10 +31,10 @@ pub fn render_request_stats(stats: &RequestStats) -> String {
                 stats.not_connected.len()
             ),
         ),
-        ("Not Asked", stats.not_asked.len().to_string()),
+        ("Not Sent", stats.not_asked.len().to_string()),
         ("Unexpected Responses", stats.unexpected.len().to_string()),
         (
-            "Disbelieved Responses",
+            "Invalid Responses",
             if disbelieved.is_empty() {
                 "0".to_owned()
             } else {

@@ -50,7 +50,7 @@ pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
     } = outcome;
     let style = if *ok { GOOD } else { BAD };
     let before = if outcome.attached && outcome.permit_interval.is_some() {
-        " (it had run before)"
+        " (started by an earlier request)"
     } else {
         ""
     };
@@ -65,14 +65,16 @@ pub fn describe_stop_reason(halt: PuppetRolloutStopReason) -> String {
     match halt {
         PuppetRolloutStopReason::Canary { bad, of, allowed } => {
             let canaries = if of == 1 { "canary" } else { "canaries" };
-            format!("stopped: {bad} of {of} {canaries} failed or did not answer, and {allowed} may")
+            format!("stopped: {bad} of {of} {canaries} failed or did not reply (maximum {allowed})")
         }
         PuppetRolloutStopReason::Failures { bad, allowed } => {
-            format!("stopped: {bad} nodes failed or did not answer, and {allowed} may")
+            format!("stopped: {bad} nodes failed or did not reply (maximum {allowed})")
         }
-        PuppetRolloutStopReason::Interrupted => "interrupted: nobody else is asked".to_owned(),
+        PuppetRolloutStopReason::Interrupted => {
+            "interrupted: no further requests are sent".to_owned()
+        }
         PuppetRolloutStopReason::Broken => {
-            "a question could not be sent: nobody else is asked".to_owned()
+            "a request could not be sent: no further requests are sent".to_owned()
         }
     }
 }
@@ -96,7 +98,7 @@ pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
     }
     if !runs.not_asked.is_empty() {
         let (names, count) = (list_nodes(&runs.not_asked), runs.not_asked.len());
-        rows.push(("not asked".to_owned(), false, names, count));
+        rows.push(("no request sent".to_owned(), false, names, count));
     }
     let width = rows
         .iter()
@@ -122,7 +124,7 @@ pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
     if let skewed @ 1.. = runs.skewed_clock_count() {
         let nodes = node_count_text(skewed);
         page.push_line(format_args!(
-            "For that the clocks of {nodes} were set right, by more than a second."
+            "The times of {nodes} were corrected: their clocks differ by more than a second."
         ));
     }
     page.into_text()
@@ -140,7 +142,7 @@ fn list_nodes<'a>(nodes: impl IntoIterator<Item = &'a Identity>) -> String {
 fn describe_times(runs: &PuppetRunsReport) -> String {
     let took = format_duration(runs.took);
     let Some(proof) = runs.concurrency_stats() else {
-        return format!("Nobody ran, in {took}.");
+        return format!("No runs, in {took}.");
     };
     let count = if proof.runs == 1 {
         "1 run".to_owned()
@@ -154,13 +156,13 @@ fn describe_times(runs: &PuppetRunsReport) -> String {
 /// Describes whether the limit was held. The evidence is the permit times that nodes report, not an observation of this process.
 fn describe_concurrency(limit: Option<usize>, proof: &ConcurrencyStats) -> String {
     let highest = proof.highest;
-    let ran = format!("by the nodes' clocks, {highest} ran at once at most");
+    let ran = format!("by the nodes' clocks, at most {highest} ran at once");
     match limit {
-        None => format!("By the nodes' clocks, {highest} ran at once at most."),
+        None => format!("By the nodes' clocks, at most {highest} ran at once."),
         Some(limit) if highest <= limit => {
-            format!("{GOOD}The limit of {limit} was held{GOOD:#}: {ran}.")
+            format!("{GOOD}The limit of {limit} was kept{GOOD:#}: {ran}.")
         }
-        Some(limit) => format!("{BAD}The limit of {limit} was not held{BAD:#}: {ran}."),
+        Some(limit) => format!("{BAD}The limit of {limit} was exceeded{BAD:#}: {ran}."),
     }
 }
 
@@ -171,20 +173,20 @@ pub struct PuppetRunsDocument<'a> {
     schema: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<&'a str>,
-    /// How many might run at once.
+    /// Maximum number of concurrent runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
     start_time_utc: String,
     took_ms: u64,
-    /// How many ended how.
+    /// Number of runs by outcome class.
     counts: BTreeMap<&'a str, usize>,
     ok: usize,
     failed: usize,
     nodes: Vec<PuppetRunDocument<'a>>,
-    /// Nodes that were left out because Puppet is disabled there, and why.
+    /// Nodes that were skipped because Puppet is disabled, with the reason.
     disabled: &'a BTreeMap<Identity, String>,
     not_asked: &'a BTreeSet<Identity>,
-    /// Why not everybody was asked.
+    /// Why some nodes were sent no request.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,19 +195,19 @@ pub struct PuppetRunsDocument<'a> {
     requestids: &'a [String],
 }
 
-/// How one node's run ended.
+/// Outcome of one node's run.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PuppetRunDocument<'a> {
     node: &'a Identity,
     ok: bool,
-    /// How it ended, in one word.
+    /// Outcome class.
     class: &'a str,
-    /// The same in a sentence.
+    /// Outcome in a sentence.
     message: &'a str,
-    /// The identity of the run: asked for it again the node gives the same result.
+    /// The run id; for a repeated id the node returns the same result.
     run: String,
-    /// Whether it was known before: it is kept in the job that went on.
+    /// Whether the outcome was already stored in the resumed job.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     earlier: bool,
     /// The outputs of `puppet runonce`.
@@ -213,20 +215,20 @@ pub struct PuppetRunDocument<'a> {
     data: &'a Map<String, Value>,
 }
 
-/// What the nodes' own times come to.
+/// Statistics of the times that the nodes report.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ConcurrencyDocument {
     runs: usize,
-    /// How many had permits at once at the most.
+    /// Maximum number of nodes with a permit at the same time.
     highest_concurrency: usize,
     work_ms: u64,
     longest_ms: u64,
     makespan_ms: u64,
-    /// The least that it could have taken with the limit.
+    /// Minimum time for these runs with the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     least_ms: Option<u64>,
-    /// Nodes whose clock was more than a second from ours.
+    /// Number of nodes whose times were corrected, because their clocks differ by more than a second.
     clocks_set_right: usize,
 }
 
@@ -289,23 +291,23 @@ impl<'a> PuppetRunsDocument<'a> {
     }
 }
 
-/// A line of JSON for what happens. The first line names the schema; readers leave out kinds and fields that they do not know.
+/// One event, as a line of JSON. The first line contains the schema; readers must ignore unknown kinds and fields.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PuppetRunsJsonLine<'a> {
-    /// Who will be asked, in this order: the first line.
+    /// The nodes, in the order of their requests: the first line.
     Found {
         /// The schema of all lines, and its version.
         schema: &'static str,
         /// The nodes.
         nodes: Vec<&'a Identity>,
-        /// Nodes that are left out because Puppet is disabled there, and why.
+        /// Nodes that are skipped because Puppet is disabled, with the reason.
         disabled: &'a BTreeMap<Identity, String>,
-        /// How many may run at once.
+        /// Maximum number of concurrent runs.
         #[serde(skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,
-        /// The job that it is kept as.
+        /// The job in which the runs are stored.
         #[serde(skip_serializing_if = "Option::is_none")]
         job: Option<&'a str>,
     },
@@ -313,19 +315,19 @@ pub enum PuppetRunsJsonLine<'a> {
     Running {
         /// The node.
         node: &'a Identity,
-        /// How many go on now, this one among them.
+        /// Number of current runs, including this one.
         concurrency: usize,
     },
     /// A node's run has ended, or the node is given up.
     Ended(PuppetRunDocument<'a>),
-    /// All is over: everything that `-j` prints, but for the runs themselves.
+    /// All runs have ended: everything that `-j` prints, except the individual runs.
     Summary {
-        /// These.
+        /// The summary.
         runs: Box<PuppetRunsDocument<'a>>,
     },
     /// Why the command failed: the last line, and often the only one.
     Error {
-        /// In words.
+        /// The error message.
         error: String,
     },
 }
@@ -436,7 +438,7 @@ mod tests {
         busy.limit = Some(1);
         let told = plain(&render_runs_summary(&busy));
         assert!(
-            told.contains("Nobody ran") && !told.contains("limit of"),
+            told.contains("No runs") && !told.contains("limit of"),
             "{told}"
         );
         let halts = [
@@ -450,10 +452,10 @@ mod tests {
             PuppetRolloutStopReason::Broken,
         ];
         insta::assert_snapshot!(halts.map(describe_stop_reason).join("\n"), @r"
-        stopped: 1 of 2 canaries failed or did not answer, and 0 may
-        stopped: 3 nodes failed or did not answer, and 2 may
-        interrupted: nobody else is asked
-        a question could not be sent: nobody else is asked
+        stopped: 1 of 2 canaries failed or did not reply (maximum 0)
+        stopped: 3 nodes failed or did not reply (maximum 2)
+        interrupted: no further requests are sent
+        a request could not be sent: no further requests are sent
         ");
     }
 

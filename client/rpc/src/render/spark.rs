@@ -42,7 +42,7 @@ fn bucket_index(place: f64) -> usize {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is between nothing and the number of bars"
+        reason = "the value is clamped between 0 and BAR_COUNT"
     )]
     let bucket = (place * bars).clamp(0.0, bars) as usize;
     bucket.min(BAR_COUNT - 1)

@@ -10,26 +10,26 @@ use super::page::TextPage;
 use super::request::balance_line;
 use crate::report::{NodeReply, RequestReport};
 
-/// What one daemon has counted since it started.
+/// The counters of one daemon since its start.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DaemonCounts {
     node: Identity,
     /// When the daemon started, in seconds since 1970.
     started: u64,
-    /// Messages that arrived.
+    /// Received messages.
     total: u64,
-    /// Not authentic.
+    /// Messages that failed authentication.
     refused: u64,
-    /// Too old, or from the future.
+    /// Messages that were too old, or dated in the future.
     expired: u64,
-    /// Seen before.
+    /// Replayed messages.
     replayed: u64,
-    /// Meant for other nodes.
+    /// Messages for other nodes.
     others: u64,
-    /// Denied by a policy.
+    /// Requests that a policy denied.
     denied: u64,
-    /// Answered.
+    /// Replies sent.
     replies: u64,
 }
 
@@ -43,17 +43,17 @@ pub fn read_daemon_counts(report: &RequestReport) -> Vec<DaemonCounts> {
 
 impl DaemonCounts {
     fn from_reply(reply: &NodeReply) -> Self {
-        let told: RpcutilDaemonStatsOutput = reply.typed_outputs();
+        let output: RpcutilDaemonStatsOutput = reply.typed_outputs();
         Self {
             node: reply.node.clone(),
-            started: told.starttime.unwrap_or(0),
-            total: told.total.unwrap_or(0),
-            refused: told.unvalidated.unwrap_or(0),
-            expired: told.ttlexpired.unwrap_or(0),
-            replayed: told.replayed.unwrap_or(0),
-            others: told.filtered.unwrap_or(0),
-            denied: told.denied.unwrap_or(0),
-            replies: told.replies.unwrap_or(0),
+            started: output.starttime.unwrap_or(0),
+            total: output.total.unwrap_or(0),
+            refused: output.unvalidated.unwrap_or(0),
+            expired: output.ttlexpired.unwrap_or(0),
+            replayed: output.replayed.unwrap_or(0),
+            others: output.filtered.unwrap_or(0),
+            denied: output.denied.unwrap_or(0),
+            replies: output.replies.unwrap_or(0),
         }
     }
 

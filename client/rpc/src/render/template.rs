@@ -37,7 +37,7 @@ pub enum OutputTemplateError {
     #[error("the template is longer than {MAX_TEMPLATE_BYTES} bytes")]
     TooLong,
     /// An unknown name.
-    #[error("there is no `{name}`; there are {}", .known.join(", "))]
+    #[error("unknown name `{name}`; the known names are {}", .known.join(", "))]
     Unknown {
         /// The name.
         name: String,
@@ -117,7 +117,7 @@ struct BoundedTemplateBuffer(Vec<u8>);
 impl io::Write for BoundedTemplateBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > MAX_OUTPUT_BYTES {
-            let problem = format!("it prints more than {MAX_OUTPUT_BYTES} bytes");
+            let problem = format!("the output is larger than {MAX_OUTPUT_BYTES} bytes");
             return Err(io::Error::other(problem));
         }
         self.0.extend_from_slice(bytes);
@@ -181,7 +181,7 @@ mod tests {
         let error = render("{{ sendr }}").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "there is no `sendr`; there are sender, data"
+            "unknown name `sendr`; the known names are sender, data"
         );
         let error = render("{{ 'a' / 2 }}").unwrap_err();
         assert!(

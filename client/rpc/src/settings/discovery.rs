@@ -50,6 +50,6 @@ fn parse_texts(name: &str, words: &[Value]) -> Result<Vec<String>, (&'static str
 fn not_text_error(name: &str) -> (&'static str, String) {
     (
         OPTIONS_KEY,
-        format!("has `{name}`, which must be a text or a list of texts"),
+        format!("contains `{name}`, which must be a string or a list of strings"),
     )
 }

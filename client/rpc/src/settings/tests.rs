@@ -68,7 +68,7 @@ fn a_way_to_find_nodes_may_be_the_configured_one() {
     for (text, expected) in [
         (
             "method = \"mongo\"",
-            "`discovery.method` cannot be used: \"mongo\" is no discovery method",
+            "`discovery.method` cannot be used: \"mongo\" is not a discovery method",
         ),
         (
             "method = \"inventory\"",
@@ -80,11 +80,11 @@ fn a_way_to_find_nodes_may_be_the_configured_one() {
         ),
         (
             "method = \"external\"\noptions.command = [1]",
-            "has `command`, which must be a text",
+            "contains `command`, which must be a string",
         ),
         (
             "method = \"external\"\noptions.command = {}",
-            "has `command`, which must be a text",
+            "contains `command`, which must be a string",
         ),
     ] {
         let told = with(text).unwrap_err().to_string();

@@ -8,7 +8,7 @@ ACTIVATION = "io.choria.mcorpc.external.v1.activation_request"
 
 
 class Failed(Exception):
-    """The action was not done. Status 1: failed, 3: an input is missing, 4: an input is wrong, 5: something else."""
+    """The action failed. Status 1: failed, 3: missing input, 4: invalid input, 5: other error."""
 
     def __init__(self, why, status=1):
         super().__init__(why)
@@ -34,7 +34,7 @@ def answer(request, protocol):
         return {"activate": is_of_use()}
     action = ACTIONS.get(request["action"])
     if action is None:
-        return {"statuscode": 2, "statusmsg": "no action " + request["action"], "data": {}}
+        return {"statuscode": 2, "statusmsg": "unknown action " + request["action"], "data": {}}
     try:
         return {"statuscode": 0, "statusmsg": "OK", "data": action(request["data"], request)}
     except Failed as failed:

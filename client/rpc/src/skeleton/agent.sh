@@ -11,11 +11,11 @@ case $protocol in
     reply '{"activate": true}'
     ;;
 *.rpc_request)
-    # The daemon names the authorised action in MUSTER_ACTION, and the request in MUSTER_REQUEST_ID. Never search the
+    # The daemon sets MUSTER_ACTION to the authorised action, and MUSTER_REQUEST_ID to the request id. Never search the
     # request file for the action with text tools: a caller writes its inputs. Read inputs with a JSON parser: jq -r .data.NAME "$request"
     case ${MUSTER_ACTION:?run by the daemon only: it sets MUSTER_ACTION} in
 @CASES@
-        *) reply '{"statuscode": 2, "statusmsg": "no such action", "data": {}}' ;;
+        *) reply '{"statuscode": 2, "statusmsg": "unknown action", "data": {}}' ;;
     esac
     ;;
 *)

@@ -96,11 +96,11 @@ pub(super) fn next_steps(agent: &str) -> Vec<String> {
     let name = format!("muster-{}", agent.replace('_', "-"));
     vec![
         format!(
-            "add it to `members` of Muster's Cargo.toml, and `{name} = {{ path = ... }}` to its dependencies"
+            "add the crate to `members` in Muster's Cargo.toml, and `{name} = {{ path = ... }}` to its dependencies"
         ),
-        format!("add `{name}` to the table in ARCHITECTURE.md, which tests hold"),
+        format!("add `{name}` to the table in ARCHITECTURE.md, which tests compare"),
         format!(
-            "offer `{}::build_agent()?` in agent/src/agents.rs",
+            "register `{}::build_agent()?` in agent/src/agents.rs",
             name.replace('-', "_")
         ),
     ]
@@ -108,7 +108,7 @@ pub(super) fn next_steps(agent: &str) -> Vec<String> {
 
 /// The example that a crate's DDL needs for each action.
 pub(super) fn action_examples() -> Value {
-    json!([{"description": "Says it", "input": {"message": "hello"}, "output": {"message": "hello"}}])
+    json!([{"description": "Return the message", "input": {"message": "hello"}, "output": {"message": "hello"}}])
 }
 
 fn text_file(name: &str, text: String) -> SkeletonFile {

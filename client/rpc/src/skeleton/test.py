@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs @AGENT@ as the daemon does, through files, and holds its replies against its DDL."""
+"""Runs @AGENT@ as the daemon does, with request and reply files, and compares its replies with its DDL."""
 
 import json
 import pathlib

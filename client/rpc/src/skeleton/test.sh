@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs @AGENT@ as the daemon does, through files, and looks at its replies.
+# Runs @AGENT@ as the daemon does, with request and reply files, and checks its replies.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 files=$(mktemp -d)

@@ -124,7 +124,7 @@ fn a_node_that_fails_is_quoted_and_nothing_keeps_running() {
     let up = world.rpc(&["up", "--nodes", "2"]);
     assert_eq!(up.status.code(), Some(1));
     assert!(
-        talk(&up).contains("db1.dev.acme.net ended (exit status: 1)"),
+        talk(&up).contains("db1.dev.acme.net exited (exit status: 1)"),
         "{}",
         talk(&up)
     );

@@ -195,10 +195,7 @@ fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record()
     assert_eq!(code, Some(0), "{text}");
 
     // Without the head record a shorter log is a whole log.
-    let missing = format!(
-        "line number {}, which was anchored, is not there",
-        anchor.seq
-    );
+    let missing = format!("line number {}, the anchor, is missing", anchor.seq);
     let cut = format!("{}\n", lines[..lines.len() - 1].join("\n"));
     for shorter in [cut.as_str(), ""] {
         fs::write(&log.files[1], shorter).unwrap();

@@ -144,7 +144,7 @@ async fn a_name_that_cannot_be_reserved_is_not_issued() {
     drop(broker);
     let refused = world.rpc(&["org", "add", "node", "web3.acme.net"]);
     assert!(
-        talk(&refused).contains("nothing was issued"),
+        talk(&refused).contains("no credentials were issued"),
         "{}",
         talk(&refused)
     );

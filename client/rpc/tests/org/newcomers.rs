@@ -316,7 +316,7 @@ fn the_provisioners_host_gets_what_it_needs_and_secrets_are_its_own() {
     let out = directory.to_str().unwrap();
     let made = world.rpc(&["provision", "host", "provisioner", "--out", out]);
     assert_eq!(made.status.code(), Some(0), "{}", talk(&made));
-    assert!(talk(&made).contains("can make nodes"), "{}", talk(&made));
+    assert!(talk(&made).contains("can add nodes"), "{}", talk(&made));
     for (file, expected) in [
         ("service.creds", 0o600),
         ("newcomers.creds", 0o600),

@@ -185,7 +185,7 @@ fn forms_are_read_before_anything_else() {
     let nowhere = home.path().join("out.json");
     for (args, expected) in [
         (["--jq", ".replies[] | nonsense"].as_slice(), "column 14"),
-        (&["--template", "{{ sendr }}"], "there is no `sendr`"),
+        (&["--template", "{{ sendr }}"], "unknown name `sendr`"),
         (&["--template", "{{ sender"], "line 1"),
         (&["--filter-replies", "ok() and"], "column"),
         (&["--filter-replies", "kode == 1"], "\"kode\""),

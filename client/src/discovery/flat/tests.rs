@@ -107,13 +107,13 @@ fn identities_choose_from_a_list() {
 #[test]
 fn what_is_no_name_is_told_with_its_place() {
     for (text, expected) in [
-        ("web1\n\nweb 2\n", "line 3: `web 2` holds ' '"),
-        ("web1\n*\n", "line 2: `*` holds '*'"),
-        (r#"["a", "b!"]"#, "name 2: `b!` holds '!'"),
+        ("web1\n\nweb 2\n", "line 3: `web 2` contains ' '"),
+        ("web1\n*\n", "line 2: `*` contains '*'"),
+        (r#"["a", "b!"]"#, "name 2: `b!` contains '!'"),
         ("\u{1b}[2J", "line 1: `\\u{1b}[2J` holds"),
-        (r#"["a", 7]"#, "entry 2 is no node"),
-        (r#"[{"name": "a"}]"#, "entry 1 is no node"),
-        (r#"["a""#, "it begins like JSON, but is none"),
+        (r#"["a", 7]"#, "entry 2 is not a node"),
+        (r#"[{"name": "a"}]"#, "entry 1 is not a node"),
+        (r#"["a""#, "it begins like JSON, but is not valid JSON"),
     ] {
         let told = refusal(text);
         assert!(told.starts_with(expected), "{text}: {told}");

@@ -28,47 +28,47 @@ impl FleetInventory {
     /// Evaluates the query for every node, in the order of the document. `known` holds assumed data source results, the same for all nodes.
     pub fn evaluate_nodes(
         &self,
-        wanted: &DiscoveryQuery,
+        query: &DiscoveryQuery,
         known: &KnownLookups,
     ) -> Result<Vec<NodeEvaluation>, InventoryError> {
-        let admission = InventorySelector::new(self, wanted)?;
+        let selector = InventorySelector::new(self, query)?;
         let entries = self.nodes.iter().enumerate();
-        let judged = entries.map(|(index, node)| {
-            let seen = InventoryNodeView::new(index, node)?;
-            let view = seen.view();
-            let admitted = admission.admits(node, &view);
+        let evaluations = entries.map(|(index, node)| {
+            let candidate = InventoryNodeView::new(index, node)?;
+            let view = candidate.view();
+            let admitted = selector.admits(node, &view);
             let (verdict, asks) = if admitted {
-                evaluate_node(wanted, &view, known)
+                evaluate_node(query, &view, known)
             } else {
                 (TruthValue::False, Vec::new())
             };
-            let mut conditions = wanted.filter.evaluate_conditions(&view, known);
-            if let Some(named) = naming_text(wanted) {
+            let mut conditions = query.filter.evaluate_conditions(&view, known);
+            if let Some(named) = naming_text(query) {
                 conditions.insert(0, (named, admitted.into()));
             }
             Ok(NodeEvaluation {
-                node: seen.identity,
+                node: candidate.identity,
                 verdict,
                 asks,
                 conditions,
             })
         });
-        judged.collect()
+        evaluations.collect()
     }
 }
 
 /// Returns whether the node matches, and which lookups it would make to decide.
 fn evaluate_node(
-    wanted: &DiscoveryQuery,
+    query: &DiscoveryQuery,
     view: &NodeView<'_>,
     known: &KnownLookups,
 ) -> (TruthValue, Vec<DataLookup>) {
     let mut known = known.clone();
     let mut asks = Vec::new();
     loop {
-        match wanted.filter.evaluate_except_identity(view, &known) {
+        match query.filter.evaluate_except_identity(view, &known) {
             EvaluationProgress::Decided(TruthValue::Unknown) => return (TruthValue::Unknown, asks),
-            EvaluationProgress::Decided(truth) => return (truth, Vec::new()),
+            EvaluationProgress::Decided(value) => return (value, Vec::new()),
             // A node would have this result now. Here it is unknown, so continue with the next lookup that the node could make.
             EvaluationProgress::Needs(lookup) => {
                 asks.push(lookup.clone());
@@ -79,14 +79,14 @@ fn evaluate_node(
 }
 
 /// The text of collective, names and groups, as typed; `None` if there are none.
-fn naming_text(wanted: &DiscoveryQuery) -> Option<String> {
-    let collective = wanted.collective.iter().map(|name| format!("-T {name}"));
-    let identities = wanted.filter.identities().iter();
+fn naming_text(query: &DiscoveryQuery) -> Option<String> {
+    let collective = query.collective.iter().map(|name| format!("-T {name}"));
+    let identities = query.filter.identities().iter();
     let identities = identities.map(|pattern| format!("-I {pattern}"));
-    let groups = wanted.groups.iter();
+    let groups = query.groups.iter();
     let groups = groups.map(|name| format!("-I group:{name}"));
-    let words: Vec<String> = collective.chain(identities).chain(groups).collect();
-    (!words.is_empty()).then(|| words.join(" "))
+    let options: Vec<String> = collective.chain(identities).chain(groups).collect();
+    (!options.is_empty()).then(|| options.join(" "))
 }
 
 #[cfg(test)]

@@ -121,11 +121,11 @@ fn a_collective_leaves_out_who_says_to_be_in_others() {
 #[test]
 fn what_is_no_inventory_is_refused() {
     for (text, expected) in [
-        ("", "it is no inventory"),
-        ("[]", "it is no inventory"),
+        ("", "it is not an inventory"),
+        ("[]", "it is not an inventory"),
         (
             "{\"nodes\": []}",
-            "it is no inventory: missing field `$schema`",
+            "it is not an inventory: missing field `$schema`",
         ),
         (
             "{\"$schema\": \"x\", \"nodes\": []}",
@@ -133,11 +133,11 @@ fn what_is_no_inventory_is_refused() {
         ),
         (
             "{\"$schema\": \"x\", \"nodes\": [{\"name\": 1}]}",
-            "it is no inventory: invalid type",
+            "it is not an inventory: invalid type",
         ),
         (
             "{\"$schema\": \"x\", \"nodes\": [{\"name\": \"a\", \"agents\": [1]}]}",
-            "it is no inventory: an agent is a name",
+            "it is not an inventory: an agent must be a name",
         ),
     ] {
         let told = FleetInventory::parse(text, None).unwrap_err().to_string();
@@ -150,7 +150,7 @@ fn what_is_no_inventory_is_refused() {
     assert!(
         told.unwrap_err()
             .to_string()
-            .starts_with("node 2: `web 2.acme.net` holds ' '")
+            .starts_with("node 2: `web 2.acme.net` contains ' '")
     );
 }
 
@@ -164,10 +164,10 @@ fn all_problems_are_told_at_once() {
     let told = find_problems(&text, None).unwrap().join("\n");
     insta::assert_snapshot!(told, @r#"
     unknown key `nodes.1.fcats` is ignored
-    group "web" is there twice; the first counts
+    group "web" is defined twice; the first definition is used
     group "broken": cannot use filter "a and (": expected a condition: a class, a fact such as country=uk, not, or an opening parenthesis at column 8
-    node 2: `web_2!.acme.net` holds '!'; names are made of a-z, 0-9, - and _, joined by dots
-    node 4: db1.acme.net is there twice
+    node 2: `web_2!.acme.net` contains '!'; names consist of a-z, 0-9, - and _, joined by dots
+    node 4: db1.acme.net is listed twice
     "#);
     let good = FLEET.replace("'a and ('", "'a'");
     assert_eq!(find_problems(&good, None).unwrap(), Vec::<String>::new());

@@ -68,7 +68,7 @@ pub enum PuppetDbError {
         problem: String,
     },
     /// The HTTP request failed.
-    #[error("PuppetDB at {url} does not answer")]
+    #[error("the request to PuppetDB at {url} failed")]
     Http {
         /// The address.
         url: String,
@@ -77,7 +77,7 @@ pub enum PuppetDbError {
         source: Box<ureq::Error>,
     },
     /// The server returned an error status.
-    #[error("PuppetDB at {url} refuses with status {status}: {text}")]
+    #[error("PuppetDB at {url} returned status {status}: {text}")]
     Refused {
         /// The address.
         url: String,
@@ -87,7 +87,7 @@ pub enum PuppetDbError {
         text: String,
     },
     /// The response is not a list of nodes.
-    #[error("the answer of PuppetDB at {url} cannot be used")]
+    #[error("the response of PuppetDB at {url} is not a valid list of nodes")]
     Answer {
         /// The address.
         url: String,
@@ -96,7 +96,7 @@ pub enum PuppetDbError {
         source: NodeListError,
     },
     /// The runtime ended before the response.
-    #[error("the query was given up")]
+    #[error("the query was aborted")]
     GivenUp,
 }
 
@@ -110,9 +110,9 @@ impl PuppetDbServer {
         timeout: Duration,
     ) -> Option<Self> {
         let (scheme, authority) = url.trim_end_matches('/').split_once("://")?;
-        let odd =
+        let is_forbidden =
             |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '/' | '?' | '#');
-        if authority.is_empty() || authority.contains(odd) {
+        if authority.is_empty() || authority.contains(is_forbidden) {
             return None;
         }
         let allowed = match scheme {
@@ -131,11 +131,11 @@ impl PuppetDbServer {
     /// Returns the matching nodes in `PuppetDB`, without deactivated or expired ones. The HTTP request blocks a thread of its own.
     pub async fn find_nodes(
         &self,
-        wanted: &DiscoveryQuery,
+        discovery_query: &DiscoveryQuery,
     ) -> Result<BTreeSet<Identity>, PuppetDbError> {
-        let queries = query::build_queries(wanted)?;
+        let queries = query::build_queries(discovery_query)?;
         let server = self.clone();
-        let asking = tokio::task::spawn_blocking(move || {
+        let task = tokio::task::spawn_blocking(move || {
             let agent = server.http_agent()?;
             let mut found: Option<BTreeSet<Identity>> = None;
             for alternatives in queries {
@@ -150,7 +150,7 @@ impl PuppetDbServer {
             }
             Ok(found.unwrap_or_default())
         });
-        asking.await.map_err(|_| PuppetDbError::GivenUp)?
+        task.await.map_err(|_| PuppetDbError::GivenUp)?
     }
 
     fn run_query(
@@ -177,7 +177,7 @@ impl PuppetDbServer {
                 .limit(MAX_REFUSAL_BYTES)
                 .lossy_utf8(true)
                 .read_to_string()
-                .unwrap_or_else(|_| "a long answer".to_owned());
+                .unwrap_or_else(|_| "the response cannot be read".to_owned());
             return Err(PuppetDbError::Refused {
                 url: self.url.clone(),
                 status,
@@ -247,7 +247,7 @@ fn read_pem(path: &Path) -> Result<String, PuppetDbError> {
             path: path.to_owned(),
             source,
         })?;
-    text.ok_or_else(|| pem_error(path, &"it is too long"))
+    text.ok_or_else(|| pem_error(path, &"it is too large"))
 }
 
 fn pem_error(path: &Path, problem: &impl ToString) -> PuppetDbError {
@@ -268,7 +268,7 @@ fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PuppetDbE
         }
     }
     if certificates.is_empty() {
-        return Err(pem_error(path, &"it holds no certificate in PEM form"));
+        return Err(pem_error(path, &"it contains no certificate in PEM format"));
     }
     Ok(certificates)
 }
@@ -278,7 +278,7 @@ fn load_client_certificate(cert: &Path, key: &Path) -> Result<ClientCert, Puppet
     // The parser's error text could quote the secret input, so it is replaced.
     let text = muster_secret::read_secret(key, SecretOwner::Puppet, MAX_PEM_BYTES)?;
     let private = PrivateKey::from_pem(text.as_bytes())
-        .map_err(|_| pem_error(key, &"it holds no private key in PEM form"))?;
+        .map_err(|_| pem_error(key, &"it contains no private key in PEM format"))?;
     Ok(ClientCert::new_with_certs(&chain, private))
 }
 

@@ -15,7 +15,9 @@ use super::super::DiscoveryQuery;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PuppetDbQueryError {
     /// String ordering, which `PuppetDB` does not support.
-    #[error("PuppetDB compares only numbers with {operator}, and {value:?} of fact {fact} is none")]
+    #[error(
+        "PuppetDB compares only numbers with {operator}; {value:?} of fact {fact} is not a number"
+    )]
     Order {
         /// The fact.
         fact: String,
@@ -25,7 +27,7 @@ pub enum PuppetDbQueryError {
         value: String,
     },
     /// A fact path that its query syntax cannot express.
-    #[error("PuppetDB cannot be asked for fact {fact}: {problem}")]
+    #[error("PuppetDB cannot query fact {fact}: {problem}")]
     Path {
         /// The fact.
         fact: String,
@@ -38,26 +40,24 @@ pub enum PuppetDbQueryError {
 }
 
 /// Builds the queries: a node matches if every set of alternatives contains it. Never empty.
-pub(super) fn build_queries(
-    wanted: &DiscoveryQuery,
-) -> Result<Vec<Vec<Value>>, PuppetDbQueryError> {
-    let filter = &wanted.filter;
-    let mut demanded = Vec::new();
+pub(super) fn build_queries(query: &DiscoveryQuery) -> Result<Vec<Vec<Value>>, PuppetDbQueryError> {
+    let filter = &query.filter;
+    let mut conditions = Vec::new();
     for class in filter.classes() {
-        demanded.push(class_condition(class));
+        conditions.push(class_condition(class));
     }
     for term in filter.facts() {
-        demanded.push(fact_condition(term)?);
+        conditions.push(fact_condition(term)?);
     }
     let named: Vec<Value> = filter.identities().iter().map(name_condition).collect();
-    if wanted.pql.is_empty() {
+    if query.pql.is_empty() {
         if !named.is_empty() {
-            demanded.push(any_of(named));
+            conditions.push(any_of(named));
         }
-        return Ok(vec![vec![nodes_query(demanded)]]);
+        return Ok(vec![vec![nodes_query(conditions)]]);
     }
     let mut alternatives = Vec::new();
-    for text in &wanted.pql {
+    for text in &query.pql {
         if text.trim().is_empty() {
             return Err(PuppetDbQueryError::Empty);
         }
@@ -67,21 +67,25 @@ pub(super) fn build_queries(
         alternatives.push(nodes_query(vec![any_of(named)]));
     }
     let mut queries = vec![alternatives];
-    if !demanded.is_empty() {
-        queries.push(vec![nodes_query(demanded)]);
+    if !conditions.is_empty() {
+        queries.push(vec![nodes_query(conditions)]);
     }
     Ok(queries)
 }
 
 /// Builds the query for node names that satisfy all conditions.
-fn nodes_query(demanded: Vec<Value>) -> Value {
-    if demanded.is_empty() {
+fn nodes_query(conditions: Vec<Value>) -> Value {
+    if conditions.is_empty() {
         return json!(["from", "nodes", ["extract", ["certname"]]]);
     }
     json!([
         "from",
         "nodes",
-        ["extract", ["certname"], combine_conditions("and", demanded)]
+        [
+            "extract",
+            ["certname"],
+            combine_conditions("and", conditions)
+        ]
     ])
 }
 
@@ -89,11 +93,11 @@ fn any_of(alternatives: Vec<Value>) -> Value {
     combine_conditions("or", alternatives)
 }
 
-fn combine_conditions(word: &str, mut parts: Vec<Value>) -> Value {
+fn combine_conditions(operator: &str, mut parts: Vec<Value>) -> Value {
     if parts.len() == 1 {
         return parts.remove(0);
     }
-    parts.insert(0, json!(word));
+    parts.insert(0, json!(operator));
     Value::Array(parts)
 }
 
@@ -119,15 +123,15 @@ fn class_condition(pattern: &FilterPattern) -> Value {
 
 /// Converts `mysql::master` to the catalog's form, `Mysql::Master`.
 fn class_title(class: &str) -> String {
-    let capital = |part: &str| {
-        let mut letters = part.chars();
-        letters.next().map_or_else(String::new, |first| {
-            first.to_uppercase().chain(letters).collect()
+    let capitalise = |part: &str| {
+        let mut chars = part.chars();
+        chars.next().map_or_else(String::new, |first| {
+            first.to_uppercase().chain(chars).collect()
         })
     };
     class
         .split("::")
-        .map(capital)
+        .map(capitalise)
         .collect::<Vec<_>>()
         .join("::")
 }
@@ -139,12 +143,12 @@ fn fact_condition(term: &FactTerm) -> Result<Value, PuppetDbQueryError> {
     let equal = || {
         let mut alternatives = vec![json!(["=", path, value])];
         alternatives.extend(number.clone().map(|number| json!(["=", path, number])));
-        if let Ok(truth) = value.to_ascii_lowercase().parse::<bool>() {
-            alternatives.push(json!(["=", path, truth]));
+        if let Ok(boolean) = value.to_ascii_lowercase().parse::<bool>() {
+            alternatives.push(json!(["=", path, boolean]));
         }
         in_entity("inventory", &any_of(alternatives))
     };
-    let found = || in_entity("inventory", &json!(["~", path, strip_slashes(&value)]));
+    let matching = || in_entity("inventory", &json!(["~", path, strip_slashes(&value)]));
     let ordered = |operator: &'static str| match &number {
         Some(number) => Ok(in_entity("inventory", &json!([operator, path, number]))),
         None => Err(PuppetDbQueryError::Order {
@@ -156,8 +160,8 @@ fn fact_condition(term: &FactTerm) -> Result<Value, PuppetDbQueryError> {
     match term.operator() {
         FactOperator::Equal => Ok(equal()),
         FactOperator::NotEqual => Ok(json!(["not", equal()])),
-        FactOperator::Match => Ok(found()),
-        FactOperator::NotMatch => Ok(json!(["not", found()])),
+        FactOperator::Match => Ok(matching()),
+        FactOperator::NotMatch => Ok(json!(["not", matching()])),
         operator => ordered(operator.as_str()),
     }
 }
@@ -180,10 +184,10 @@ fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
     let mut path = "facts".to_owned();
     for segment in term.fact_path().segments() {
         if segment.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(refused("it cannot look for one element of a list"));
+            return Err(refused("it cannot match one element of a list"));
         }
         if segment.contains(['"', '\\']) {
-            return Err(refused("a part of its name holds a quote or backslash"));
+            return Err(refused("a part of its name contains a quote or backslash"));
         }
         path.push('.');
         if segment
@@ -202,14 +206,14 @@ fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
 
 /// Parses a value as a number, with the rules of filters: plain decimals only.
 fn parse_number(text: &str) -> Option<Value> {
-    let plain = text
+    let is_numeric = text
         .bytes()
         .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'));
-    if !plain {
+    if !is_numeric {
         return None;
     }
-    if let Ok(whole) = text.parse::<i64>() {
-        return Some(json!(whole));
+    if let Ok(integer) = text.parse::<i64>() {
+        return Some(json!(integer));
     }
     let value = text.parse::<f64>().ok().filter(|value| value.is_finite())?;
     Some(json!(value))

@@ -18,8 +18,8 @@ impl AgentAction for CatalogApplyAction {
     async fn run(
         &self,
         cx: &CallContext,
-        ask: CatalogRunInput,
+        input: CatalogRunInput,
     ) -> Result<CatalogRunOutcome, ActionError> {
-        ask.run_catalog(cx, &self.0, CatalogRunMode::Apply).await
+        input.run_catalog(cx, &self.0, CatalogRunMode::Apply).await
     }
 }

@@ -45,23 +45,23 @@ impl AgentAction for LedgerDropAction {
 
 /// Takes the run lock, because a running engine writes the same file.
 fn drop_owed_refreshes(options: &Options, target: &str) -> Result<LedgerDropOutput, ActionError> {
-    let failed = |error: &dyn std::error::Error| ActionError::failed(error_chain(error));
+    let to_error = |error: &dyn std::error::Error| ActionError::failed(error_chain(error));
     let state = open_state_dir(options)?;
-    let patience = Duration::from_secs(options.lock_wait);
-    let _until_the_end =
-        CatalogRunLock::acquire(&state, &[], patience).map_err(|error| failed(&error))?;
-    let mut ledger = RefreshLedger::open(&state).map_err(|error| failed(&error))?;
+    let lock_timeout = Duration::from_secs(options.lock_wait);
+    let _run_lock =
+        CatalogRunLock::acquire(&state, &[], lock_timeout).map_err(|error| to_error(&error))?;
+    let mut ledger = RefreshLedger::open(&state).map_err(|error| to_error(&error))?;
     let ids: Vec<u64> = ledger
         .owed_refreshes()
-        .filter(|debt| target == "all" || debt.target == target)
-        .map(|debt| debt.id)
+        .filter(|refresh| target == "all" || refresh.target == target)
+        .map(|refresh| refresh.id)
         .collect();
     if ids.is_empty() {
         return Err(ActionError::failed(format!(
-            "no refresh of {target} is owed here"
+            "no pending refresh matches `{target}`"
         )));
     }
-    ledger.remove_owed(&ids).map_err(|error| failed(&error))?;
+    ledger.remove_owed(&ids).map_err(|error| to_error(&error))?;
     Ok(LedgerDropOutput {
         dropped: ids.len(),
         pending: ledger.owed_refreshes().count(),

@@ -40,16 +40,16 @@ pub(crate) struct OwedRefreshRow {
 }
 
 impl From<OwedRefresh> for OwedRefreshRow {
-    fn from(debt: OwedRefresh) -> Self {
+    fn from(refresh: OwedRefresh) -> Self {
         Self {
-            id: debt.id,
-            target: debt.target,
-            source: debt.source,
-            since: debt.since,
-            certain: debt.certainty == RefreshCertainty::Pending,
-            attempts: debt.attempts,
-            reason: debt.reason,
-            run: debt.run,
+            id: refresh.id,
+            target: refresh.target,
+            source: refresh.source,
+            since: refresh.since,
+            certain: refresh.certainty == RefreshCertainty::Pending,
+            attempts: refresh.attempts,
+            reason: refresh.reason,
+            run: refresh.run,
         }
     }
 }
@@ -65,12 +65,12 @@ impl AgentAction for LedgerListAction {
         _: LedgerListInput,
     ) -> Result<LedgerListOutput, ActionError> {
         let options = Arc::clone(&self.0);
-        let debts = cx
+        let refreshes = cx
             .run_blocking(move |_| read_owed_refreshes(&options))
             .await??;
         Ok(LedgerListOutput {
-            pending: debts.len(),
-            debts: debts
+            pending: refreshes.len(),
+            debts: refreshes
                 .into_iter()
                 .take(MAX_LISTED_REFRESHES)
                 .map(OwedRefreshRow::from)

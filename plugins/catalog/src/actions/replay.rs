@@ -31,22 +31,27 @@ impl AgentAction for LedgerReplayAction {
         input: LedgerReplayInput,
     ) -> Result<CatalogRunOutcome, ActionError> {
         let options = Arc::clone(&self.0);
-        let owed = cx
+        let refreshes = cx
             .run_blocking(move |_| read_owed_refreshes(&options))
             .await??;
-        let wanted = |target: &String| input.target.as_ref().is_none_or(|wanted| wanted == target);
-        let only: BTreeSet<String> = owed
+        let is_requested = |target: &String| {
+            input
+                .target
+                .as_ref()
+                .is_none_or(|requested| requested == target)
+        };
+        let only: BTreeSet<String> = refreshes
             .into_iter()
-            .map(|debt| debt.target)
-            .filter(wanted)
+            .map(|refresh| refresh.target)
+            .filter(is_requested)
             .collect();
         if only.is_empty() {
-            return Err(ActionError::failed("no such refresh is owed here"));
+            return Err(ActionError::failed("no matching refresh is pending"));
         }
-        let wish = CatalogRunOptions {
+        let run_options = CatalogRunOptions {
             only,
             ..CatalogRunOptions::default()
         };
-        runs::apply_catalog(cx, &self.0, CatalogSource::Kept, wish).await
+        runs::apply_catalog(cx, &self.0, CatalogSource::Stored, run_options).await
     }
 }

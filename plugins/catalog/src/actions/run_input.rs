@@ -36,12 +36,12 @@ impl CatalogRunInput {
         mode: CatalogRunMode,
     ) -> Result<CatalogRunOutcome, ActionError> {
         let source = runs::choose_source(self.catalog, self.file)?;
-        let wish = CatalogRunOptions {
+        let run_options = CatalogRunOptions {
             noop: mode == CatalogRunMode::Plan,
             tags: runs::split_words(self.tags),
             skip_tags: runs::split_words(self.skip_tags),
             ..CatalogRunOptions::default()
         };
-        runs::apply_catalog(cx, options, source, wish).await
+        runs::apply_catalog(cx, options, source, run_options).await
     }
 }

@@ -96,9 +96,9 @@ pub struct PuppetStatusOutput {
     pub run: Option<String>,
     /// The stage of that run.
     pub run_state: Option<String>,
-    /// Number of owed refreshes.
+    /// Number of pending refreshes.
     pub pending: u64,
-    /// What applies catalogs: `puppet` or `native`.
+    /// The engine that applies catalogs: `puppet` or `native`.
     pub engine: String,
 }
 
@@ -107,11 +107,11 @@ pub struct PuppetStatusOutput {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LastRunSummaryOutput {
-    /// Resources that were not as they should be.
+    /// Resources that were not in the described state.
     pub out_of_sync_resources: Option<u64>,
     /// Resources that failed, or whose refresh failed.
     pub failed_resources: Option<u64>,
-    /// Resources that were changed from outside since the run before.
+    /// Resources with a corrective change, which undid a change made outside of Puppet.
     pub corrected_resources: Option<u64>,
     /// Resources that were changed.
     pub changed_resources: Option<u64>,

@@ -16,9 +16,9 @@ pub enum PuppetRunState {
     Applying,
     /// Ended with a result.
     Finished,
-    /// Was not begun.
+    /// Was not started.
     Refused,
-    /// Was begun, and ended without a result.
+    /// Was started, and ended without a result.
     Aborted,
     /// Not given, or a stage of a later version.
     #[default]
@@ -61,11 +61,11 @@ impl PuppetRunState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PuppetRunClass {
-    /// Everything was as it should be.
+    /// All resources were in the described state.
     Clean,
     /// Resources were changed, and none failed.
     Changed,
-    /// Nothing failed, but refreshes are still owed.
+    /// Nothing failed, but refreshes are still pending.
     Pending,
     /// Resources failed, and none was changed.
     Failed,
@@ -185,9 +185,9 @@ pub struct PuppetRunOutcome {
     pub failed_to_restart: Option<u64>,
     /// Resources that were skipped.
     pub skipped: Option<u64>,
-    /// Resources that were not as they should be.
+    /// Resources that were not in the described state.
     pub out_of_sync: Option<u64>,
-    /// Resources that were changed from outside since the last run.
+    /// Resources with a corrective change, which undid a change made outside of Puppet.
     pub corrective: Option<u64>,
     /// Version of the catalog's configuration.
     pub config_version: Option<String>,
@@ -195,7 +195,7 @@ pub struct PuppetRunOutcome {
     pub environment: Option<String>,
     /// Whether a cached catalog was applied, and why.
     pub cached_catalog_status: Option<String>,
-    /// Whether nothing was to be changed.
+    /// Whether the run only reported what it would change.
     pub noop: Option<bool>,
     /// When the run was requested, in seconds since 1970.
     pub initiated_at: u64,
@@ -213,9 +213,9 @@ pub struct PuppetRunOutcome {
     pub pool: Option<String>,
     /// The number of the permit: larger than that of every earlier holder.
     pub fence: Option<u64>,
-    /// Resources whose owed refresh was made.
+    /// Resources whose pending refresh was executed.
     pub replayed: Vec<String>,
-    /// Resources that are still owed a refresh.
+    /// Resources whose refresh is still pending.
     pub pending: Vec<String>,
     /// Warnings and errors of the run.
     pub log: Vec<String>,
@@ -271,7 +271,7 @@ impl PuppetRunOutcome {
             parts.push(format!("skipped {}", count(self.skipped)));
         }
         let mut sentence = if parts.is_empty() {
-            format!("{total} resources were as they should be, after {seconds:.1} seconds")
+            format!("no changes to {total} resources in {seconds:.1} seconds")
         } else {
             format!(
                 "{} of {total} resources in {seconds:.1} seconds",
@@ -280,7 +280,7 @@ impl PuppetRunOutcome {
         };
         if !self.pending.is_empty() {
             sentence = format!(
-                "{sentence}; {} still owed a refresh",
+                "{sentence}; refreshes still pending: {}",
                 self.pending.join(", ")
             );
         }
@@ -328,7 +328,7 @@ mod tests {
         };
         assert_eq!(
             outcome.summary_sentence(),
-            "changed 2, failed 2, skipped 3 of 9 resources in 1.2 seconds; Exec[Y] still owed a refresh"
+            "changed 2, failed 2, skipped 3 of 9 resources in 1.2 seconds; refreshes still pending: Exec[Y]"
         );
         assert!(!outcome.is_success());
     }

@@ -58,7 +58,7 @@ pub struct CatalogEntry {
     /// The line number of the definition.
     pub line: Option<u64>,
     /// Properties, parameters and metaparameters as written.
-    pub words: Map<String, Json>,
+    pub attributes: Map<String, Json>,
     /// Names of attributes whose values must never be displayed.
     pub sensitive: BTreeSet<String>,
     /// Exported for other machines; not applied here.
@@ -70,7 +70,7 @@ impl fmt::Debug for CatalogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("reference", &self.reference)
-            .field("words", &self.words.keys())
+            .field("attributes", &self.attributes.keys())
             .finish_non_exhaustive()
     }
 }
@@ -85,7 +85,7 @@ impl CatalogEntry {
             tags: Vec::new(),
             file: None,
             line: None,
-            words: Map::new(),
+            attributes: Map::new(),
             sensitive: BTreeSet::new(),
             is_virtual: false,
         }
@@ -113,45 +113,45 @@ impl CatalogEntry {
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The bytes are not valid in the given format.
-    #[error("the catalog is not valid {form}")]
+    #[error("the catalog is not valid {format}")]
     Malformed {
         /// `JSON` or `TOML`.
-        form: &'static str,
+        format: &'static str,
         /// The parser's error with its position.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// More resources than the memory limit of a run allows.
     #[error(
-        "the catalog has {count} resources and containers, more than the {MAX_RESOURCES} that are applied at once; split it"
+        "the catalog has {count} resources and containers, more than the limit of {MAX_RESOURCES}; split it"
     )]
     TooMany {
         /// Number of resources and containers.
         count: usize,
     },
     /// A key is missing or has the wrong type.
-    #[error("{place}: `{key}` {problem}")]
+    #[error("{location}: `{key}` {problem}")]
     Key {
         /// Location: `the catalog`, `File[/etc/motd]`.
-        place: String,
+        location: String,
         /// The key.
         key: String,
         /// The problem and the expected value.
         problem: String,
     },
     /// A string that should be a resource reference is not one.
-    #[error("`{text}` is no reference such as `File[/etc/motd]`")]
+    #[error("`{text}` is not a resource reference such as `File[/etc/motd]`")]
     Reference {
         /// The text.
         text: String,
     },
     /// Two resources with one name, or an alias that is already in use.
-    #[error("{reference} is there twice{}", at.as_deref().map(|at| format!(": {at}")).unwrap_or_default())]
+    #[error("{reference} is declared twice{}", locations.as_deref().map(|locations| format!(": {locations}")).unwrap_or_default())]
     Duplicate {
         /// The duplicate reference.
         reference: String,
         /// The known source locations.
-        at: Option<String>,
+        locations: Option<String>,
     },
     /// A containment edge or relationship with an unknown target.
     #[error("could not find dependency {missing} for {resource}")]

@@ -56,7 +56,7 @@ struct ContainmentEdge {
 pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     let document: PuppetCatalogDocument =
         serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
-            form: "JSON of Puppet's",
+            format: "Puppet catalog JSON",
             source: source.into(),
         })?;
     let mut catalog = Catalog {
@@ -71,48 +71,50 @@ pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
         entries: Vec::with_capacity(document.resources.len()),
         warnings: Vec::new(),
     };
-    let holders: BTreeSet<&str> = document
+    let containers: BTreeSet<&str> = document
         .edges
         .iter()
         .map(|edge| edge.source.as_str())
         .collect();
-    let mut places = HashMap::new();
+    let mut indices = HashMap::new();
     for item in document.resources {
-        let entry = build_entry(item, &holders, &mut catalog.warnings)?;
-        if places
+        let entry = build_entry(item, &containers, &mut catalog.warnings)?;
+        if indices
             .insert(entry.reference.clone(), catalog.entries.len())
             .is_some()
         {
             return Err(CatalogError::Duplicate {
                 reference: entry.reference.to_string(),
-                at: None,
+                locations: None,
             });
         }
         catalog.entries.push(entry);
     }
-    link_containers(&mut catalog, &document.edges, &places)?;
+    link_containers(&mut catalog, &document.edges, &indices)?;
     Ok(catalog)
 }
 
 fn build_entry(
     item: PuppetCatalogResource,
-    holders: &BTreeSet<&str>,
+    containers: &BTreeSet<&str>,
     warnings: &mut Vec<String>,
 ) -> Result<CatalogEntry, CatalogError> {
-    let written = format!("{}[{}]", item.type_name, item.title);
+    let reference_text = format!("{}[{}]", item.type_name, item.title);
     // Also validates the text as a reference, because otherwise no other resource could refer to it.
-    let reference: ResourceReference = written.parse()?;
+    let reference: ResourceReference = reference_text.parse()?;
     let is_class = matches!(reference.type_name.as_str(), "class" | "stage");
     let is_container = match item.kind.as_deref() {
         Some("class" | "defined_type") => true,
         Some("compilable_type") => is_class,
         // Catalog format 1 has no kind; a define is recognized by its members.
         Some("unknown") | None => {
-            is_class || reference.type_name.contains("::") || holders.contains(written.as_str())
+            is_class
+                || reference.type_name.contains("::")
+                || containers.contains(reference_text.as_str())
         }
         Some(other) => {
             return Err(CatalogError::Key {
-                place: written,
+                location: reference_text,
                 key: "kind".to_owned(),
                 problem: format!(
                     "is `{other}`, must be compilable_type, class, defined_type or unknown"
@@ -122,7 +124,7 @@ fn build_entry(
     };
     if let Some(key) = item.rest.keys().next() {
         warnings.push(format!(
-            "{written}: the key `{key}` is not known and was ignored"
+            "{reference_text}: the key `{key}` is unknown and was ignored"
         ));
     }
     let mut entry = CatalogEntry::new(reference, is_container);
@@ -131,19 +133,19 @@ fn build_entry(
     entry.sensitive.extend(item.sensitive_parameters);
     if is_container && entry.reference.type_name != "stage" {
         // Parameters of classes and defines were evaluated during compilation; only their relationships still apply.
-        let relations =
+        let is_relation =
             |name: &str| crate::schema::RELATION_METAPARAMETERS.contains(&name) || name == "alias";
-        entry.words = item
+        entry.attributes = item
             .parameters
             .into_iter()
-            .filter(|(name, _)| relations(name))
+            .filter(|(name, _)| is_relation(name))
             .collect();
         return Ok(entry);
     }
     for (name, value) in item.parameters {
         let plain =
             rich_data::to_plain_value(&value).map_err(|problem| CatalogError::Unsupported {
-                resource: written.clone(),
+                resource: reference_text.clone(),
                 name: name.clone(),
                 problem,
             })?;
@@ -151,7 +153,7 @@ fn build_entry(
             entry.sensitive.insert(name.clone());
         }
         if !plain.value.is_null() {
-            entry.words.insert(name, plain.value);
+            entry.attributes.insert(name, plain.value);
         }
     }
     Ok(entry)
@@ -160,37 +162,37 @@ fn build_entry(
 fn link_containers(
     catalog: &mut Catalog,
     edges: &[ContainmentEdge],
-    places: &HashMap<ResourceReference, usize>,
+    indices: &HashMap<ResourceReference, usize>,
 ) -> Result<(), CatalogError> {
     for edge in edges {
-        let place = |text: &str, other: &str| {
+        let find_index = |text: &str, other: &str| {
             let reference: ResourceReference = text.parse()?;
-            let found = places.get(&reference).copied();
+            let found = indices.get(&reference).copied();
             found.ok_or_else(|| CatalogError::Missing {
                 missing: text.to_owned(),
                 resource: other.to_owned(),
             })
         };
-        let source = place(&edge.source, &edge.target)?;
-        let target = place(&edge.target, &edge.source)?;
-        if let Some(holder) = catalog.entries.get_mut(source) {
-            holder.is_container = true;
+        let source = find_index(&edge.source, &edge.target)?;
+        let target = find_index(&edge.target, &edge.source)?;
+        if let Some(container) = catalog.entries.get_mut(source) {
+            container.is_container = true;
         }
-        if let Some(held) = catalog.entries.get_mut(target) {
-            held.container = Some(source);
+        if let Some(member) = catalog.entries.get_mut(target) {
+            member.container = Some(source);
         }
     }
     for start in 0..catalog.entries.len() {
-        let mut seen = 0;
+        let mut depth = 0;
         let mut next = catalog.entries.get(start).and_then(|entry| entry.container);
         while let Some(container) = next {
-            seen += 1;
-            if container == start || seen > catalog.entries.len() {
+            depth += 1;
+            if container == start || depth > catalog.entries.len() {
                 let reference = catalog.entries.get(container).map(|entry| &entry.reference);
                 return Err(CatalogError::Key {
-                    place: reference.map(ToString::to_string).unwrap_or_default(),
+                    location: reference.map(ToString::to_string).unwrap_or_default(),
                     key: "edges".to_owned(),
-                    problem: "lead back to the container itself".to_owned(),
+                    problem: "form a cycle: the container contains itself".to_owned(),
                 });
             }
             next = catalog

@@ -48,19 +48,19 @@ impl FromStr for ResourceReference {
 
     /// Splits at the first `[` and the last `]`, because a title may contain brackets.
     fn from_str(text: &str) -> Result<Self, CatalogError> {
-        let wrong = || CatalogError::Reference {
+        let invalid = || CatalogError::Reference {
             text: text.chars().take(200).collect(),
         };
-        let (type_name, rest) = text.split_once('[').ok_or_else(wrong)?;
-        let title = rest.strip_suffix(']').ok_or_else(wrong)?;
-        let proper = |segment: &str| {
+        let (type_name, rest) = text.split_once('[').ok_or_else(invalid)?;
+        let title = rest.strip_suffix(']').ok_or_else(invalid)?;
+        let is_valid_segment = |segment: &str| {
             segment.starts_with(|c: char| c.is_ascii_alphabetic())
                 && segment
                     .chars()
                     .all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
-        if title.is_empty() || !type_name.split("::").all(proper) {
-            return Err(wrong());
+        if title.is_empty() || !type_name.split("::").all(is_valid_segment) {
+            return Err(invalid());
         }
         Ok(Self::new(type_name, title))
     }

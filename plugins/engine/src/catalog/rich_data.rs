@@ -48,7 +48,7 @@ pub(super) fn to_plain_value(value: &Json) -> Result<PlainValue, String> {
 fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> {
     let name = object.get("__ptype").and_then(Json::as_str).unwrap_or("?");
     let inner = object.get("__pvalue");
-    let text = |value: Json| PlainValue {
+    let plain = |value: Json| PlainValue {
         value,
         sensitive: false,
     };
@@ -58,15 +58,15 @@ fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> 
             ..to_plain_value(inner)?
         }),
         ("Timestamp" | "Timespan" | "Regexp" | "SemVer" | "URI", Some(inner)) => {
-            Ok(text(inner.clone()))
+            Ok(plain(inner.clone()))
         }
-        ("Default", _) => Ok(text(Json::from("default"))),
-        ("Binary", Some(Json::String(encoded))) => decode_binary(encoded).map(text),
+        ("Default", _) => Ok(plain(Json::from("default"))),
+        ("Binary", Some(Json::String(encoded))) => decode_binary(encoded).map(plain),
         ("Hash", Some(Json::Array(pairs))) => {
             let mut hash = Map::new();
             for pair in pairs.chunks(2) {
                 let [key, value] = pair else {
-                    return Err("is a hash with a key without value".to_owned());
+                    return Err("is a hash with a key that has no value".to_owned());
                 };
                 let key = match to_plain_value(key)?.value {
                     Json::String(key) => key,
@@ -74,16 +74,16 @@ fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> 
                 };
                 hash.insert(key, to_plain_value(value)?.value);
             }
-            Ok(text(Json::Object(hash)))
+            Ok(plain(Json::Object(hash)))
         }
         ("Deferred", _) => {
             let function = object.get("name").and_then(Json::as_str).unwrap_or("?");
             Err(format!(
-                "is a deferred call of `{function}`, which only Puppet on the node can make; compile the value instead"
+                "is a deferred call of `{function}`, which only Puppet on the node can evaluate; compute the value during compilation instead"
             ))
         }
         (other, _) => Err(format!(
-            "is of Puppet's type `{other}`, which has no plain form"
+            "has the Puppet type `{other}`, which is not supported"
         )),
     }
 }
@@ -93,7 +93,8 @@ fn decode_binary(encoded: &str) -> Result<Json, String> {
         .decode(encoded.as_bytes())
         .map_err(|error| format!("is binary data that is not base64: {error}"))?;
     String::from_utf8(bytes).map(Json::from).map_err(|_| {
-        "is binary data that is no text; put it into a file and name it as `source`".to_owned()
+        "is binary data that is not UTF-8; store it in a file and set `source` to its path"
+            .to_owned()
     })
 }
 

@@ -30,7 +30,7 @@ struct ShortCatalogTables {
 /// Parses a JSON array of resources.
 pub fn parse_json(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
     let resources = serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
-        form: "JSON",
+        format: "JSON",
         source: source.into(),
     })?;
     build_catalog(host, Json::from(0), resources)
@@ -39,7 +39,7 @@ pub fn parse_json(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
 /// Parses TOML with `[[resource]]` tables.
 pub fn parse_toml(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
     let malformed = |source| CatalogError::Malformed {
-        form: "TOML",
+        format: "TOML",
         source,
     };
     let text = std::str::from_utf8(bytes).map_err(|source| malformed(source.into()))?;
@@ -74,13 +74,13 @@ fn build_catalog(
     main.container = Some(0);
     catalog.entries.extend([stage, main]);
     let mut seen = HashSet::new();
-    for (index, words) in resources.into_iter().enumerate() {
-        let mut entry = build_entry(index, words)?;
+    for (index, attributes) in resources.into_iter().enumerate() {
+        let mut entry = build_entry(index, attributes)?;
         entry.container = Some(1);
         if !seen.insert(entry.reference.clone()) {
             return Err(CatalogError::Duplicate {
                 reference: entry.reference.to_string(),
-                at: None,
+                locations: None,
             });
         }
         catalog.entries.push(entry);
@@ -88,22 +88,33 @@ fn build_catalog(
     Ok(catalog)
 }
 
-fn build_entry(index: usize, mut words: Map<String, Json>) -> Result<CatalogEntry, CatalogError> {
-    let place = format!("resource {} of the list", index + 1);
-    let wrong = |key: &str, problem: &str| CatalogError::Key {
-        place: place.clone(),
+fn build_entry(
+    index: usize,
+    mut attributes: Map<String, Json>,
+) -> Result<CatalogEntry, CatalogError> {
+    let location = format!("resource {} of the list", index + 1);
+    let invalid = |key: &str, problem: &str| CatalogError::Key {
+        location: location.clone(),
         key: key.to_owned(),
         problem: problem.to_owned(),
     };
-    let type_name = match words.remove("type") {
+    let type_name = match attributes.remove("type") {
         Some(Json::String(name)) => name,
-        Some(_) => return Err(wrong("type", "must be a text")),
-        None => return Err(wrong("type", "is missing: file, package, service, ...")),
+        Some(_) => return Err(invalid("type", "must be a string")),
+        None => {
+            return Err(invalid(
+                "type",
+                "is missing, must be file, package, service, ...",
+            ));
+        }
     };
-    let title = match words.remove("title").or_else(|| words.get("name").cloned()) {
+    let title = match attributes
+        .remove("title")
+        .or_else(|| attributes.get("name").cloned())
+    {
         Some(Json::String(title)) => title,
-        Some(_) => return Err(wrong("title", "must be a text")),
-        None => return Err(wrong("title", "is missing")),
+        Some(_) => return Err(invalid("title", "must be a string")),
+        None => return Err(invalid("title", "is missing")),
     };
     // Round trip through the reference parser rejects titles that no reference could name.
     let reference: ResourceReference = format!("{type_name}[{title}]").parse()?;
@@ -113,7 +124,7 @@ fn build_entry(index: usize, mut words: Map<String, Json>) -> Result<CatalogEntr
         entry.add_tag(&title);
     }
     entry.add_tag("class");
-    match words.get("tag") {
+    match attributes.get("tag") {
         Some(Json::String(tag)) => entry.add_tag(&tag.clone()),
         Some(Json::Array(tags)) => {
             let tags: Vec<String> = tags
@@ -127,15 +138,15 @@ fn build_entry(index: usize, mut words: Map<String, Json>) -> Result<CatalogEntr
         }
         _ => {}
     }
-    entry.words = words;
+    entry.attributes = attributes;
     Ok(entry)
 }
 
 /// Puppet's syntax rule for tags.
 fn is_tag(text: &str) -> bool {
-    let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.starts_with(first)
+    let is_word_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.starts_with(is_word_char)
         && text
             .chars()
-            .all(|c| first(c) || matches!(c, ':' | '.' | '-'))
+            .all(|c| is_word_char(c) || matches!(c, ':' | '.' | '-'))
 }

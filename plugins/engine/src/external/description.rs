@@ -71,23 +71,23 @@ fn default_namevar() -> String {
 /// Leaks the schema, because schemas are `'static`. One allocation per version of a description.
 pub(super) fn leak_schema(
     name: &str,
-    described: &ExternalTypeDescription,
+    description: &ExternalTypeDescription,
 ) -> Result<&'static TypeSchema, String> {
-    let mut attributes: Vec<AttributeSchema> = described
+    let mut attributes: Vec<AttributeSchema> = description
         .attributes
         .iter()
-        .map(|(name, one)| build_attribute(name, one))
+        .map(|(name, attribute)| build_attribute(name, attribute))
         .collect();
     attributes.sort_by_key(|attribute| attribute.name != "ensure");
     if !attributes
         .iter()
-        .any(|attribute| attribute.name == described.namevar)
+        .any(|attribute| attribute.name == description.namevar)
     {
-        let namevar = leak_text(&described.namevar);
+        let namevar = leak_text(&description.namevar);
         attributes.push(AttributeSchema::parameter(
             namevar,
             AttributeKind::Text,
-            "What the machine calls it.",
+            "Name of the resource on the node.",
         ));
     }
     if !attributes
@@ -98,25 +98,25 @@ pub(super) fn leak_schema(
     }
     Ok(Box::leak(Box::new(TypeSchema {
         type_name: leak_text(name),
-        doc: leak_text(&described.doc),
-        namevar: leak_text(&described.namevar),
+        doc: leak_text(&description.doc),
+        namevar: leak_text(&description.namevar),
         attributes: Vec::leak(attributes),
     })))
 }
 
-fn build_attribute(name: &str, described: &ExternalAttribute) -> AttributeSchema {
-    let words = || -> &'static [&'static str] {
+fn build_attribute(name: &str, description: &ExternalAttribute) -> AttributeSchema {
+    let leak_values = || -> &'static [&'static str] {
         Vec::leak(
-            described
+            description
                 .values
                 .iter()
-                .map(|word| leak_text(word))
+                .map(|value| leak_text(value))
                 .collect(),
         )
     };
-    let kind = match described.kind {
-        ExternalAttributeKind::String if !described.values.is_empty() => {
-            AttributeKind::Word(words())
+    let kind = match description.kind {
+        ExternalAttributeKind::String if !description.values.is_empty() => {
+            AttributeKind::Word(leak_values())
         }
         ExternalAttributeKind::String => AttributeKind::Text,
         ExternalAttributeKind::Integer => AttributeKind::Int,
@@ -127,15 +127,15 @@ fn build_attribute(name: &str, described: &ExternalAttribute) -> AttributeSchema
     };
     AttributeSchema {
         name: leak_text(name),
-        role: if described.property {
+        role: if description.property {
             AttributeRole::Property
         } else {
             AttributeRole::Parameter
         },
         kind,
-        default: described.default.as_deref().map(leak_text),
-        sensitive: described.sensitive,
-        doc: leak_text(&described.description),
+        default: description.default.as_deref().map(leak_text),
+        sensitive: description.sensitive,
+        doc: leak_text(&description.description),
     }
 }
 

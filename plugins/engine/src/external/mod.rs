@@ -34,7 +34,7 @@ pub struct ExternalTypes {
     system: Arc<dyn System>,
     directory: PathBuf,
     /// Last description read for each name, and the resulting type.
-    known: Mutex<BTreeMap<String, CachedExternalType>>,
+    types: Mutex<BTreeMap<String, CachedExternalType>>,
 }
 
 /// The bytes of a description, and the type built from them.
@@ -46,7 +46,7 @@ impl ExternalTypes {
         Self {
             system,
             directory: directory.into(),
-            known: Mutex::default(),
+            types: Mutex::default(),
         }
     }
 
@@ -58,20 +58,20 @@ impl ExternalTypes {
             Err(error) => return Err(error_chain(&error)),
         };
         self.check_trusted_file(&path)?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((read, found)) = known.get(name)
-            && *read == bytes
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((cached_bytes, found)) = types.get(name)
+            && *cached_bytes == bytes
         {
             return Ok(Some(Arc::clone(found)));
         }
-        let described: ExternalTypeDescription = serde_json::from_slice(&bytes)
-            .map_err(|error| format!("{} is no description of a type: {error}", path.display()))?;
-        let program = self.directory.join(&described.program);
+        let description: ExternalTypeDescription = serde_json::from_slice(&bytes)
+            .map_err(|error| format!("{} is not a type description: {error}", path.display()))?;
+        let program = self.directory.join(&description.program);
         self.check_trusted_file(&program)?;
-        let found = ExternalResourceType::new(name, &described, program)
+        let found = ExternalResourceType::new(name, &description, program)
             .map_err(|problem| format!("{}: {problem}", path.display()))?;
         let found = Arc::new(found);
-        known.insert(name.to_owned(), (bytes, Arc::clone(&found)));
+        types.insert(name.to_owned(), (bytes, Arc::clone(&found)));
         Ok(Some(found))
     }
 
@@ -82,14 +82,14 @@ impl ExternalTypes {
             .metadata(path)
             .map_err(|error| error_chain(&error))?;
         match found {
-            None => Err(format!("{} is not there", path.display())),
+            None => Err(format!("{} does not exist", path.display())),
             Some(found) if found.kind != FileEntryKind::File => {
                 Err(format!("{} is not a regular file", path.display()))
             }
             Some(found) if found.mode & 0o022 != 0 => {
                 let mode = found.mode;
                 Err(format!(
-                    "{} can be written by others (mode {mode:04o}); take that right away",
+                    "{} is writable by group or others (mode {mode:04o}); run `chmod go-w` on it",
                     path.display()
                 ))
             }

@@ -64,18 +64,20 @@ struct ExternalProviderInstance {
 impl ExternalResourceType {
     pub(super) fn new(
         name: &str,
-        described: &ExternalTypeDescription,
+        description: &ExternalTypeDescription,
         program: PathBuf,
     ) -> Result<Self, String> {
-        let requires = described
+        let requires = description
             .attributes
             .iter()
-            .filter_map(|(name, one)| Some((name.clone(), leak_text(one.requires.as_deref()?))));
+            .filter_map(|(name, attribute)| {
+                Some((name.clone(), leak_text(attribute.requires.as_deref()?)))
+            });
         Ok(Self {
-            schema: leak_schema(name, described)?,
+            schema: leak_schema(name, description)?,
             program,
-            timeout: Duration::from_secs(described.timeout),
-            refreshes: described.refreshes,
+            timeout: Duration::from_secs(description.timeout),
+            refreshes: description.refreshes,
             requires: requires.collect(),
         })
     }
@@ -84,38 +86,38 @@ impl ExternalResourceType {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        call: &ExternalProviderRequest<'_>,
+        request: &ExternalProviderRequest<'_>,
     ) -> Result<ExternalProviderResponse, EngineError> {
         let failed = |problem: String| EngineError::failed(resource, problem);
         let program = self.program.display();
-        let mut command = Command::new([self.program.display().to_string(), call.op.to_owned()]);
-        command.stdin = serde_json::to_vec(call).map_err(|error| failed(error.to_string()))?;
+        let mut command = Command::new([self.program.display().to_string(), request.op.to_owned()]);
+        command.stdin = serde_json::to_vec(request).map_err(|error| failed(error.to_string()))?;
         command.cwd = self.program.parent().map(Path::to_owned);
         command.timeout = Some(self.timeout);
         command.output_limit = MAX_RESPONSE_BYTES;
         command.cancel = cx.cancel.clone();
-        let doing = format!("cannot ask {program} to {}", call.op);
+        let operation = format!("running `{program} {}`", request.op);
         let output = cx
             .system
             .run_command(&command)
-            .map_err(EngineError::during(resource, doing))?;
+            .map_err(EngineError::during(resource, operation))?;
         if !output.is_success() {
             let (code, text) = (output.code, output.combined_text());
             let last = text.trim().lines().next_back().unwrap_or_default();
-            return Err(failed(format!("{program} ended with {code}: {last}")));
+            return Err(failed(format!("{program} ended with code {code}: {last}")));
         }
-        let answer: ExternalProviderResponse =
+        let response: ExternalProviderResponse =
             serde_json::from_slice(&output.stdout).map_err(|error| {
                 failed(format!(
-                    "{program} printed something else than one JSON object: {error}"
+                    "{program} did not print exactly one JSON object: {error}"
                 ))
             })?;
-        for line in &answer.log {
+        for line in &response.log {
             cx.log_line(line.clone());
         }
-        match answer.error {
+        match response.error {
             Some(problem) => Err(failed(problem)),
-            None => Ok(answer),
+            None => Ok(response),
         }
     }
 
@@ -136,7 +138,7 @@ impl ExternalResourceType {
     }
 
     fn parse_state(&self, found: Map<String, Json>) -> ResourceValues {
-        let property = |name: &str| {
+        let find_property = |name: &str| {
             self.schema
                 .properties()
                 .find(|property| property.name == name)
@@ -144,7 +146,10 @@ impl ExternalResourceType {
         found
             .into_iter()
             .filter_map(|(name, json)| {
-                Some((property(&name)?.name.to_owned(), value_from_json(json)?))
+                Some((
+                    find_property(&name)?.name.to_owned(),
+                    value_from_json(json)?,
+                ))
             })
             .collect()
     }
@@ -160,10 +165,10 @@ impl ResourceType for ExternalResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<ResourceState, EngineError> {
-        let answer = self.run_provider(cx, resource, &self.build_request("read", resource))?;
-        let found = answer
+        let response = self.run_provider(cx, resource, &self.build_request("read", resource))?;
+        let found = response
             .state
-            .ok_or_else(|| EngineError::failed(resource, "the program told no `state`"))?;
+            .ok_or_else(|| EngineError::failed(resource, "the response has no `state`"))?;
         Ok(ResourceState {
             values: self.parse_state(found),
         })
@@ -175,12 +180,12 @@ impl ResourceType for ExternalResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<(), EngineError> {
-        let call = ExternalProviderRequest {
+        let request = ExternalProviderRequest {
             property: Some(&change.property),
             state: Some(&plan.state.values),
             ..self.build_request("apply", &plan.resource)
         };
-        self.run_provider(cx, &plan.resource, &call).map(|_| ())
+        self.run_provider(cx, &plan.resource, &request).map(|_| ())
     }
 
     fn supports_refresh(&self) -> bool {
@@ -217,10 +222,10 @@ impl ResourceType for ExternalResourceType {
         cx: &ResourceContext<'_>,
     ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
         let all = Resource::without_values(self.schema, "*")?;
-        let answer = self.run_provider(cx, &all, &self.build_request("list", &all))?;
-        let listed = answer
+        let response = self.run_provider(cx, &all, &self.build_request("list", &all))?;
+        let listed = response
             .resources
-            .ok_or_else(|| EngineError::failed(&all, "the program told no `resources`"))?;
+            .ok_or_else(|| EngineError::failed(&all, "the response has no `resources`"))?;
         Ok(listed
             .into_iter()
             .map(|found| (found.name, self.parse_state(found.state)))
@@ -231,16 +236,16 @@ impl ResourceType for ExternalResourceType {
 fn value_from_json(json: Json) -> Option<ResourceValue> {
     Some(match json {
         Json::Null => return None,
-        Json::Bool(truth) => ResourceValue::Bool(truth),
+        Json::Bool(flag) => ResourceValue::Bool(flag),
         Json::String(text) => ResourceValue::Text(text),
         Json::Number(ref number) => number.as_i64().map_or_else(
             || ResourceValue::Data(StructuredValue(json.clone())),
             ResourceValue::Int,
         ),
-        Json::Array(ref words) => {
-            let texts: Option<Vec<String>> = words
+        Json::Array(ref items) => {
+            let texts: Option<Vec<String>> = items
                 .iter()
-                .map(|word| word.as_str().map(str::to_owned))
+                .map(|item| item.as_str().map(str::to_owned))
                 .collect();
             texts.map_or_else(
                 || ResourceValue::Data(StructuredValue(json.clone())),

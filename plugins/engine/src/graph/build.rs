@@ -21,20 +21,20 @@ struct MemberBounds {
 }
 
 /// Builds the graph.
-pub(crate) fn build_graph(engine: &ResourceEngine, world: &ResolvedCatalog) -> BuiltGraph {
+pub(crate) fn build_graph(engine: &ResourceEngine, catalog: &ResolvedCatalog) -> BuiltGraph {
     let mut built = BuiltGraph::default();
-    let ends = add_nodes(world, &mut built);
-    add_relation_edges(world, &ends, &mut built.graph);
-    add_autorequire_edges(engine, world, &mut built);
-    add_containment_edges(world, &ends, &mut built.graph);
+    let bounds = add_nodes(catalog, &mut built);
+    add_relation_edges(catalog, &bounds, &mut built.graph);
+    add_autorequire_edges(engine, catalog, &mut built);
+    add_containment_edges(catalog, &bounds, &mut built.graph);
     built
 }
 
-fn add_nodes(world: &ResolvedCatalog, built: &mut BuiltGraph) -> HashMap<MemberId, MemberBounds> {
-    let mut ends = HashMap::new();
-    for (position, (id, member)) in (1..).zip(world.in_order()) {
+fn add_nodes(catalog: &ResolvedCatalog, built: &mut BuiltGraph) -> HashMap<MemberId, MemberBounds> {
+    let mut bounds = HashMap::new();
+    for (position, (id, member)) in (1..).zip(catalog.in_order()) {
         let priority = vec![position];
-        let here = if member.resource.is_some() {
+        let member_bounds = if member.resource.is_some() {
             let node = built.graph.add_node(GraphNode::Resource(id), priority);
             built.nodes.insert(id, node);
             MemberBounds {
@@ -56,22 +56,22 @@ fn add_nodes(world: &ResolvedCatalog, built: &mut BuiltGraph) -> HashMap<MemberI
                 end: anchor(),
             }
         };
-        ends.insert(id, here);
+        bounds.insert(id, member_bounds);
     }
-    ends
+    bounds
 }
 
 fn add_relation_edges(
-    world: &ResolvedCatalog,
-    ends: &HashMap<MemberId, MemberBounds>,
+    catalog: &ResolvedCatalog,
+    bounds: &HashMap<MemberId, MemberBounds>,
     graph: &mut DependencyGraph,
 ) {
-    for (id, member) in world.in_order() {
+    for (id, member) in catalog.in_order() {
         for relation in &member.relations {
-            let other = world
+            let other = catalog
                 .find_member(&relation.other)
-                .and_then(|other| ends.get(&other));
-            let (Some(this), Some(other)) = (ends.get(&id), other) else {
+                .and_then(|other| bounds.get(&other));
+            let (Some(this), Some(other)) = (bounds.get(&id), other) else {
                 continue;
             };
             let (first, second) = if relation.other_first {
@@ -85,17 +85,21 @@ fn add_relation_edges(
 }
 
 /// Explicit relationships take precedence: skips an automatic edge parallel or opposite to an existing one.
-fn add_autorequire_edges(engine: &ResourceEngine, world: &ResolvedCatalog, built: &mut BuiltGraph) {
-    for (id, member) in world.in_order() {
+fn add_autorequire_edges(
+    engine: &ResourceEngine,
+    catalog: &ResolvedCatalog,
+    built: &mut BuiltGraph,
+) {
+    for (id, member) in catalog.in_order() {
         let Some(resource) = &member.resource else {
             continue;
         };
         let Some(&this) = built.nodes.get(&id) else {
             continue;
         };
-        for (type_name, name) in engine.autorequires(resource, world) {
+        for (type_name, name) in engine.autorequires(resource, catalog) {
             let reference = crate::catalog::ResourceReference::new(&type_name, &name);
-            let first = world.find_member(&reference);
+            let first = catalog.find_member(&reference);
             let Some(&first) = first.and_then(|first| built.nodes.get(&first)) else {
                 continue;
             };
@@ -108,26 +112,28 @@ fn add_autorequire_edges(engine: &ResourceEngine, world: &ResolvedCatalog, built
 }
 
 fn add_containment_edges(
-    world: &ResolvedCatalog,
-    ends: &HashMap<MemberId, MemberBounds>,
+    catalog: &ResolvedCatalog,
+    bounds: &HashMap<MemberId, MemberBounds>,
     graph: &mut DependencyGraph,
 ) {
-    for (id, member) in world.in_order() {
-        let (Some(this), Some(container)) = (ends.get(&id), member.container) else {
+    for (id, member) in catalog.in_order() {
+        let (Some(this), Some(container)) = (bounds.get(&id), member.container) else {
             continue;
         };
-        if let Some(container) = ends.get(&container) {
+        if let Some(container) = bounds.get(&container) {
             graph.add_edge(container.begin, this.begin, true);
             graph.add_edge(this.end, container.end, true);
         }
     }
-    let holding: HashSet<MemberId> = world
+    let non_empty: HashSet<MemberId> = catalog
         .in_order()
         .filter_map(|(_, member)| member.container)
         .collect();
-    for (id, member) in world.in_order() {
-        let Some(this) = ends.get(&id) else { continue };
-        if member.resource.is_none() && !holding.contains(&id) {
+    for (id, member) in catalog.in_order() {
+        let Some(this) = bounds.get(&id) else {
+            continue;
+        };
+        if member.resource.is_none() && !non_empty.contains(&id) {
             graph.add_edge(this.begin, this.end, false);
         }
     }

@@ -59,9 +59,9 @@ impl CycleSearch {
         self.enter_node(root);
         let mut path: Vec<(GraphNodeId, Vec<GraphNodeId>)> =
             vec![(root, edge_targets(graph, root))];
-        while let Some((node, open)) = path.last_mut() {
+        while let Some((node, targets)) = path.last_mut() {
             let node = *node;
-            let Some(target) = open.pop() else {
+            let Some(target) = targets.pop() else {
                 path.pop();
                 let low = self.low.get(node).copied().unwrap_or_default();
                 if let Some((parent, _)) = path.last() {
@@ -88,18 +88,18 @@ impl CycleSearch {
         if self.index.get(node).copied().flatten() != Some(low) {
             return;
         }
-        let mut group = Vec::new();
+        let mut component = Vec::new();
         while let Some(member) = self.stack.pop() {
             if let Some(on_stack) = self.on_stack.get_mut(member) {
                 *on_stack = false;
             }
-            group.push(member);
+            component.push(member);
             if member == node {
                 break;
             }
         }
-        group.sort_unstable();
-        self.found.push(group);
+        component.sort_unstable();
+        self.found.push(component);
     }
 }
 
@@ -113,7 +113,7 @@ fn edge_targets(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId> 
 /// A shortest cycle as names: `File[/a] => File[/b] => File[/a]`. Adjacent equal names (begin and end of a class) appear once.
 pub(crate) fn shortest_cycle_path(
     graph: &DependencyGraph,
-    world: &ResolvedCatalog,
+    catalog: &ResolvedCatalog,
     group: &[GraphNodeId],
 ) -> Vec<String> {
     let members: BTreeSet<GraphNodeId> = group.iter().copied().collect();
@@ -124,8 +124,8 @@ pub(crate) fn shortest_cycle_path(
         return Vec::new();
     };
     let mut came_from = vec![None; graph.len()];
-    let mut open = VecDeque::from([start]);
-    'search: while let Some(node) = open.pop_front() {
+    let mut queue = VecDeque::from([start]);
+    'search: while let Some(node) = queue.pop_front() {
         for (target, _) in graph
             .outgoing_edges(node)
             .filter(|(to, _)| members.contains(to))
@@ -137,21 +137,24 @@ pub(crate) fn shortest_cycle_path(
             if target == start {
                 break 'search;
             }
-            open.push_back(target);
+            queue.push_back(target);
         }
     }
     let mut ids = vec![start];
-    let mut at = came_from.get(start).copied().flatten();
-    while let Some(node) = at {
+    let mut current = came_from.get(start).copied().flatten();
+    while let Some(node) = current {
         ids.push(node);
-        at = if node == start {
+        current = if node == start {
             None
         } else {
             came_from.get(node).copied().flatten()
         };
     }
     ids.reverse();
-    let mut names: Vec<String> = ids.iter().map(|id| node_name(graph, world, *id)).collect();
+    let mut names: Vec<String> = ids
+        .iter()
+        .map(|id| node_name(graph, catalog, *id))
+        .collect();
     names.dedup();
     names
 }
@@ -159,11 +162,11 @@ pub(crate) fn shortest_cycle_path(
 /// Display name of a node.
 pub(crate) fn node_name(
     graph: &DependencyGraph,
-    world: &ResolvedCatalog,
+    catalog: &ResolvedCatalog,
     id: GraphNodeId,
 ) -> String {
     match graph.get_node(id) {
-        Some(GraphNode::Resource(member)) => world
+        Some(GraphNode::Resource(member)) => catalog
             .get_member(*member)
             .map(|member| member.reference.to_string())
             .unwrap_or_default(),

@@ -89,13 +89,16 @@ impl DependencyGraph {
         &mut self,
         from: GraphNodeId,
         to: GraphNodeId,
-        stay: &BTreeSet<GraphNodeId>,
+        except: &BTreeSet<GraphNodeId>,
     ) {
         let targets: Vec<GraphNodeId> = self
             .outgoing_edges(from)
             .map(|(target, _)| target)
             .collect();
-        for target in targets.into_iter().filter(|target| !stay.contains(target)) {
+        for target in targets
+            .into_iter()
+            .filter(|target| !except.contains(target))
+        {
             if let Some(refreshes) = self.remove_edge(from, target) {
                 self.add_counted_edge(to, target, refreshes);
             }
@@ -139,8 +142,8 @@ impl DependencyGraph {
     pub(crate) fn refresh_targets(&self, id: GraphNodeId) -> BTreeSet<MemberId> {
         let mut found = BTreeSet::new();
         let mut seen = BTreeSet::new();
-        let mut open = vec![id];
-        while let Some(node) = open.pop() {
+        let mut pending = vec![id];
+        while let Some(node) = pending.pop() {
             for (target, refreshes) in self.outgoing_edges(node) {
                 if refreshes == 0 || !seen.insert(target) {
                     continue;
@@ -149,7 +152,7 @@ impl DependencyGraph {
                     Some(GraphNode::Resource(member)) => {
                         found.insert(*member);
                     }
-                    Some(GraphNode::Anchor(_)) => open.push(target),
+                    Some(GraphNode::Anchor(_)) => pending.push(target),
                     None => {}
                 }
             }

@@ -9,27 +9,27 @@ use super::{DependencyGraph, GraphNodeId, NodePriority};
 pub(crate) struct GraphTraversal {
     ready: BTreeSet<(NodePriority, GraphNodeId)>,
     /// Number of unfinished predecessors of each node; `None` for finished nodes.
-    waits: Vec<Option<usize>>,
+    waiting_for: Vec<Option<usize>>,
 }
 
 impl GraphTraversal {
     /// A traversal at its start.
     pub(crate) fn new(graph: &DependencyGraph) -> Self {
-        let waits: Vec<_> = (0..graph.len())
+        let waiting_for: Vec<_> = (0..graph.len())
             .map(|node| Some(graph.predecessors(node).count()))
             .collect();
-        let mut walk = Self {
+        let mut traversal = Self {
             ready: BTreeSet::new(),
-            waits,
+            waiting_for,
         };
         for node in 0..graph.len() {
-            walk.push_if_ready(graph, node);
+            traversal.push_if_ready(graph, node);
         }
-        walk
+        traversal
     }
 
     fn push_if_ready(&mut self, graph: &DependencyGraph, node: GraphNodeId) {
-        if self.waits.get(node).copied().flatten() == Some(0) {
+        if self.waiting_for.get(node).copied().flatten() == Some(0) {
             let key = (graph.node_priority(node).to_vec(), node);
             self.ready.insert(key);
         }
@@ -42,33 +42,34 @@ impl GraphTraversal {
 
     /// Marks a node as finished and decrements the counters of its successors.
     pub(crate) fn finish_node(&mut self, graph: &DependencyGraph, node: GraphNodeId) {
-        if let Some(waits) = self.waits.get_mut(node) {
-            *waits = None;
+        if let Some(waiting_for) = self.waiting_for.get_mut(node) {
+            *waiting_for = None;
         }
-        for (after, _) in graph.outgoing_edges(node) {
-            if let Some(Some(waits)) = self.waits.get_mut(after) {
-                *waits = waits.saturating_sub(1);
+        for (successor, _) in graph.outgoing_edges(node) {
+            if let Some(Some(waiting_for)) = self.waiting_for.get_mut(successor) {
+                *waiting_for = waiting_for.saturating_sub(1);
             }
-            self.push_if_ready(graph, after);
+            self.push_if_ready(graph, successor);
         }
     }
 
     /// Recomputes the counters after nodes and edges were added during the evaluation of a node.
     pub(crate) fn recount_dependencies(&mut self, graph: &DependencyGraph) {
-        self.waits.resize(graph.len(), Some(0));
-        let finished: Vec<bool> = self.waits.iter().map(Option::is_none).collect();
+        self.waiting_for.resize(graph.len(), Some(0));
+        let finished: Vec<bool> = self.waiting_for.iter().map(Option::is_none).collect();
         for node in 0..graph.len() {
             if finished.get(node) == Some(&true) {
                 continue;
             }
-            let open = |before: &GraphNodeId| finished.get(*before) == Some(&false);
-            let count = graph.predecessors(node).filter(open).count();
-            if let Some(waits) = self.waits.get_mut(node) {
-                *waits = Some(count);
+            let is_unfinished =
+                |predecessor: &GraphNodeId| finished.get(*predecessor) == Some(&false);
+            let count = graph.predecessors(node).filter(is_unfinished).count();
+            if let Some(waiting_for) = self.waiting_for.get_mut(node) {
+                *waiting_for = Some(count);
             }
         }
-        let waits = &self.waits;
+        let waiting_for = &self.waiting_for;
         self.ready
-            .retain(|(_, node)| waits.get(*node).copied().flatten() == Some(0));
+            .retain(|(_, node)| waiting_for.get(*node).copied().flatten() == Some(0));
     }
 }

@@ -20,7 +20,8 @@ pub enum LedgerRecord {
     /// A refresh was recorded.
     Owed {
         /// The entry.
-        debt: OwedRefresh,
+        #[serde(rename = "debt")]
+        refresh: OwedRefresh,
     },
     /// Uncertain entries became pending.
     Confirmed {
@@ -69,31 +70,31 @@ impl LedgerRecord {
     }
 
     /// Applies the record to the entries.
-    pub fn apply_to(self, debts: &mut BTreeMap<u64, OwedRefresh>) {
+    pub fn apply_to(self, owed_refreshes: &mut BTreeMap<u64, OwedRefresh>) {
         match self {
-            Self::Owed { debt } => {
-                debts.insert(debt.id, debt);
+            Self::Owed { refresh } => {
+                owed_refreshes.insert(refresh.id, refresh);
             }
-            Self::Confirmed { ids } => for_each_id(debts, &ids, |debt| {
-                debt.certainty = RefreshCertainty::Pending;
+            Self::Confirmed { ids } => for_each_id(owed_refreshes, &ids, |owed| {
+                owed.certainty = RefreshCertainty::Pending;
             }),
-            Self::Begun { ids } => for_each_id(debts, &ids, |debt| debt.attempts += 1),
-            Self::Explained { ids, reason } => for_each_id(debts, &ids, |debt| {
-                debt.reason = Some(reason.clone());
+            Self::Begun { ids } => for_each_id(owed_refreshes, &ids, |owed| owed.attempts += 1),
+            Self::Explained { ids, reason } => for_each_id(owed_refreshes, &ids, |owed| {
+                owed.reason = Some(reason.clone());
             }),
-            Self::Settled { ids } => debts.retain(|id, _| !ids.contains(id)),
+            Self::Settled { ids } => owed_refreshes.retain(|id, _| !ids.contains(id)),
         }
     }
 }
 
 fn for_each_id(
-    debts: &mut BTreeMap<u64, OwedRefresh>,
+    owed_refreshes: &mut BTreeMap<u64, OwedRefresh>,
     ids: &BTreeSet<u64>,
-    act: impl Fn(&mut OwedRefresh),
+    update: impl Fn(&mut OwedRefresh),
 ) {
     for id in ids {
-        if let Some(debt) = debts.get_mut(id) {
-            act(debt);
+        if let Some(owed) = owed_refreshes.get_mut(id) {
+            update(owed);
         }
     }
 }
@@ -112,7 +113,7 @@ pub fn parse_journal(content: &[u8]) -> (Vec<LedgerRecord>, Vec<String>) {
                 ));
             }
             None => warnings.push(format!(
-                "line {number} of the refresh ledger is damaged and was left out"
+                "line {number} of the refresh ledger is damaged and was ignored"
             )),
         }
     }

@@ -58,17 +58,17 @@ pub struct OwedRefresh {
 /// The pending refreshes of one node, stored on disk.
 #[derive(Debug)]
 pub struct RefreshLedger {
-    debts: BTreeMap<u64, OwedRefresh>,
+    owed_refreshes: BTreeMap<u64, OwedRefresh>,
     /// `None` if the ledger is opened read-only; then nothing is written.
     journal: Option<FileAppender>,
-    next: u64,
+    next_id: u64,
     /// Damage found in the journal, for the log.
     warnings: Vec<String>,
 }
 
 /// The refreshes caused by one change that is about to be made.
 #[derive(Debug)]
-#[must_use = "an intent is settled by `made` or `not_made`"]
+#[must_use = "resolve an intent with `mark_change_made` or `mark_change_not_made`"]
 pub struct RefreshIntent {
     ids: Vec<u64>,
 }
@@ -76,28 +76,33 @@ pub struct RefreshIntent {
 impl RefreshLedger {
     /// Reads the journal and compacts it: completed entries are dropped. Unreadable records are reported, never treated as completed.
     pub fn open(state: &StateDir) -> Result<Self, SystemError> {
-        let (debts, warnings, next) = load_journal(state)?;
-        let content: Vec<u8> = debts
+        let (owed_refreshes, warnings, next_id) = load_journal(state)?;
+        let content: Vec<u8> = owed_refreshes
             .values()
-            .flat_map(|debt| LedgerRecord::Owed { debt: debt.clone() }.to_line())
+            .flat_map(|owed| {
+                LedgerRecord::Owed {
+                    refresh: owed.clone(),
+                }
+                .to_line()
+            })
             .collect();
         state.replace_file(JOURNAL_FILE, &content)?;
         let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
         Ok(Self {
-            debts,
+            owed_refreshes,
             journal: Some(state.open_appender(JOURNAL_FILE, length)?),
-            next,
+            next_id,
             warnings,
         })
     }
 
     /// Opens the ledger for a plan: records stay in memory, and the journal file is not modified.
     pub fn open_in_memory(state: &StateDir) -> Result<Self, SystemError> {
-        let (debts, warnings, next) = load_journal(state)?;
+        let (owed_refreshes, warnings, next_id) = load_journal(state)?;
         Ok(Self {
-            debts,
+            owed_refreshes,
             journal: None,
-            next,
+            next_id,
             warnings,
         })
     }
@@ -114,7 +119,7 @@ impl RefreshLedger {
 
     /// All pending refreshes, oldest first.
     pub fn owed_refreshes(&self) -> impl Iterator<Item = &OwedRefresh> {
-        self.debts.values()
+        self.owed_refreshes.values()
     }
 
     /// Records the refreshes that a change will cause, before it is made. Durable on return.
@@ -129,8 +134,8 @@ impl RefreshLedger {
         let mut ids = Vec::with_capacity(targets.len());
         let mut lines = Vec::new();
         for (target, definition) in targets {
-            let debt = OwedRefresh {
-                id: self.next,
+            let owed = OwedRefresh {
+                id: self.next_id,
                 run: run.to_owned(),
                 source: source.to_owned(),
                 target: target.clone(),
@@ -141,10 +146,15 @@ impl RefreshLedger {
                 reason: None,
                 attempts: 0,
             };
-            self.next += 1;
-            ids.push(debt.id);
-            lines.extend(LedgerRecord::Owed { debt: debt.clone() }.to_line());
-            self.debts.insert(debt.id, debt);
+            self.next_id += 1;
+            ids.push(owed.id);
+            lines.extend(
+                LedgerRecord::Owed {
+                    refresh: owed.clone(),
+                }
+                .to_line(),
+            );
+            self.owed_refreshes.insert(owed.id, owed);
         }
         if let Some(journal) = self.journal.as_mut().filter(|_| !lines.is_empty()) {
             journal.append(&lines)?;
@@ -166,8 +176,8 @@ impl RefreshLedger {
     /// Marks uncertain entries as pending.
     pub fn confirm_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
         for id in ids {
-            if let Some(debt) = self.debts.get_mut(id) {
-                debt.certainty = RefreshCertainty::Pending;
+            if let Some(owed) = self.owed_refreshes.get_mut(id) {
+                owed.certainty = RefreshCertainty::Pending;
             }
         }
         self.append_record(ids, |ids| LedgerRecord::Confirmed { ids })
@@ -175,7 +185,7 @@ impl RefreshLedger {
 
     /// Removes entries that were completed or turned out not to be pending.
     pub fn remove_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
-        self.debts.retain(|id, _| !ids.contains(id));
+        self.owed_refreshes.retain(|id, _| !ids.contains(id));
         self.append_record(ids, |ids| LedgerRecord::Settled { ids })
     }
 
@@ -183,8 +193,8 @@ impl RefreshLedger {
     pub fn begin_refresh(&mut self, target: &str) -> Result<(), SystemError> {
         let ids = self.ids_of(target);
         for id in &ids {
-            if let Some(debt) = self.debts.get_mut(id) {
-                debt.attempts += 1;
+            if let Some(owed) = self.owed_refreshes.get_mut(id) {
+                owed.attempts += 1;
             }
         }
         self.append_record(&ids, |ids| LedgerRecord::Begun { ids })
@@ -201,10 +211,10 @@ impl RefreshLedger {
         let ids = self.ids_of(target);
         let mut changed = Vec::new();
         for id in ids {
-            if let Some(debt) = self.debts.get_mut(&id)
-                && debt.reason.as_deref() != Some(reason)
+            if let Some(owed) = self.owed_refreshes.get_mut(&id)
+                && owed.reason.as_deref() != Some(reason)
             {
-                debt.reason = Some(reason.to_owned());
+                owed.reason = Some(reason.to_owned());
                 changed.push(id);
             }
         }
@@ -214,22 +224,29 @@ impl RefreshLedger {
 
     /// Whether the target has a pending (not uncertain) refresh.
     pub fn is_refresh_owed(&self, target: &str) -> bool {
-        self.debts
+        self.owed_refreshes
             .values()
-            .any(|debt| debt.target == target && debt.certainty == RefreshCertainty::Pending)
+            .any(|owed| owed.target == target && owed.certainty == RefreshCertainty::Pending)
     }
 
     /// Uncertain entries whose source is the given resource.
     pub fn uncertain_from(&self, source: &str) -> Vec<OwedRefresh> {
-        let uncertain = |debt: &&OwedRefresh| {
-            debt.source == source && debt.certainty == RefreshCertainty::Uncertain
+        let uncertain = |owed: &&OwedRefresh| {
+            owed.source == source && owed.certainty == RefreshCertainty::Uncertain
         };
-        self.debts.values().filter(uncertain).cloned().collect()
+        self.owed_refreshes
+            .values()
+            .filter(uncertain)
+            .cloned()
+            .collect()
     }
 
     fn ids_of(&self, target: &str) -> Vec<u64> {
-        let of_target = self.debts.values().filter(|debt| debt.target == target);
-        of_target.map(|debt| debt.id).collect()
+        let of_target = self
+            .owed_refreshes
+            .values()
+            .filter(|owed| owed.target == target);
+        of_target.map(|owed| owed.id).collect()
     }
 
     fn append_record(
@@ -251,15 +268,15 @@ fn load_journal(state: &StateDir) -> Result<LoadedLedger, SystemError> {
         .read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?
         .unwrap_or_default();
     let (records, warnings) = journal::parse_journal(&content);
-    let mut debts = BTreeMap::new();
-    let mut next = 1;
+    let mut owed_refreshes = BTreeMap::new();
+    let mut next_id = 1;
     for record in records {
-        if let LedgerRecord::Owed { debt } = &record {
-            next = next.max(debt.id.saturating_add(1));
+        if let LedgerRecord::Owed { refresh } = &record {
+            next_id = next_id.max(refresh.id.saturating_add(1));
         }
-        record.apply_to(&mut debts);
+        record.apply_to(&mut owed_refreshes);
     }
-    Ok((debts, warnings, next))
+    Ok((owed_refreshes, warnings, next_id))
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ fn debt(id: u64) -> OwedRefresh {
 fn records() -> impl Strategy<Value = Vec<LedgerRecord>> {
     let ids = || prop::collection::btree_set(1_u64..6, 0..4);
     let record = prop_oneof![
-        (1_u64..6).prop_map(|id| LedgerRecord::Owed { debt: debt(id) }),
+        (1_u64..6).prop_map(|id| LedgerRecord::Owed { refresh: debt(id) }),
         ids().prop_map(|ids| LedgerRecord::Confirmed { ids }),
         ids().prop_map(|ids| LedgerRecord::Begun { ids }),
         ids().prop_map(|ids| LedgerRecord::Settled { ids }),

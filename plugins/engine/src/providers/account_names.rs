@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use muster_system::{Command, FileAttributes, System, SystemError};
 
-use crate::evaluation_cache::{FileFingerprint, file_fingerprint};
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
 /// Maximum size of a passwd or group file, in bytes.
 const MAX_ACCOUNT_FILE_BYTES: u64 = 64 * 1024 * 1024;
@@ -35,14 +34,14 @@ pub(crate) struct AccountNameCache {
     passwd: RefCell<Option<Arc<AccountNameTable>>>,
     group: RefCell<Option<Arc<AccountNameTable>>>,
     /// Name service results for entries missing from the files, by file and name or id.
-    asked: RefCell<HashMap<(&'static str, String), String>>,
+    getent_results: RefCell<HashMap<(&'static str, String), String>>,
 }
 
 /// Parsed content of one of the two files.
 #[derive(Debug, Default)]
 struct AccountNameTable {
     /// Fingerprint of the file when it was read.
-    seen: FileFingerprint,
+    fingerprint: FileFingerprint,
     lines: Vec<String>,
     by_name: HashMap<String, usize>,
     by_number: HashMap<String, usize>,
@@ -64,8 +63,8 @@ impl AccountNameDatabase {
 }
 
 /// The user with that name, or with that uid if no user has that name.
-pub fn find_user(cx: &ResourceContext<'_>, who: &str) -> Result<Option<PasswdUser>, SystemError> {
-    Ok(find_line(cx, AccountNameDatabase::Passwd, who)?
+pub fn find_user(cx: &ResourceContext<'_>, user: &str) -> Result<Option<PasswdUser>, SystemError> {
+    Ok(find_line(cx, AccountNameDatabase::Passwd, user)?
         .as_deref()
         .and_then(parse_user))
 }
@@ -81,13 +80,13 @@ pub fn list_users(cx: &ResourceContext<'_>) -> Result<Vec<PasswdUser>, SystemErr
 }
 
 /// The uid of a user given by name or uid; a numeric uid needs no entry.
-pub fn resolve_uid(cx: &ResourceContext<'_>, who: &str) -> Result<Option<u32>, SystemError> {
-    resolve_id(cx, AccountNameDatabase::Passwd, who)
+pub fn resolve_uid(cx: &ResourceContext<'_>, user: &str) -> Result<Option<u32>, SystemError> {
+    resolve_id(cx, AccountNameDatabase::Passwd, user)
 }
 
 /// The gid of a group given by name or gid; a numeric gid needs no entry.
-pub fn resolve_gid(cx: &ResourceContext<'_>, who: &str) -> Result<Option<u32>, SystemError> {
-    resolve_id(cx, AccountNameDatabase::Group, who)
+pub fn resolve_gid(cx: &ResourceContext<'_>, group: &str) -> Result<Option<u32>, SystemError> {
+    resolve_id(cx, AccountNameDatabase::Group, group)
 }
 
 /// The name of a user, or its uid as text if it has none.
@@ -103,13 +102,13 @@ pub fn group_name(cx: &ResourceContext<'_>, gid: u32) -> Result<String, SystemEr
 fn resolve_id(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
-    who: &str,
+    account: &str,
 ) -> Result<Option<u32>, SystemError> {
-    let found = find_line(cx, database, who)?;
+    let found = find_line(cx, database, account)?;
     let number = found
         .as_deref()
         .and_then(|line| line.split(':').nth(2)?.parse().ok());
-    Ok(number.or_else(|| who.parse().ok()))
+    Ok(number.or_else(|| account.parse().ok()))
 }
 
 fn name_of_id(
@@ -133,16 +132,16 @@ fn find_line(
     key: &str,
 ) -> Result<Option<String>, SystemError> {
     let table = load_table(cx, database)?;
-    let own = table.by_name.get(key).or_else(|| table.by_number.get(key));
-    if let Some(line) = own.and_then(|at| table.lines.get(*at)) {
+    let position = table.by_name.get(key).or_else(|| table.by_number.get(key));
+    if let Some(line) = position.and_then(|index| table.lines.get(*index)) {
         return Ok(Some(line.clone()));
     }
     if cx.system.root() != Path::new("/") || key.is_empty() || key.starts_with('-') {
         return Ok(None);
     }
-    let asked = &cx.memo.names.asked;
-    let question = (database.getent_database(), key.to_owned());
-    if let Some(line) = asked.borrow().get(&question) {
+    let getent_results = &cx.cache.names.getent_results;
+    let cache_key = (database.getent_database(), key.to_owned());
+    if let Some(line) = getent_results.borrow().get(&cache_key) {
         return Ok(Some(line.clone()));
     }
     let getent = Command::new(["getent", database.getent_database(), key]);
@@ -150,8 +149,9 @@ fn find_line(
         Ok(output) if output.is_success() => {
             let line = output.combined_text().lines().next().map(str::to_owned);
             // Cache only hits: a missing account may be created during the run.
-            let keep = |line: &String| drop(asked.borrow_mut().insert(question, line.clone()));
-            Ok(line.inspect(keep))
+            let store =
+                |line: &String| drop(getent_results.borrow_mut().insert(cache_key, line.clone()));
+            Ok(line.inspect(store))
         }
         Ok(_) => Ok(None),
         Err(error) if error.is_not_found() => Ok(None),
@@ -164,13 +164,17 @@ fn load_table(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
 ) -> Result<Arc<AccountNameTable>, SystemError> {
-    let known = match database {
-        AccountNameDatabase::Passwd => &cx.memo.names.passwd,
-        AccountNameDatabase::Group => &cx.memo.names.group,
+    let cached = match database {
+        AccountNameDatabase::Passwd => &cx.cache.names.passwd,
+        AccountNameDatabase::Group => &cx.cache.names.group,
     };
     let path = PathBuf::from("/etc").join(database.getent_database());
-    let now = file_fingerprint(cx.system, &path)?;
-    if let Some(table) = known.borrow().as_ref().filter(|table| table.seen == now) {
+    let fingerprint = file_fingerprint(cx.system, &path)?;
+    if let Some(table) = cached
+        .borrow()
+        .as_ref()
+        .filter(|table| table.fingerprint == fingerprint)
+    {
         return Ok(Arc::clone(table));
     }
     let text = match cx.system.read_file(&path, MAX_ACCOUNT_FILE_BYTES) {
@@ -178,26 +182,26 @@ fn load_table(
         Err(error) if error.is_not_found() => String::new(),
         Err(error) => return Err(error),
     };
-    let table = Arc::new(AccountNameTable::parse(&text, now));
-    *known.borrow_mut() = Some(Arc::clone(&table));
-    cx.memo.names.asked.borrow_mut().clear();
+    let table = Arc::new(AccountNameTable::parse(&text, fingerprint));
+    *cached.borrow_mut() = Some(Arc::clone(&table));
+    cx.cache.names.getent_results.borrow_mut().clear();
     Ok(table)
 }
 
 impl AccountNameTable {
     /// The first line of a name or id takes precedence.
-    fn parse(text: &str, seen: FileFingerprint) -> Self {
+    fn parse(text: &str, fingerprint: FileFingerprint) -> Self {
         let mut table = Self {
-            seen,
+            fingerprint,
             ..Self::default()
         };
-        for (at, line) in text.lines().enumerate() {
+        for (index, line) in text.lines().enumerate() {
             let mut fields = line.split(':');
             if let Some(name) = fields.next() {
-                table.by_name.entry(name.to_owned()).or_insert(at);
+                table.by_name.entry(name.to_owned()).or_insert(index);
             }
             if let Some(number) = fields.nth(1) {
-                table.by_number.entry(number.to_owned()).or_insert(at);
+                table.by_number.entry(number.to_owned()).or_insert(index);
             }
             table.lines.push(line.to_owned());
         }
@@ -225,10 +229,10 @@ pub fn settable_owner(
     system: &dyn System,
     user: Option<&PasswdUser>,
 ) -> Result<FileAttributes, SystemError> {
-    let ordinary = system
+    let is_unprivileged = system
         .metadata(Path::new("/"))?
         .is_some_and(|root| root.uid != 0);
-    let user = user.filter(|_| !ordinary);
+    let user = user.filter(|_| !is_unprivileged);
     Ok(FileAttributes {
         mode: None,
         uid: user.map(|user| user.uid),

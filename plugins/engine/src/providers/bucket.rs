@@ -62,20 +62,20 @@ pub fn store_content(
     content: &[u8],
 ) -> Result<String, SystemError> {
     let sum = ChecksumKind::Sha256.hex_checksum(content);
-    let place = content_directory(bucket, &sum);
-    let with = |mode| FileAttributes {
+    let directory = content_directory(bucket, &sum);
+    let with_mode = |mode| FileAttributes {
         mode: Some(mode),
         ..FileAttributes::default()
     };
-    make_dirs(system, &place, &with(0o750))?;
-    let contents = place.join("contents");
+    make_dirs(system, &directory, &with_mode(0o750))?;
+    let contents = directory.join("contents");
     if system
         .metadata(&contents)?
         .is_none_or(|found| found.size != content.len() as u64)
     {
-        system.write_file(&contents, content, &with(0o440))?;
+        system.write_file(&contents, content, &with_mode(0o440))?;
     }
-    let paths = place.join("paths");
+    let paths = directory.join("paths");
     let mut lines = match system.read_file(&paths, MAX_CONTENT_BYTES) {
         Ok(lines) => lines,
         Err(error) if error.is_not_found() => Vec::new(),
@@ -84,11 +84,11 @@ pub fn store_content(
     let line = original.to_string_lossy();
     if !lines
         .split(|byte| *byte == b'\n')
-        .any(|known| known == line.as_bytes())
+        .any(|existing| existing == line.as_bytes())
     {
         lines.extend_from_slice(line.as_bytes());
         lines.push(b'\n');
-        system.write_file(&paths, &lines, &with(0o640))?;
+        system.write_file(&paths, &lines, &with_mode(0o640))?;
     }
     Ok(sum)
 }
@@ -110,12 +110,12 @@ pub fn fetch_content(
 }
 
 fn content_directory(bucket: &Path, sum: &str) -> PathBuf {
-    let mut place = bucket.to_owned();
+    let mut directory = bucket.to_owned();
     for digit in sum.chars().take(8) {
-        place.push(digit.to_string());
+        directory.push(digit.to_string());
     }
-    place.push(sum);
-    place
+    directory.push(sum);
+    directory
 }
 
 /// Creates missing directories with these attributes, so that other users cannot read previous contents.

@@ -125,12 +125,12 @@ pub fn parse_checksum(text: &str) -> Option<(ChecksumKind, &str)> {
 }
 
 /// Formats a time for file comparison: `{mtime}2023-11-14 22:13:20 UTC`. Whole seconds; the texts sort in time order.
-pub fn timestamp_checksum(kind: &str, moment: SystemTime) -> String {
-    let seconds = moment
+pub fn timestamp_checksum(kind: &str, time: SystemTime) -> String {
+    let seconds = time
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
-    let (day, rest) = (dates::epoch_day(moment), seconds % SECS_PER_DAY);
+    let (day, rest) = (dates::epoch_day(time), seconds % SECS_PER_DAY);
     let day = dates::render_day(day).unwrap_or_default();
     format!(
         "{{{kind}}}{day} {:02}:{:02}:{:02} UTC",

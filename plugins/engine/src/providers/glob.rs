@@ -5,12 +5,12 @@
 /// First token of a pattern.
 enum GlobToken {
     Star,
-    One,
+    AnyChar,
     Literal(char),
     /// Ranges, and whether the set is negated.
     Set(Vec<(char, char)>, bool),
     /// An unclosed bracket; matches nothing.
-    Broken,
+    Invalid,
 }
 
 /// Whether the name matches. Without `dots`, a leading dot must be matched by a literal dot, as in a shell.
@@ -21,46 +21,46 @@ pub fn matches_pattern(pattern: &str, name: &str, dots: bool) -> bool {
     if hidden && !matches!(tokens.first(), Some(GlobToken::Literal('.'))) {
         return false;
     }
-    let (mut token, mut at) = (0, 0);
+    let (mut token_index, mut position) = (0, 0);
     // Backtracking point: the last star in the pattern, and the position in the name when it was reached.
     let mut star: Option<(usize, usize)> = None;
-    while at < name.len() {
-        match (tokens.get(token), name.get(at)) {
+    while position < name.len() {
+        match (tokens.get(token_index), name.get(position)) {
             (Some(GlobToken::Star), _) => {
-                star = Some((token, at));
-                token += 1;
+                star = Some((token_index, position));
+                token_index += 1;
             }
             (Some(found), Some(letter)) if found.matches_char(*letter) => {
-                token += 1;
-                at += 1;
+                token_index += 1;
+                position += 1;
             }
             _ => match star {
                 // Backtrack: the star consumes one more character.
-                Some((place, eaten)) => {
-                    star = Some((place, eaten + 1));
-                    token = place + 1;
-                    at = eaten + 1;
+                Some((star_index, consumed)) => {
+                    star = Some((star_index, consumed + 1));
+                    token_index = star_index + 1;
+                    position = consumed + 1;
                 }
                 None => return false,
             },
         }
     }
     tokens
-        .get(token..)
+        .get(token_index..)
         .is_some_and(|rest| rest.iter().all(|token| matches!(token, GlobToken::Star)))
 }
 
 impl GlobToken {
     fn matches_char(&self, letter: char) -> bool {
         match self {
-            Self::Star | Self::Broken => false,
-            Self::One => true,
-            Self::Literal(own) => *own == letter,
-            Self::Set(ranges, others) => {
+            Self::Star | Self::Invalid => false,
+            Self::AnyChar => true,
+            Self::Literal(literal) => *literal == letter,
+            Self::Set(ranges, negated) => {
                 ranges
                     .iter()
                     .any(|(from, to)| (*from..=*to).contains(&letter))
-                    != *others
+                    != *negated
             }
         }
     }
@@ -74,13 +74,13 @@ fn parse_tokens(pattern: &str) -> Vec<GlobToken> {
         rest = more;
         match first {
             '*' => tokens.push(GlobToken::Star),
-            '?' => tokens.push(GlobToken::One),
+            '?' => tokens.push(GlobToken::AnyChar),
             '[' => match parse_set(more) {
                 Some((set, after)) => {
                     tokens.push(set);
                     rest = after;
                 }
-                None => tokens.push(GlobToken::Broken),
+                None => tokens.push(GlobToken::Invalid),
             },
             // A trailing backslash is ignored.
             '\\' => {
@@ -97,7 +97,7 @@ fn parse_tokens(pattern: &str) -> Vec<GlobToken> {
 
 /// Parses a bracket expression; returns the token and the rest of the pattern.
 fn parse_set(letters: &[char]) -> Option<(GlobToken, &[char])> {
-    let (others, mut rest) = match letters.split_first() {
+    let (negated, mut rest) = match letters.split_first() {
         Some(('^' | '!', rest)) => (true, rest),
         _ => (false, letters),
     };
@@ -107,9 +107,9 @@ fn parse_set(letters: &[char]) -> Option<(GlobToken, &[char])> {
         if *first == ']' {
             // An empty set matches nothing, even if negated.
             let token = if ranges.is_empty() {
-                GlobToken::Broken
+                GlobToken::Invalid
             } else {
-                GlobToken::Set(ranges, others)
+                GlobToken::Set(ranges, negated)
             };
             return Some((token, more));
         }

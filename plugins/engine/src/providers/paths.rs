@@ -50,13 +50,13 @@ pub fn create_dirs(
 
 /// Removes `.` and `..` lexically.
 fn normalise_path(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::from("/");
+    let mut normalised = PathBuf::from("/");
     for part in path.components() {
         match part {
-            std::path::Component::ParentDir => drop(clean.pop()),
-            std::path::Component::Normal(name) => clean.push(name),
+            std::path::Component::ParentDir => drop(normalised.pop()),
+            std::path::Component::Normal(name) => normalised.push(name),
             _ => {}
         }
     }
-    clean
+    normalised
 }

@@ -22,14 +22,14 @@ pub struct DirectoryWalk<'a> {
     /// Whether a link is treated as its target.
     pub follow: bool,
     /// Maximum number of entries; more fail with [`DirectoryWalkError::TooMany`].
-    pub most: Option<usize>,
+    pub max_entries: Option<usize>,
 }
 
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryWalkEntry {
     /// Path relative to the start directory.
-    pub below: PathBuf,
+    pub relative_path: PathBuf,
     /// Metadata; with `follow`, of the link's target.
     pub metadata: FileMetadata,
 }
@@ -39,14 +39,14 @@ pub struct DirectoryWalkEntry {
 pub enum DirectoryWalkError {
     /// More entries than the limit.
     #[error(
-        "The directory '{}' contains more than {most} entries, which exceeds the limit specified by the max_files parameter for this resource",
+        "The directory '{}' contains more than {limit} entries, which exceeds the limit specified by the max_files parameter for this resource",
         directory.display()
     )]
     TooMany {
         /// The start directory.
         directory: PathBuf,
         /// The limit.
-        most: usize,
+        limit: usize,
     },
     /// A system call failed.
     #[error(transparent)]
@@ -60,13 +60,13 @@ impl DirectoryWalk<'_> {
         system: &dyn System,
         directory: &Path,
     ) -> Result<Vec<DirectoryWalkEntry>, DirectoryWalkError> {
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         let mut pending = VecDeque::from([(PathBuf::new(), 0, 0)]);
-        while let Some((below, depth, links)) = pending.pop_front() {
-            if self.depth.is_some_and(|most| depth >= most) {
+        while let Some((relative_path, depth, links)) = pending.pop_front() {
+            if self.depth.is_some_and(|max_depth| depth >= max_depth) {
                 continue;
             }
-            for name in list_names(system, &directory.join(&below))? {
+            for name in list_names(system, &directory.join(&relative_path))? {
                 if self
                     .ignore
                     .iter()
@@ -74,32 +74,35 @@ impl DirectoryWalk<'_> {
                 {
                     continue;
                 }
-                let below = below.join(&name);
-                let path = directory.join(&below);
+                let relative_path = relative_path.join(&name);
+                let path = directory.join(&relative_path);
                 // Removed since it was listed.
-                let Some(own) = system.metadata(&path)? else {
+                let Some(own_metadata) = system.metadata(&path)? else {
                     continue;
                 };
-                let is_link = own.kind == FileEntryKind::Link;
+                let is_link = own_metadata.kind == FileEntryKind::Link;
                 let metadata = if is_link && self.follow {
-                    paths::follow_links(system, &path)?.unwrap_or(own)
+                    paths::follow_links(system, &path)?.unwrap_or(own_metadata)
                 } else {
-                    own
+                    own_metadata
                 };
                 let links = links + usize::from(is_link);
                 if metadata.kind == FileEntryKind::Directory && links <= MAX_LINK_DEPTH {
-                    pending.push_back((below.clone(), depth + 1, links));
+                    pending.push_back((relative_path.clone(), depth + 1, links));
                 }
-                found.push(DirectoryWalkEntry { below, metadata });
-                if let Some(most) = self.most.filter(|most| found.len() > *most) {
+                entries.push(DirectoryWalkEntry {
+                    relative_path,
+                    metadata,
+                });
+                if let Some(limit) = self.max_entries.filter(|limit| entries.len() > *limit) {
                     return Err(DirectoryWalkError::TooMany {
                         directory: directory.to_owned(),
-                        most,
+                        limit,
                     });
                 }
             }
         }
-        Ok(found)
+        Ok(entries)
     }
 }
 

@@ -1,29 +1,29 @@
-# The Puppet of this machine, resident: a request as a line of JSON in, an answer as a line of JSON out.
+# The Puppet of this machine, resident: a request as a line of JSON in, a response as a line of JSON out.
 #
 # Started by protocol.rs' other side, which gives it settings and the requests: what a type accepts, what a resource is, what
-# would change, changing one property, refreshing. Holds no state between requests; whoever asks decides on order, noop, schedules
-# and reports. What types and providers print goes to standard error, never among the answers.
+# would change, changing one property, refreshing. Holds no state between requests; the caller decides on order, noop, schedules
+# and reports. What types and providers print goes to standard error, never among the responses.
 require 'json'
 
-ANSWERS = $stdout.dup
-ANSWERS.sync = true
+RESPONSES = $stdout.dup
+RESPONSES.sync = true
 $stdout.reopen($stderr)
 REQUESTS = $stdin.dup
 $stdin.reopen(File::NULL)
 
-def say(answer)
-  ANSWERS.puts(JSON.generate(answer))
+def send_message(message)
+  RESPONSES.puts(JSON.generate(message))
 end
 
 begin
   require 'puppet'
 rescue LoadError
-  say('error' => { 'kind' => 'unavailable', 'message' => 'this Ruby has no Puppet' })
+  send_message('error' => { 'kind' => 'unavailable', 'message' => 'this Ruby has no Puppet' })
   exit!(0)
 end
 
-# What the asker can do something about, apart from what just failed.
-class Refused < StandardError
+# An error with a kind that the caller can act on, as opposed to an unexpected failure.
+class RequestError < StandardError
   attr_reader :kind
 
   def initialize(kind, message)
@@ -90,7 +90,7 @@ class Bridge
     Puppet.push_context({ current_environment: @environment, loaders: loaders }, 'its environment')
   end
 
-  def answer(request)
+  def dispatch(request)
     case request['op']
     when 'ping' then { 'version' => Puppet.version }
     when 'types' then types
@@ -101,7 +101,7 @@ class Bridge
     when 'plan' then plan(request)
     when 'apply' then apply(request)
     when 'refresh' then refresh(request)
-    else raise Refused.new('invalid', "there is no operation #{request['op'].inspect}")
+    else raise RequestError.new('invalid', "unknown operation #{request['op'].inspect}")
     end
   end
 
@@ -116,8 +116,8 @@ class Bridge
 
   def type_of(request)
     name = request['type'].to_s
-    known = name.match?(/\A[a-z][a-z0-9_]*\z/) && !HIDDEN.include?(name) && Puppet::Type.type(name.to_sym)
-    known || raise(Refused.new('unknown_type', "Puppet has no type #{name}"))
+    type = name.match?(/\A[a-z][a-z0-9_]*\z/) && !HIDDEN.include?(name) && Puppet::Type.type(name.to_sym)
+    type || raise(RequestError.new('unknown_type', "Puppet has no type #{name}"))
   end
 
   def describe(type)
@@ -148,11 +148,11 @@ class Bridge
   # The resource, in a catalog of its own, with what its provider must read beforehand.
   def instance(request)
     type = type_of(request)
-    bare = Puppet::Resource.new(type.name.to_s, request['title'], parameters: (request['parameters'] || {}).transform_keys(&:to_sym))
+    resource = Puppet::Resource.new(type.name.to_s, request['title'], parameters: (request['parameters'] || {}).transform_keys(&:to_sym))
     ral = begin
-      bare.to_ral
+      resource.to_ral
     rescue Puppet::Error, ArgumentError => e
-      raise Refused.new('invalid', e.message)
+      raise RequestError.new('invalid', e.message)
     end
     catalog = Puppet::Resource::Catalog.new('muster', @environment)
     catalog.host_config = false
@@ -163,9 +163,9 @@ class Bridge
   def prepared(request)
     ral = instance(request)
     unless ral.suitable?
-      raise Refused.new('failed', "no provider of #{ral.type} is suitable on this machine") unless ral.provider
+      raise RequestError.new('failed', "no provider of #{ral.type} is suitable on this machine") unless ral.provider
 
-      raise Refused.new('failed', "provider #{ral.provider.class.name} is not functional on this machine")
+      raise RequestError.new('failed', "provider #{ral.provider.class.name} is not functional on this machine")
     end
     fetch(ral)
     ral
@@ -182,13 +182,13 @@ class Bridge
 
   def check(request)
     ral = instance(request)
-    wanted = []
+    requirements = []
     ral.class.eachautorequire do |other, block|
       Array(ral.instance_eval(&block)).compact.each do |name|
-        wanted << [other.to_s, Plain.text(name.is_a?(Puppet::Type) ? name.title : name)]
+        requirements << [other.to_s, Plain.text(name.is_a?(Puppet::Type) ? name.title : name)]
       end
     end
-    { 'name' => Plain.text(ral.name), 'autorequires' => wanted }
+    { 'name' => Plain.text(ral.name), 'autorequires' => requirements }
   end
 
   def values(current)
@@ -201,23 +201,23 @@ class Bridge
   end
 
   def find(request)
-    { 'values' => values(everything(prepared(request))) }
-  rescue Refused => e
+    { 'values' => values(all_properties(prepared(request))) }
+  rescue RequestError => e
     raise if e.kind != 'invalid'
 
     # Types that need more than a title: look among all of them.
     found = type_of(request).instances.find { |one| one.title == request['title'] || one.name == request['title'] }
-    { 'values' => found ? values(everything(found)) : { 'ensure' => 'absent' } }
+    { 'values' => found ? values(all_properties(found)) : { 'ensure' => 'absent' } }
   end
 
   # All properties, not only those that are desired.
-  def everything(ral)
+  def all_properties(ral)
     ral.class.properties.each { |property| ral.newattr(property.name) unless ral.parameter(property.name) || property == ral.class }
     current_of(ral)
   end
 
   def list(type)
-    { 'resources' => type.instances.map { |one| { 'title' => Plain.text(one.title), 'values' => values(everything(one)) } } }
+    { 'resources' => type.instances.map { |one| { 'title' => Plain.text(one.title), 'values' => values(all_properties(one)) } } }
   end
 
   # What Puppet's own transaction would do, property by property: ensure first, and alone if it changes.
@@ -225,9 +225,9 @@ class Bridge
     ral = prepared(request)
     current = current_of(ral)
     changes = []
-    first = ral.parameter(:ensure)
-    if first && first.should && !first.safe_insync?(current[:ensure])
-      changes << change(first, current[:ensure])
+    ensure_property = ral.parameter(:ensure)
+    if ensure_property && ensure_property.should && !ensure_property.safe_insync?(current[:ensure])
+      changes << change(ensure_property, current[:ensure])
     elsif ral.present?(current)
       ral.properties.each do |property|
         next if property.name == :ensure || !property.should || property.safe_insync?(current[property.name])
@@ -248,7 +248,7 @@ class Bridge
   def apply(request)
     ral = prepared(request)
     current = current_of(ral)
-    property = ral.parameter(request['property'].to_sym) or raise Refused.new('invalid', "#{request['property']} is not desired")
+    property = ral.parameter(request['property'].to_sym) or raise RequestError.new('invalid', "no desired value for #{request['property']}")
     return {} if property.safe_insync?(current[property.name])
 
     property.sync
@@ -265,9 +265,9 @@ end
 def handle(bridge, line)
   listener = Listener.new
   Puppet::Util::Log.newdestination(listener)
-  answer = bridge.answer(JSON.parse(line))
-  { 'ok' => answer, 'log' => listener.lines }
-rescue Refused => e
+  result = bridge.dispatch(JSON.parse(line))
+  { 'ok' => result, 'log' => listener.lines }
+rescue RequestError => e
   { 'error' => { 'kind' => e.kind, 'message' => Plain.text(e.message) } }
 rescue StandardError, LoadError, SystemExit, NotImplementedError => e
   { 'error' => { 'kind' => 'failed', 'message' => Plain.text(e.message) }, 'log' => listener&.lines || [] }
@@ -276,5 +276,5 @@ ensure
 end
 
 bridge = Bridge.new(SETTINGS)
-say('ready' => Puppet.version)
-REQUESTS.each_line { |line| say(handle(bridge, line)) }
+send_message('ready' => Puppet.version)
+REQUESTS.each_line { |line| send_message(handle(bridge, line)) }

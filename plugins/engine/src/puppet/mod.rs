@@ -35,11 +35,11 @@ pub struct PuppetBridgeOptions {
     /// Puppet settings by name (`confdir`, `vardir`, `modulepath`, ...); others keep the values of this machine.
     pub settings: BTreeMap<String, String>,
     /// Timeout of a read, and of the start of the process.
-    pub look: Duration,
+    pub read_timeout: Duration,
     /// Timeout of one change or refresh.
-    pub change: Duration,
+    pub change_timeout: Duration,
     /// Idle time after which the process ends.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Default for PuppetBridgeOptions {
@@ -47,9 +47,9 @@ impl Default for PuppetBridgeOptions {
         Self {
             ruby: None,
             settings: BTreeMap::new(),
-            look: Duration::from_mins(1),
-            change: Duration::from_mins(10),
-            idle: Duration::from_secs(30),
+            read_timeout: Duration::from_mins(1),
+            change_timeout: Duration::from_mins(10),
+            idle_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -57,78 +57,78 @@ impl Default for PuppetBridgeOptions {
 /// The types of the installed Puppet.
 #[derive(Debug)]
 pub struct PuppetTypes {
-    sessions: Arc<PuppetBridge>,
+    bridge: Arc<PuppetBridge>,
     /// Cached descriptions, and the process that supplied each.
-    known: Mutex<BTreeMap<String, CachedPuppetType>>,
+    types: Mutex<BTreeMap<String, CachedPuppetType>>,
 }
 
 /// A cached type description.
 #[derive(Debug, Clone)]
 struct CachedPuppetType {
     /// The process that described it.
-    process: u64,
-    described: PuppetTypeDescription,
-    found: Arc<PuppetResourceType>,
+    generation: u64,
+    description: PuppetTypeDescription,
+    resource_type: Arc<PuppetResourceType>,
 }
 
 impl PuppetTypes {
     /// Types of the Puppet on this machine. Starts nothing.
     pub fn new(system: Arc<dyn System>, options: PuppetBridgeOptions) -> Self {
         Self {
-            sessions: Arc::new(PuppetBridge::new(system, options)),
-            known: Mutex::default(),
+            bridge: Arc::new(PuppetBridge::new(system, options)),
+            types: Mutex::default(),
         }
     }
 
     /// Puppet's version, queried from the resident process.
     pub fn puppet_version(&self) -> Result<String, EngineError> {
-        let asked = self.sessions.send_request::<protocol::VersionReply>(
+        let reply = self.bridge.send_request::<protocol::VersionReply>(
             &BridgeRequest::for_type("ping", ""),
             &CancelFlag::default(),
         );
-        asked
-            .map(|answer| answer.ok.version)
+        reply
+            .map(|reply| reply.ok.version)
             .map_err(|error| unavailable_error("puppet", &error))
     }
 
     /// The names of all types that Puppet provides.
     pub fn type_names(&self) -> Result<Vec<String>, EngineError> {
         let request = BridgeRequest::for_type("types", "");
-        let asked = self
-            .sessions
+        let reply = self
+            .bridge
             .send_request::<protocol::TypeNamesReply>(&request, &CancelFlag::default());
-        asked
-            .map(|answer| answer.ok.types)
+        reply
+            .map(|reply| reply.ok.types)
             .map_err(|error| unavailable_error("*", &error))
     }
 
     /// Describes a type, unless the current process has already described it.
     fn describe_type(&self, name: &str) -> Result<Option<Arc<PuppetResourceType>>, BridgeError> {
         let request = BridgeRequest::for_type("describe", name);
-        let described = match self
-            .sessions
+        let description = match self
+            .bridge
             .send_request::<PuppetTypeDescription>(&request, &CancelFlag::default())
         {
-            Ok(answer) => answer.ok,
+            Ok(reply) => reply.ok,
             Err(BridgeError::UnknownType) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = match known.remove(name) {
-            Some(before) if before.described == described => before.found,
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        let resource_type = match types.remove(name) {
+            Some(previous) if previous.description == description => previous.resource_type,
             _ => Arc::new(PuppetResourceType::new(
                 name,
-                &described,
-                Arc::clone(&self.sessions),
+                &description,
+                Arc::clone(&self.bridge),
             )),
         };
-        let fresh = CachedPuppetType {
-            process: self.sessions.generation(),
-            described,
-            found: Arc::clone(&found),
+        let new_entry = CachedPuppetType {
+            generation: self.bridge.generation(),
+            description,
+            resource_type: Arc::clone(&resource_type),
         };
-        known.insert(name.to_owned(), fresh);
-        Ok(Some(found))
+        types.insert(name.to_owned(), new_entry);
+        Ok(Some(resource_type))
     }
 }
 
@@ -137,21 +137,24 @@ impl ResourceTypeSource for PuppetTypes {
         if !is_name(name) {
             return Ok(None);
         }
-        if self.sessions.root() != Path::new("/") {
-            let problem = "Puppet, which may know it, manages only the machine that it runs on, not another root";
+        if self.bridge.root() != Path::new("/") {
+            let problem =
+                "Puppet, which may have it, can only manage the node itself, not another root";
             return Err(EngineError::Unavailable {
                 name: name.to_owned(),
                 problem: problem.to_owned(),
             });
         }
-        let known = self
-            .known
+        let cached = self
+            .types
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get(name)
             .cloned();
-        match known {
-            Some(known) if known.process == self.sessions.generation() => Ok(Some(known.found)),
+        match cached {
+            Some(cached) if cached.generation == self.bridge.generation() => {
+                Ok(Some(cached.resource_type))
+            }
             _ => self
                 .describe_type(name)
                 .map(|found| found.map(|found| found as Arc<dyn ResourceType>))
@@ -162,7 +165,7 @@ impl ResourceTypeSource for PuppetTypes {
 
 impl Drop for PuppetTypes {
     fn drop(&mut self) {
-        self.sessions.stop_process();
+        self.bridge.stop_process();
     }
 }
 

@@ -71,14 +71,14 @@ impl<'a> BridgeRequest<'a> {
 
     /// A request about a resource. Omits metaparameters, which the engine handles, and a name equal to the title, which Puppet derives itself.
     pub(super) fn for_resource(op: &'static str, resource: &'a Resource, namevar: &str) -> Self {
-        let is_ours = |name: &str| METAPARAMETERS.iter().any(|meta| meta.name == name);
+        let is_metaparameter = |name: &str| METAPARAMETERS.iter().any(|meta| meta.name == name);
         let is_title = |name: &str, value: &ResourceValue| {
             name == namevar && value.as_text() == Some(&resource.title)
         };
         let parameters = resource
             .values
             .iter()
-            .filter(|(name, value)| !is_ours(name) && !is_title(name, value))
+            .filter(|(name, value)| !is_metaparameter(name) && !is_title(name, value))
             .map(|(name, value)| (name.clone(), value_to_json(value)))
             .collect();
         Self {
@@ -212,16 +212,16 @@ pub(super) struct EmptyReply {}
 pub(super) fn value_from_json(json: Json) -> Option<ResourceValue> {
     match json {
         Json::Null => None,
-        Json::Bool(truth) => Some(ResourceValue::Bool(truth)),
+        Json::Bool(flag) => Some(ResourceValue::Bool(flag)),
         Json::String(text) => Some(ResourceValue::Text(text)),
         Json::Number(ref number) => Some(number.as_i64().map_or_else(
             || ResourceValue::Data(StructuredValue(json.clone())),
             ResourceValue::Int,
         )),
-        Json::Array(ref words) => {
-            let texts: Option<Vec<String>> = words
+        Json::Array(ref items) => {
+            let texts: Option<Vec<String>> = items
                 .iter()
-                .map(|word| word.as_str().map(str::to_owned))
+                .map(|item| item.as_str().map(str::to_owned))
                 .collect();
             Some(texts.map_or_else(
                 || ResourceValue::Data(StructuredValue(json.clone())),
@@ -242,7 +242,7 @@ pub(super) fn values_from_json(found: Map<String, Json>) -> ResourceValues {
 
 fn value_to_json(value: &ResourceValue) -> Json {
     match value {
-        ResourceValue::Bool(truth) => Json::from(*truth),
+        ResourceValue::Bool(flag) => Json::from(*flag),
         ResourceValue::Int(number) => Json::from(*number),
         ResourceValue::Text(text) => Json::from(text.as_str()),
         ResourceValue::List(texts) => Json::from(texts.as_slice()),

@@ -25,27 +25,27 @@ pub(super) struct PuppetResourceType {
     provider: Option<String>,
     /// Types that may be autorequired.
     autorequires: &'static [&'static str],
-    sessions: Arc<PuppetBridge>,
+    bridge: Arc<PuppetBridge>,
 }
 
 impl PuppetResourceType {
     pub(super) fn new(
         name: &str,
-        described: &PuppetTypeDescription,
-        sessions: Arc<PuppetBridge>,
+        description: &PuppetTypeDescription,
+        bridge: Arc<PuppetBridge>,
     ) -> Self {
         Self {
-            schema: leak_schema(name, described),
-            refreshes: described.refreshes,
-            provider: described.provider.clone(),
+            schema: leak_schema(name, description),
+            refreshes: description.refreshes,
+            provider: description.provider.clone(),
             autorequires: leak_values(
-                described
+                description
                     .autorequires
                     .iter()
                     .map(|name| leak_text(name))
                     .collect(),
             ),
-            sessions,
+            bridge,
         }
     }
 
@@ -56,7 +56,7 @@ impl PuppetResourceType {
         resource: &Resource,
         request: &BridgeRequest<'_>,
     ) -> Result<T, EngineError> {
-        match self.sessions.send_request(request, &cx.cancel) {
+        match self.bridge.send_request(request, &cx.cancel) {
             Ok(LoggedAnswer { ok, log }) => {
                 for line in log {
                     cx.log_line(line);
@@ -85,13 +85,13 @@ impl ResourceType for PuppetResourceType {
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        let asked = self.sessions.send_request::<CheckReply>(
+        let reply = self.bridge.send_request::<CheckReply>(
             &self.build_request("check", &resource),
             &CancelFlag::default(),
         );
-        match asked {
-            Ok(answer) => {
-                resource.name = answer.ok.name;
+        match reply {
+            Ok(reply) => {
+                resource.name = reply.ok.name;
                 Ok(resource)
             }
             Err(error) => Err(to_engine_error(&resource, error)),
@@ -162,21 +162,21 @@ impl ResourceType for PuppetResourceType {
             return Vec::new();
         }
         let request = self.build_request("check", resource);
-        let Ok(answer) = self
-            .sessions
+        let Ok(reply) = self
+            .bridge
             .send_request::<CheckReply>(&request, &CancelFlag::default())
         else {
             return Vec::new();
         };
-        let known = |name: &str| {
+        let known_type = |name: &str| {
             self.autorequires
                 .iter()
                 .copied()
-                .find(|known| *known == name)
+                .find(|type_name| *type_name == name)
         };
-        let wanted = answer.ok.autorequires.into_iter();
-        wanted
-            .filter_map(|(type_name, name)| Some((known(&type_name)?, name)))
+        let requirements = reply.ok.autorequires.into_iter();
+        requirements
+            .filter_map(|(type_name, name)| Some((known_type(&type_name)?, name)))
             .collect()
     }
 
@@ -230,7 +230,7 @@ fn to_engine_error(resource: &Resource, error: BridgeError) -> EngineError {
             problem,
         },
         BridgeError::System(source) => {
-            EngineError::during(resource, "Puppet did not answer")(source)
+            EngineError::during(resource, "Puppet did not reply")(source)
         }
         other => EngineError::failed(resource, error_chain(&other)),
     }
@@ -238,24 +238,24 @@ fn to_engine_error(resource: &Resource, error: BridgeError) -> EngineError {
 
 /// Leaks the schema, because schemas are `'static`. One allocation for each distinct definition of a type
 /// during the lifetime of the daemon.
-fn leak_schema(name: &str, described: &PuppetTypeDescription) -> &'static TypeSchema {
-    let attribute = |one: &super::protocol::PuppetAttribute| {
-        let (name, doc) = (leak_text(&one.name), leak_text(&one.doc));
-        if one.property {
+fn leak_schema(name: &str, description: &PuppetTypeDescription) -> &'static TypeSchema {
+    let build_attribute = |attribute: &super::protocol::PuppetAttribute| {
+        let (name, doc) = (leak_text(&attribute.name), leak_text(&attribute.doc));
+        if attribute.property {
             AttributeSchema::property(name, AttributeKind::Data, doc)
         } else {
             AttributeSchema::parameter(name, AttributeKind::Data, doc)
         }
     };
-    let namevar = described
+    let namevar = description
         .namevars
         .first()
         .map_or("name", |name| leak_text(name));
     Box::leak(Box::new(TypeSchema {
         type_name: leak_text(name),
-        doc: leak_text(&described.doc),
+        doc: leak_text(&description.doc),
         namevar,
-        attributes: leak_values(described.attributes.iter().map(attribute).collect()),
+        attributes: leak_values(description.attributes.iter().map(build_attribute).collect()),
     }))
 }
 

@@ -28,11 +28,11 @@ const PUPPET_RUBY: &str = "/opt/puppetlabs/puppet/bin/ruby";
 pub(super) enum BridgeError {
     /// Puppet or Ruby is missing or does not start.
     #[error(
-        "Puppet, which may know it, cannot be asked: {0}; install puppet-agent, or see to it that it works"
+        "Puppet, which may have it, is not available: {0}; install puppet-agent, or repair its installation"
     )]
     Unavailable(String),
     /// Puppet does not have the type.
-    #[error("Puppet does not know it")]
+    #[error("Puppet does not have it")]
     UnknownType,
     /// The resource is invalid.
     #[error("{0}")]
@@ -41,25 +41,28 @@ pub(super) enum BridgeError {
     #[error("{problem}")]
     Failed { problem: String, log: Vec<String> },
     /// The process ended during the request.
-    #[error("Puppet ended while it was asked{}", last_line_suffix(.0))]
+    #[error("Puppet exited during the request{}", last_line_suffix(.0))]
     Ended(String),
     /// The response could not be parsed.
-    #[error("Puppet gave an answer that makes no sense")]
-    Senseless(#[source] serde_json::Error),
+    #[error("Puppet sent an invalid response")]
+    InvalidResponse(#[source] serde_json::Error),
     /// No response.
-    #[error("Puppet did not answer")]
+    #[error("Puppet did not reply")]
     System(#[from] SystemError),
 }
 
 impl BridgeError {
     /// Whether the process must be discarded after this error.
     fn is_fatal(&self) -> bool {
-        matches!(self, Self::Ended(_) | Self::Senseless(_) | Self::System(_))
+        matches!(
+            self,
+            Self::Ended(_) | Self::InvalidResponse(_) | Self::System(_)
+        )
     }
 }
 
-fn last_line_suffix(complaints: &str) -> String {
-    let last = complaints.lines().next_back().unwrap_or_default();
+fn last_line_suffix(stderr: &str) -> String {
+    let last = stderr.lines().next_back().unwrap_or_default();
     if last.is_empty() {
         String::new()
     } else {
@@ -79,16 +82,16 @@ pub(super) struct LoggedAnswer<T> {
 pub(super) struct PuppetBridge {
     system: Arc<dyn System>,
     options: PuppetBridgeOptions,
-    live: Mutex<Option<BridgeProcess>>,
-    closed: Condvar,
+    process: Mutex<Option<BridgeProcess>>,
+    stopped: Condvar,
     /// Number of processes started so far.
     generation: AtomicU64,
 }
 
 #[derive(Debug)]
 struct BridgeProcess {
-    talk: Box<dyn InteractiveProcess>,
-    used: Instant,
+    program: Box<dyn InteractiveProcess>,
+    last_used: Instant,
 }
 
 impl PuppetBridge {
@@ -96,8 +99,8 @@ impl PuppetBridge {
         Self {
             system,
             options,
-            live: Mutex::new(None),
-            closed: Condvar::new(),
+            process: Mutex::new(None),
+            stopped: Condvar::new(),
             generation: AtomicU64::new(0),
         }
     }
@@ -118,13 +121,13 @@ impl PuppetBridge {
         request: &BridgeRequest<'_>,
         cancel: &CancelFlag,
     ) -> Result<LoggedAnswer<T>, BridgeError> {
-        let mut live = self.lock_process();
-        let is_new = live.is_none();
-        match self.send_request_once(&mut live, request, cancel) {
+        let mut process = self.lock_process();
+        let is_new = process.is_none();
+        match self.send_request_once(&mut process, request, cancel) {
             Err(BridgeError::Ended(_)) if !is_new && request.is_read_only() => {
-                self.send_request_once(&mut live, request, cancel)
+                self.send_request_once(&mut process, request, cancel)
             }
-            answered => answered,
+            result => result,
         }
     }
 
@@ -137,26 +140,26 @@ impl PuppetBridge {
         if slot.is_none() {
             *slot = Some(self.start_process(cancel)?);
         }
-        let Some(live) = slot else {
+        let Some(process) = slot else {
             return Err(BridgeError::Ended(String::new()));
         };
-        let patience = if request.changes_system() {
-            self.options.change
+        let timeout = if request.changes_system() {
+            self.options.change_timeout
         } else {
-            self.options.look
+            self.options.read_timeout
         };
-        let answered = exchange_request(&mut *live.talk, request, patience, cancel);
-        live.used = Instant::now();
-        if answered.as_ref().is_err_and(BridgeError::is_fatal) {
+        let result = exchange_request(&mut *process.program, request, timeout, cancel);
+        process.last_used = Instant::now();
+        if result.as_ref().is_err_and(BridgeError::is_fatal) {
             *slot = None;
         }
-        answered
+        result
     }
 
     fn start_process(self: &Arc<Self>, cancel: &CancelFlag) -> Result<BridgeProcess, BridgeError> {
-        let mut talk = match self.system.start_interactive(&self.build_command()) {
+        let mut program = match self.system.start_interactive(&self.build_command()) {
             Err(error) if error.is_not_found() => {
-                return Err(BridgeError::Unavailable("there is no Ruby".to_owned()));
+                return Err(BridgeError::Unavailable("Ruby is not installed".to_owned()));
             }
             started => started?,
         };
@@ -164,8 +167,8 @@ impl PuppetBridge {
             settings: &self.options.settings,
             script: BRIDGE_SCRIPT,
         };
-        talk.send_line(&serde_json::to_string(&hello).map_err(BridgeError::Senseless)?)?;
-        let ready: BridgeReady = receive_message(&mut *talk, self.options.look, cancel)?;
+        program.send_line(&serde_json::to_string(&hello).map_err(BridgeError::InvalidResponse)?)?;
+        let ready: BridgeReady = receive_message(&mut *program, self.options.read_timeout, cancel)?;
         match ready {
             BridgeReady { ready: Some(_), .. } => {}
             BridgeReady {
@@ -174,28 +177,28 @@ impl PuppetBridge {
             } => return Err(BridgeError::Unavailable(problem.message)),
             BridgeReady { .. } => {
                 return Err(BridgeError::Unavailable(
-                    "it does not say that it is ready".to_owned(),
+                    "it did not report that it is ready".to_owned(),
                 ));
             }
         }
-        let mine = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
-        let sessions = Arc::clone(self);
-        let idle = thread::Builder::new().name("puppet-idle".to_owned());
+        let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
+        let bridge = Arc::clone(self);
+        let builder = thread::Builder::new().name("puppet-idle".to_owned());
         // Without the thread the process lives as long as its owner, which is acceptable.
-        let _ = idle.spawn(move || sessions.stop_when_idle(mine));
+        let _ = builder.spawn(move || bridge.stop_when_idle(generation));
         Ok(BridgeProcess {
-            talk,
-            used: Instant::now(),
+            program,
+            last_used: Instant::now(),
         })
     }
 
     fn build_command(&self) -> Command {
-        let puppets_own = || {
+        let default_ruby = || {
             let found = self.system.metadata(Path::new(PUPPET_RUBY));
-            let is_there = matches!(found, Ok(Some(_)));
-            (if is_there { PUPPET_RUBY } else { "ruby" }).to_owned()
+            let is_installed = matches!(found, Ok(Some(_)));
+            (if is_installed { PUPPET_RUBY } else { "ruby" }).to_owned()
         };
-        let ruby = self.options.ruby.clone().unwrap_or_else(puppets_own);
+        let ruby = self.options.ruby.clone().unwrap_or_else(default_ruby);
         let mut command = Command::new([&ruby, "-W0", "-rjson", "-e", BRIDGE_LOADER]);
         // Ruby source files are UTF-8, whatever the locale of the daemon.
         command
@@ -206,20 +209,23 @@ impl PuppetBridge {
     }
 
     /// Ends the process after the idle timeout. Returns when the process it was started for has ended for any reason.
-    fn stop_when_idle(&self, mine: u64) {
-        let mut live = self.lock_process();
-        while let Some(BridgeProcess { used, .. }) = &*live {
-            let left = self.options.idle.saturating_sub(used.elapsed());
-            if self.generation() != mine {
+    fn stop_when_idle(&self, generation: u64) {
+        let mut process = self.lock_process();
+        while let Some(BridgeProcess { last_used, .. }) = &*process {
+            let left = self
+                .options
+                .idle_timeout
+                .saturating_sub(last_used.elapsed());
+            if self.generation() != generation {
                 return;
             }
             if left.is_zero() {
-                *live = None;
+                *process = None;
                 return;
             }
-            live = self
-                .closed
-                .wait_timeout(live, left)
+            process = self
+                .stopped
+                .wait_timeout(process, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
@@ -228,23 +234,23 @@ impl PuppetBridge {
     /// Ends the process, if any.
     pub(super) fn stop_process(&self) {
         *self.lock_process() = None;
-        self.closed.notify_all();
+        self.stopped.notify_all();
     }
 
     fn lock_process(&self) -> MutexGuard<'_, Option<BridgeProcess>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn exchange_request<T: DeserializeOwned>(
-    talk: &mut dyn InteractiveProcess,
+    program: &mut dyn InteractiveProcess,
     request: &BridgeRequest<'_>,
-    patience: Duration,
+    timeout: Duration,
     cancel: &CancelFlag,
 ) -> Result<LoggedAnswer<T>, BridgeError> {
-    talk.send_line(&serde_json::to_string(request).map_err(BridgeError::Senseless)?)?;
-    let answer: BridgeResponse<T> = receive_message(talk, patience, cancel)?;
-    match answer {
+    program.send_line(&serde_json::to_string(request).map_err(BridgeError::InvalidResponse)?)?;
+    let response: BridgeResponse<T> = receive_message(program, timeout, cancel)?;
+    match response {
         BridgeResponse {
             ok: Some(ok), log, ..
         } => Ok(LoggedAnswer { ok, log }),
@@ -254,20 +260,20 @@ fn exchange_request<T: DeserializeOwned>(
             ..
         } => Err(to_bridge_error(problem, log)),
         BridgeResponse { log, .. } => {
-            let problem = "it answered neither yes nor no".to_owned();
+            let problem = "the response of Puppet has neither `ok` nor `error`".to_owned();
             Err(BridgeError::Failed { problem, log })
         }
     }
 }
 
 fn receive_message<T: DeserializeOwned>(
-    talk: &mut dyn InteractiveProcess,
-    patience: Duration,
+    program: &mut dyn InteractiveProcess,
+    timeout: Duration,
     cancel: &CancelFlag,
 ) -> Result<T, BridgeError> {
-    match talk.receive_line(patience, cancel)? {
-        Some(line) => serde_json::from_str(&line).map_err(BridgeError::Senseless),
-        None => Err(BridgeError::Ended(talk.stderr_tail())),
+    match program.receive_line(timeout, cancel)? {
+        Some(line) => serde_json::from_str(&line).map_err(BridgeError::InvalidResponse),
+        None => Err(BridgeError::Ended(program.stderr_tail())),
     }
 }
 

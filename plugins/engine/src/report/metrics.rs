@@ -70,8 +70,9 @@ fn empty_group(name: &'static str, label: &'static str) -> MetricGroup {
 
 fn count_resources(statuses: &[ResourceStatus]) -> MetricGroup {
     let mut resources = empty_group("resources", "Resources");
-    let count = |is: fn(&ResourceStatus) -> bool| {
-        u64::try_from(statuses.iter().filter(|status| is(status)).count()).unwrap_or(u64::MAX)
+    let count = |predicate: fn(&ResourceStatus) -> bool| {
+        u64::try_from(statuses.iter().filter(|status| predicate(status)).count())
+            .unwrap_or(u64::MAX)
     };
     resources.add_count("total", count(|_| true));
     resources.add_count("skipped", count(|status| status.skipped));
@@ -125,15 +126,15 @@ fn count_changes(statuses: &[ResourceStatus]) -> MetricGroup {
 fn count_events(statuses: &[ResourceStatus]) -> MetricGroup {
     let mut events = empty_group("events", "Events");
     let all = || statuses.iter().flat_map(|status| &status.events);
-    let count = |word: &str| {
-        u64::try_from(all().filter(|event| event.status == word).count()).unwrap_or(u64::MAX)
+    let count = |status: &str| {
+        u64::try_from(all().filter(|event| event.status == status).count()).unwrap_or(u64::MAX)
     };
     events.add_count("total", u64::try_from(all().count()).unwrap_or(u64::MAX));
     events.add_count("failure", count("failure"));
     events.add_count("success", count("success"));
-    for word in ["noop", "audit"] {
-        if count(word) > 0 {
-            events.add_count(word, count(word));
+    for status in ["noop", "audit"] {
+        if count(status) > 0 {
+            events.add_count(status, count(status));
         }
     }
     events

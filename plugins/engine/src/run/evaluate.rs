@@ -22,7 +22,7 @@ impl CatalogRun<'_> {
     /// Processes one resource.
     pub(super) fn process_resource(&mut self, node: GraphNodeId, member: MemberId) {
         let resource = self
-            .world
+            .resolved
             .get_member(member)
             .and_then(|member| member.resource.clone());
         let (Some(resource), Some(mut status)) = (resource, self.new_status(member)) else {
@@ -33,22 +33,22 @@ impl CatalogRun<'_> {
             status.skipped = true;
             self.drop_queue(node, member, &skip);
         } else {
-            let began = Instant::now();
+            let started = Instant::now();
             self.evaluate_resource(node, member, &resource, &mut status);
-            status.evaluation_time = Some(began.elapsed().as_secs_f64());
+            status.evaluation_time = Some(started.elapsed().as_secs_f64());
             self.refresh_resource(node, member, &mut status);
         }
-        if let Some(note) = self.notes.get_mut(node) {
-            note.failed = status.failed;
-            note.failed_to_restart = status.failed_to_restart;
+        if let Some(progress) = self.progress.get_mut(node) {
+            progress.failed = status.failed;
+            progress.failed_to_restart = status.failed_to_restart;
         }
         self.emit_event(&RunEvent::Resource(Box::new(status)));
     }
 
     pub(super) fn is_noop(&self, resource: &Resource) -> bool {
         // `noop => false` of a resource overrides the run's noop, as in Puppet, but not a read-only engine.
-        let own = resource.get("noop").and_then(ResourceValue::as_bool);
-        self.engine.is_read_only() || own.unwrap_or(self.options.noop)
+        let resource_noop = resource.get("noop").and_then(ResourceValue::as_bool);
+        self.engine.is_read_only() || resource_noop.unwrap_or(self.options.noop)
     }
 
     fn evaluate_resource(
@@ -69,8 +69,8 @@ impl CatalogRun<'_> {
             Err(error) => return self.report_evaluation_failure(member, resource, &error, status),
         };
         self.log_output(member, resource);
-        self.memory.get_mut(&reference).checked = Some(now);
-        if let Some(member) = self.world.get_member(member) {
+        self.state_store.get_mut(&reference).checked = Some(now);
+        if let Some(member) = self.resolved.get_member(member) {
             SecretRedactor::mark_sensitive(&mut plan, &member.sensitive);
         }
         let digest = plan_digest(&plan);
@@ -88,10 +88,10 @@ impl CatalogRun<'_> {
                 .iter()
                 .any(|change| Some(&change.property) == event.property.as_ref())
             {
-                let about = event.property.clone();
+                let property = event.property.clone();
                 self.log_member_message(
                     member,
-                    about.as_deref(),
+                    property.as_deref(),
                     RunLogLevel::Notice,
                     &event.message,
                 );
@@ -131,7 +131,7 @@ impl CatalogRun<'_> {
             Ok(intent) => intent,
             Err(error) => {
                 let message = format!(
-                    "the refresh ledger cannot be written, so that nothing was changed: {error}"
+                    "nothing was changed because the refresh ledger cannot be written: {error}"
                 );
                 self.log_member_message(member, None, RunLogLevel::Err, &message);
                 status.add_event(self.error_event(&message));
@@ -139,9 +139,9 @@ impl CatalogRun<'_> {
             }
         };
         for change in &plan.changes {
-            let made = self.engine.apply_change(&self.cx, plan, change);
+            let result = self.engine.apply_change(&self.cx, plan, change);
             self.log_output(member, &plan.resource);
-            match made {
+            match result {
                 Ok(()) => self.report_change(member, change, &ChangeOutcome::Made, status),
                 Err(error) => {
                     let reason = error.reason();
@@ -187,48 +187,48 @@ impl CatalogRun<'_> {
         outcome: &ChangeOutcome<'_>,
         status: &mut ResourceStatus,
     ) {
-        let Some(known) = self.world.get_member(member) else {
+        let Some(details) = self.resolved.get_member(member) else {
             return;
         };
-        let Some(resource) = &known.resource else {
+        let Some(resource) = &details.resource else {
             return;
         };
-        let told = change.to_event(&resource.reference(), outcome);
-        let (word, level) = match outcome {
+        let change_event = change.to_event(&resource.reference(), outcome);
+        let (event_status, level) = match outcome {
             ChangeOutcome::Made => ("success", RunLogLevel::Notice),
             ChangeOutcome::Planned => ("noop", RunLogLevel::Notice),
             ChangeOutcome::Failed(_) => ("failure", RunLogLevel::Err),
         };
-        let own = resource
+        let loglevel = resource
             .get_text("loglevel")
             .and_then(RunLogLevel::from_loglevel);
-        let level = if word == "failure" {
+        let level = if event_status == "failure" {
             level
         } else {
-            own.unwrap_or(level)
+            loglevel.unwrap_or(level)
         };
-        let corrective = self.is_corrective(&resource.reference(), resource, change);
-        let redactor = SecretRedactor::new(resource, &known.sensitive);
-        let mut message = redactor.redact_text(&told.message);
-        if corrective {
+        let is_corrective = self.is_corrective(&resource.reference(), resource, change);
+        let redactor = SecretRedactor::new(resource, &details.sensitive);
+        let mut message = redactor.redact_text(&change_event.message);
+        if is_corrective {
             message.push_str(" (corrective)");
         }
         let event = ResourceEvent {
             audited: false,
             property: Some(change.property.clone()),
-            previous_value: match &told.previous_value {
+            previous_value: match &change_event.previous_value {
                 Some(value) => value_to_json(value),
                 None if change.sensitive => Json::from(REDACTED),
                 None => Json::from("absent"),
             },
-            desired_value: value_to_json(&told.desired_value),
+            desired_value: value_to_json(&change_event.desired_value),
             historical_value: Json::Null,
             message: message.clone(),
             name: event_name(&resource.type_name, change),
-            status: word,
+            status: event_status,
             time: self.current_timestamp(),
             redacted: change.sensitive.then_some(true),
-            corrective_change: corrective,
+            corrective_change: is_corrective,
         };
         self.log_member_message(member, Some(&change.property), level, &message);
         status.add_event(event);
@@ -239,12 +239,12 @@ impl CatalogRun<'_> {
         if change.sensitive || matches!(resource.type_name.as_str(), "exec" | "notify") {
             return false;
         }
-        let brought = self
-            .memory
+        let applied = self
+            .state_store
             .get(reference)
-            .and_then(|seen| seen.brought.get(&change.property));
+            .and_then(|stored| stored.applied.get(&change.property));
         let absent = ResourceValue::from("absent");
-        brought.is_some_and(|brought| change.from.as_ref().unwrap_or(&absent) != brought)
+        applied.is_some_and(|applied| change.from.as_ref().unwrap_or(&absent) != applied)
     }
 
     /// Audited properties whose value changed since the last audit.
@@ -263,19 +263,19 @@ impl CatalogRun<'_> {
             let absent = ResourceValue::from("absent");
             let found = plan.state.get(&name).cloned().unwrap_or(absent);
             let sensitive = self
-                .world
+                .resolved
                 .get_member(member)
-                .is_some_and(|known| known.sensitive.contains(&name));
-            let seen = self.memory.get_mut(&resource.reference());
-            let before = seen.audited.insert(name.clone(), found.clone());
-            let show = |value: &ResourceValue| {
+                .is_some_and(|details| details.sensitive.contains(&name));
+            let stored = self.state_store.get_mut(&resource.reference());
+            let previous = stored.audited.insert(name.clone(), found.clone());
+            let to_json = |value: &ResourceValue| {
                 if sensitive {
                     Json::from(REDACTED)
                 } else {
                     value_to_json(value)
                 }
             };
-            match before {
+            match previous {
                 None => {
                     let message = format!("audit change: newly-recorded value {found}");
                     let message = if sensitive {
@@ -285,8 +285,8 @@ impl CatalogRun<'_> {
                     };
                     self.log_member_message(member, Some(&name), RunLogLevel::Notice, &message);
                 }
-                Some(before) if before != found => {
-                    let text = |value: &ResourceValue| {
+                Some(previous) if previous != found => {
+                    let quote = |value: &ResourceValue| {
                         if sensitive {
                             REDACTED.to_owned()
                         } else {
@@ -295,17 +295,17 @@ impl CatalogRun<'_> {
                     };
                     let message = format!(
                         "audit change: previously recorded value {} has been changed to {}",
-                        text(&before),
-                        text(&found)
+                        quote(&previous),
+                        quote(&found)
                     );
                     let mut event = self.whole_event(&format!("{name}_changed"), "audit", &message);
                     event.audited = true;
                     event.property = Some(name);
-                    event.previous_value = show(&found);
-                    event.historical_value = show(&before);
+                    event.previous_value = to_json(&found);
+                    event.historical_value = to_json(&previous);
                     event.desired_value = resource
                         .get(event.property.as_deref().unwrap_or_default())
-                        .map_or(Json::Null, show);
+                        .map_or(Json::Null, to_json);
                     events.push(event);
                 }
                 Some(_) => {}
@@ -318,9 +318,9 @@ impl CatalogRun<'_> {
     fn store_values(&mut self, plan: &ResourcePlan, status: &ResourceStatus) {
         let now = self.epoch_seconds();
         let engine = self.engine;
-        let seen = self.memory.get_mut(&plan.resource.reference());
+        let stored = self.state_store.get_mut(&plan.resource.reference());
         if status.changed {
-            seen.synced = Some(now);
+            stored.synced = Some(now);
         }
         for (name, desired) in engine.managed_properties(&plan.resource) {
             let event = status
@@ -329,11 +329,12 @@ impl CatalogRun<'_> {
                 .find(|event| event.property.as_deref() == Some(name));
             match event.map(|event| event.status) {
                 None | Some("success") => {
-                    seen.brought.insert(name.to_owned(), desired.clone());
+                    stored.applied.insert(name.to_owned(), desired.clone());
                 }
                 Some(_) => {
                     let found = plan.state.get(name).cloned();
-                    seen.brought
+                    stored
+                        .applied
                         .entry(name.to_owned())
                         .or_insert_with(|| found.unwrap_or_else(|| ResourceValue::from("absent")));
                 }
@@ -349,17 +350,17 @@ impl CatalogRun<'_> {
         plan: &ResourcePlan,
         status: &ResourceStatus,
     ) {
-        let made = |change: &&PropertyChange| {
+        let is_applied = |change: &&PropertyChange| {
             status.events.iter().any(|event| {
                 event.property.as_ref() == Some(&change.property) && event.status == "success"
             })
         };
-        let spares = plan
+        let is_spared = plan
             .changes
             .iter()
-            .filter(made)
+            .filter(is_applied)
             .any(|change| self.engine.spares_refresh(&plan.resource, change));
-        if !spares {
+        if !is_spared {
             return;
         }
         let reference = plan.resource.reference();
@@ -389,12 +390,12 @@ impl CatalogRun<'_> {
 
     /// Replaces the resource's secrets in the text.
     pub(super) fn redact_text(&self, member: MemberId, text: &str) -> String {
-        let Some(known) = self.world.get_member(member) else {
+        let Some(details) = self.resolved.get_member(member) else {
             return text.to_owned();
         };
-        known.resource.as_ref().map_or_else(
+        details.resource.as_ref().map_or_else(
             || text.to_owned(),
-            |resource| SecretRedactor::new(resource, &known.sensitive).redact_text(text),
+            |resource| SecretRedactor::new(resource, &details.sensitive).redact_text(text),
         )
     }
 }

@@ -14,32 +14,32 @@ use crate::resource_type::GenerationPhase;
 impl CatalogRun<'_> {
     /// Generation before any evaluation; generated resources may generate more.
     pub(super) fn generate_before_run(&mut self) {
-        let mut open: Vec<MemberId> = self.world.in_order().map(|(id, _)| id).collect();
-        open.reverse();
-        while let Some(member) = open.pop() {
+        let mut pending: Vec<MemberId> = self.resolved.in_order().map(|(id, _)| id).collect();
+        pending.reverse();
+        while let Some(member) = pending.pop() {
             let Some(resource) = self.resource_of(member) else {
                 continue;
             };
-            let when = self.engine.generation_phase(&resource);
-            let first = when == GenerationPhase::BeforeTheRunAndFirst;
-            if !first && when != GenerationPhase::BeforeTheRun {
+            let phase = self.engine.generation_phase(&resource);
+            let first = phase == GenerationPhase::BeforeTheRunAndFirst;
+            if !first && phase != GenerationPhase::BeforeTheRun {
                 continue;
             }
-            let Some(brought) = self.generate_from(member, &resource, "generate") else {
+            let Some(generated) = self.generate_from(member, &resource, "generate") else {
                 continue;
             };
-            let bringer = resource.reference();
-            for resource in brought {
-                if let Some(id) = self.world.add_generated(member, resource, first) {
-                    if let Ok(other) = bringer.parse() {
+            let generator = resource.reference();
+            for resource in generated {
+                if let Some(id) = self.resolved.add_generated(member, resource, first) {
+                    if let Ok(other) = generator.parse() {
                         let relation = MemberRelation {
                             other,
                             other_first: !first,
                             refresh: false,
                         };
-                        self.world.add_relation(id, relation);
+                        self.resolved.add_relation(id, relation);
                     }
-                    open.push(id);
+                    pending.push(id);
                 }
             }
         }
@@ -53,44 +53,44 @@ impl CatalogRun<'_> {
         if self.engine.generation_phase(&resource) != GenerationPhase::WithTheResource {
             return;
         }
-        let Some(brought) = self.generate_from(member, &resource, "eval_generate") else {
+        let Some(generated) = self.generate_from(member, &resource, "eval_generate") else {
             return;
         };
-        let made = self.add_generated_nodes(node, member, brought);
-        if made.is_empty() {
+        let nodes = self.add_generated_nodes(node, member, generated);
+        if nodes.is_empty() {
             return;
         }
-        self.add_generated_edges(node, &resource, member, &made);
-        self.notes
+        self.add_generated_edges(node, &resource, member, &nodes);
+        self.progress
             .resize_with(self.built.graph.len(), Default::default);
-        if let Some(walk) = &mut self.walk {
-            walk.recount_dependencies(&self.built.graph);
+        if let Some(traversal) = &mut self.traversal {
+            traversal.recount_dependencies(&self.built.graph);
         }
     }
 
     fn resource_of(&self, member: MemberId) -> Option<Resource> {
-        self.world.get_member(member)?.resource.clone()
+        self.resolved.get_member(member)?.resource.clone()
     }
 
     fn generate_from(
         &mut self,
         member: MemberId,
         resource: &Resource,
-        call: &str,
+        hook: &str,
     ) -> Option<Vec<Resource>> {
-        let brought: Result<Vec<Resource>, EngineError> =
+        let generated: Result<Vec<Resource>, EngineError> =
             self.engine
-                .generate_resources(&self.cx, resource, &self.world);
+                .generate_resources(&self.cx, resource, &self.resolved);
         for line in self.cx.log.take() {
             self.log_member_message(member, None, RunLogLevel::Notice, &line);
         }
-        match brought {
-            Ok(brought) if brought.is_empty() => None,
-            Ok(brought) => Some(brought),
+        match generated {
+            Ok(generated) if generated.is_empty() => None,
+            Ok(generated) => Some(generated),
             Err(error) => {
                 self.failed_to_generate = true;
                 let message = format!(
-                    "Failed to generate additional resources using '{call}': {}",
+                    "Failed to generate additional resources using '{hook}': {}",
                     error.reason()
                 );
                 self.log_member_message(member, None, RunLogLevel::Err, &message);
@@ -104,14 +104,14 @@ impl CatalogRun<'_> {
         &mut self,
         node: GraphNodeId,
         member: MemberId,
-        brought: Vec<Resource>,
+        generated: Vec<Resource>,
     ) -> Vec<(String, GraphNodeId)> {
-        let mut made = Vec::new();
-        for resource in brought {
+        let mut nodes = Vec::new();
+        for resource in generated {
             let name = resource.name.clone();
             let reference =
                 crate::catalog::ResourceReference::new(&resource.type_name, &resource.title);
-            let id = match self.world.add_generated(member, resource, false) {
+            let id = match self.resolved.add_generated(member, resource, false) {
                 Some(id) => {
                     let priority = self.built.graph.priority_below(node);
                     let new = self.built.graph.add_node(GraphNode::Resource(id), priority);
@@ -119,13 +119,13 @@ impl CatalogRun<'_> {
                     Some(new)
                 }
                 None => self
-                    .world
+                    .resolved
                     .find_member(&reference)
                     .and_then(|id| self.built.nodes.get(&id).copied()),
             };
-            made.extend(id.map(|id| (name, id)));
+            nodes.extend(id.map(|id| (name, id)));
         }
-        made
+        nodes
     }
 
     fn add_generated_edges(
@@ -133,35 +133,37 @@ impl CatalogRun<'_> {
         node: GraphNodeId,
         resource: &Resource,
         member: MemberId,
-        made: &[(String, GraphNodeId)],
+        nodes: &[(String, GraphNodeId)],
     ) {
         let graph = &mut self.built.graph;
         let anchor = ContainerAnchor {
             name: resource.title.clone(),
             tags: self
-                .world
+                .resolved
                 .get_member(member)
-                .map(|known| known.tags.clone())
+                .map(|details| details.tags.clone())
                 .unwrap_or_default(),
         };
         let priority = graph.priority_below(node);
         let end = graph.add_node(GraphNode::Anchor(anchor), priority);
-        let stay: BTreeSet<GraphNodeId> = made.iter().map(|(_, id)| *id).chain([end]).collect();
-        graph.move_outgoing_edges(node, end, &stay);
-        for (_, id) in made {
+        let except: BTreeSet<GraphNodeId> = nodes.iter().map(|(_, id)| *id).chain([end]).collect();
+        graph.move_outgoing_edges(node, end, &except);
+        for (_, id) in nodes {
             if !graph.has_edge(end, *id) {
                 graph.add_edge(*id, end, true);
             }
         }
         graph.add_edge(node, end, true);
-        let by_name: HashMap<&str, GraphNodeId> =
-            made.iter().map(|(name, id)| (name.as_str(), *id)).collect();
-        for (name, id) in made {
+        let by_name: HashMap<&str, GraphNodeId> = nodes
+            .iter()
+            .map(|(name, id)| (name.as_str(), *id))
+            .collect();
+        for (name, id) in nodes {
             let mut ancestors = Path::new(name).ancestors().skip(1);
-            let above = ancestors.find_map(|above| by_name.get(above.to_str()?).copied());
-            let above = above.unwrap_or(node);
-            if !graph.has_edge(*id, above) {
-                graph.add_edge(above, *id, false);
+            let parent = ancestors.find_map(|parent| by_name.get(parent.to_str()?).copied());
+            let parent = parent.unwrap_or(node);
+            if !graph.has_edge(*id, parent) {
+                graph.add_edge(parent, *id, false);
             }
         }
     }

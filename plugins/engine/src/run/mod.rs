@@ -65,36 +65,36 @@ pub enum CatalogRunError {
     State(#[from] SystemError),
 }
 
-/// Applies the catalog and returns the report. `tell` receives every event as it happens. A read-only engine only plans, regardless of
+/// Applies the catalog and returns the report. `on_event` receives every event as it happens. A read-only engine only plans, regardless of
 /// options and resources, and writes nothing to the state directory.
 pub fn apply_catalog(
     engine: &ResourceEngine,
     catalog: &Catalog,
     state: &StateDir,
     options: &RunOptions,
-    tell: &mut dyn FnMut(&RunEvent),
+    on_event: &mut dyn FnMut(&RunEvent),
 ) -> Result<RunReport, CatalogRunError> {
-    let world = ResolvedCatalog::new(engine, catalog)?;
+    let resolved = ResolvedCatalog::new(engine, catalog)?;
     let ledger = if engine.is_read_only() {
         RefreshLedger::open_in_memory(state)?
     } else {
         RefreshLedger::open(state)?
     };
-    let (memory, warning) = ResourceStateStore::load(state)?;
+    let (state_store, warning) = ResourceStateStore::load(state)?;
     let mut run = CatalogRun {
         engine,
         cx: engine.resource_context(options.cancel.clone()),
         options,
-        world,
+        resolved,
         built: BuiltGraph::default(),
-        walk: None,
-        notes: Vec::new(),
+        traversal: None,
+        progress: Vec::new(),
         ledger,
-        memory,
+        state_store,
         builder: RunReportBuilder::default(),
-        told_failures: BTreeSet::new(),
+        logged_failures: BTreeSet::new(),
         failed_to_generate: false,
-        tell,
+        on_event,
     };
     run.emit_start(catalog);
     let warnings: Vec<String> = run.ledger.warnings().to_vec();
@@ -105,7 +105,7 @@ pub fn apply_catalog(
     if let Err(error) = run.cx.sync_created_files() {
         run.log_message(
             RunLogLevel::Err,
-            &format!("what was made may not be on the disk: {error}"),
+            &format!("changed files may not be on disk: {error}"),
         );
     }
     run.record_missing_reasons()?;
@@ -113,7 +113,7 @@ pub fn apply_catalog(
     if engine.is_read_only() {
         return run.finish_run(completed);
     }
-    run.memory.save(state, now)?;
+    run.state_store.save(state, now)?;
     let report = run.finish_run(completed)?;
     run_files::write_run_files(state, catalog, &report)?;
     Ok(report)
@@ -138,19 +138,19 @@ struct CatalogRun<'a> {
     engine: &'a ResourceEngine,
     cx: ResourceContext<'a>,
     options: &'a RunOptions,
-    world: ResolvedCatalog,
+    resolved: ResolvedCatalog,
     built: BuiltGraph,
     /// Current traversal; `None` before the first step.
-    walk: Option<GraphTraversal>,
-    notes: Vec<NodeProgress>,
+    traversal: Option<GraphTraversal>,
+    progress: Vec<NodeProgress>,
     ledger: RefreshLedger,
-    memory: ResourceStateStore,
+    state_store: ResourceStateStore,
     builder: RunReportBuilder,
     /// Failed resources already reported as a failed dependency.
     /// Processes every node. `Err` if the run was aborted before all nodes were processed. Contains the seconds spent.
-    told_failures: BTreeSet<GraphNodeId>,
+    logged_failures: BTreeSet<GraphNodeId>,
     failed_to_generate: bool,
-    tell: &'a mut dyn FnMut(&RunEvent),
+    on_event: &'a mut dyn FnMut(&RunEvent),
 }
 
 impl CatalogRun<'_> {
@@ -181,7 +181,7 @@ impl CatalogRun<'_> {
             catalog_uuid: catalog.uuid.clone(),
             code_id: catalog.code_id.clone(),
             resources: self
-                .world
+                .resolved
                 .in_order()
                 .filter(|(_, member)| member.resource.is_some())
                 .count(),
@@ -191,23 +191,23 @@ impl CatalogRun<'_> {
 
     /// Processes every node. Returns the seconds spent; `Err` if dependency cycles prevent the run.
     fn process_all_nodes(&mut self) -> Result<f64, f64> {
-        let began = Instant::now();
+        let started = Instant::now();
         self.generate_before_run();
-        self.built = build_graph(self.engine, &self.world);
-        self.notes
+        self.built = build_graph(self.engine, &self.resolved);
+        self.progress
             .resize_with(self.built.graph.len(), NodeProgress::default);
         if self.report_cycles() {
-            return Err(began.elapsed().as_secs_f64());
+            return Err(started.elapsed().as_secs_f64());
         }
         self.queue_owed_refreshes();
-        self.walk = Some(GraphTraversal::new(&self.built.graph));
-        while let Some(node) = self.walk.as_mut().and_then(GraphTraversal::next) {
+        self.traversal = Some(GraphTraversal::new(&self.built.graph));
+        while let Some(node) = self.traversal.as_mut().and_then(GraphTraversal::next) {
             self.process_node(node);
-            if let Some(walk) = &mut self.walk {
-                walk.finish_node(&self.built.graph, node);
+            if let Some(traversal) = &mut self.traversal {
+                traversal.finish_node(&self.built.graph, node);
             }
         }
-        Ok(began.elapsed().as_secs_f64())
+        Ok(started.elapsed().as_secs_f64())
     }
 
     fn process_node(&mut self, node: GraphNodeId) {
@@ -219,8 +219,8 @@ impl CatalogRun<'_> {
             Some(GraphNode::Anchor(anchor)) => self.process_anchor(node, &anchor),
             None => {}
         }
-        if let Some(note) = self.notes.get_mut(node) {
-            note.is_done = true;
+        if let Some(progress) = self.progress.get_mut(node) {
+            progress.is_done = true;
         }
     }
 
@@ -236,7 +236,7 @@ impl CatalogRun<'_> {
         );
         let mut message = format!("Found {count} dependency {noun}:");
         for group in &cycles {
-            let path = cycle::shortest_cycle_path(&self.built.graph, &self.world, group);
+            let path = cycle::shortest_cycle_path(&self.built.graph, &self.resolved, group);
             message.push_str("\n(");
             message.push_str(&path.join(" => "));
             message.push(')');
@@ -282,9 +282,9 @@ impl CatalogRun<'_> {
         // The builder has a report once it has received both the start and the end event.
         self.builder.into_report().ok_or_else(|| {
             CatalogRunError::Catalog(CatalogError::Key {
-                place: "the run".to_owned(),
+                location: "the run".to_owned(),
                 key: "start".to_owned(),
-                problem: "was not told".to_owned(),
+                problem: "event is missing".to_owned(),
             })
         })
     }
@@ -293,7 +293,7 @@ impl CatalogRun<'_> {
 /// Creates the initial status of a resource.
 impl CatalogRun<'_> {
     fn new_status(&self, member: crate::resolved_catalog::MemberId) -> Option<ResourceStatus> {
-        let member = self.world.get_member(member)?;
+        let member = self.resolved.get_member(member)?;
         let resource = member.resource.as_ref()?;
         Some(ResourceStatus {
             title: resource.title.clone(),

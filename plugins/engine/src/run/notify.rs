@@ -48,14 +48,14 @@ impl CatalogRun<'_> {
         }
         let targets: Vec<(GraphNodeId, u32)> = self.built.graph.outgoing_edges(node).collect();
         for (target, times) in targets.into_iter().filter(|(_, times)| *times > 0) {
-            let is_told = match self.built.graph.get_node(target) {
+            let accepts_refresh = match self.built.graph.get_node(target) {
                 Some(GraphNode::Resource(member)) => self.supports_refresh(*member),
                 Some(GraphNode::Anchor(_)) => true,
                 None => false,
             };
-            if let Some(note) = self.notes.get_mut(target).filter(|_| is_told) {
+            if let Some(progress) = self.progress.get_mut(target).filter(|_| accepts_refresh) {
                 for _ in 0..times {
-                    note.queue.extend_from_slice(events);
+                    progress.queue.extend_from_slice(events);
                 }
             }
         }
@@ -71,21 +71,21 @@ impl CatalogRun<'_> {
         if !self.engine.refreshes_itself(resource) {
             return;
         }
-        if let Some(note) = self.notes.get_mut(node) {
-            note.queue.extend_from_slice(events);
+        if let Some(progress) = self.progress.get_mut(node) {
+            progress.queue.extend_from_slice(events);
         }
     }
 
     pub(super) fn take_queue(&mut self, node: GraphNodeId) -> Vec<QueuedRefresh> {
-        self.notes
+        self.progress
             .get_mut(node)
-            .map(|note| std::mem::take(&mut note.queue))
+            .map(|progress| std::mem::take(&mut progress.queue))
             .unwrap_or_default()
     }
 
     fn supports_refresh(&self, member: MemberId) -> bool {
         let resource = self
-            .world
+            .resolved
             .get_member(member)
             .and_then(|member| member.resource.as_ref());
         resource.is_some_and(|resource| self.engine.supports_refresh(resource))
@@ -100,13 +100,13 @@ impl CatalogRun<'_> {
     ) -> Result<Option<RefreshIntent>, muster_system::SystemError> {
         let mut refreshed = self.built.graph.refresh_targets(node);
         if let Some(GraphNode::Resource(member)) = self.built.graph.get_node(node) {
-            let itself = self
-                .world
+            let source_resource = self
+                .resolved
                 .get_member(*member)
-                .and_then(|known| known.resource.as_ref());
+                .and_then(|details| details.resource.as_ref());
             refreshed.extend(
-                itself
-                    .filter(|own| self.engine.refreshes_itself(own))
+                source_resource
+                    .filter(|resource| self.engine.refreshes_itself(resource))
                     .map(|_| *member),
             );
         }
@@ -114,7 +114,7 @@ impl CatalogRun<'_> {
             .into_iter()
             .filter(|member| self.supports_refresh(*member))
             .filter_map(|member| {
-                let resource = self.world.get_member(member)?.resource.as_ref()?;
+                let resource = self.resolved.get_member(member)?.resource.as_ref()?;
                 Some((
                     resource.reference(),
                     super::evaluate::definition_digest(resource),
@@ -134,77 +134,77 @@ impl CatalogRun<'_> {
     /// Queues pending refreshes of earlier runs for their targets, if these are still in the catalog.
     pub(super) fn queue_owed_refreshes(&mut self) {
         let now = self.epoch_seconds();
-        let debts: Vec<OwedRefresh> = self.ledger.owed_refreshes().cloned().collect();
-        for debt in debts {
-            let source_is_there = self.node_of(&debt.source).is_some();
-            if debt.certainty == RefreshCertainty::Uncertain && source_is_there {
+        let owed_refreshes: Vec<OwedRefresh> = self.ledger.owed_refreshes().cloned().collect();
+        for owed in owed_refreshes {
+            let has_source = self.node_of(&owed.source).is_some();
+            if owed.certainty == RefreshCertainty::Uncertain && has_source {
                 continue;
             }
-            if debt.certainty == RefreshCertainty::Uncertain {
-                self.update_ledger(|ledger| ledger.confirm_owed(&[debt.id]));
+            if owed.certainty == RefreshCertainty::Uncertain {
+                self.update_ledger(|ledger| ledger.confirm_owed(&[owed.id]));
             }
-            self.queue_owed_refresh(&debt, now);
+            self.queue_owed_refresh(&owed, now);
         }
     }
 
-    fn queue_owed_refresh(&mut self, debt: &OwedRefresh, now: i64) {
-        let Some((node, member)) = self.node_of(&debt.target) else {
-            if now - debt.since > ORPHANED_REFRESH_TTL_SECS {
+    fn queue_owed_refresh(&mut self, owed: &OwedRefresh, now: i64) {
+        let Some((node, member)) = self.node_of(&owed.target) else {
+            if now - owed.since > ORPHANED_REFRESH_TTL_SECS {
                 let message = format!(
-                    "The refresh of {} that {} owes since run {} is given up: it left the catalog",
-                    debt.target, debt.source, debt.run
+                    "Dropped the refresh of {} by {}, pending since run {}: it left the catalog",
+                    owed.target, owed.source, owed.run
                 );
                 self.log_message(RunLogLevel::Warning, &message);
-                self.update_ledger(|ledger| ledger.remove_owed(&[debt.id]));
+                self.update_ledger(|ledger| ledger.remove_owed(&[owed.id]));
             } else {
                 self.update_ledger(|ledger| {
-                    ledger.record_reason(&debt.target, "it is not in the catalog")
+                    ledger.record_reason(&owed.target, "it is not in the catalog")
                 });
             }
             return;
         };
         if !self.supports_refresh(member) {
-            self.update_ledger(|ledger| ledger.remove_owed(&[debt.id]));
+            self.update_ledger(|ledger| ledger.remove_owed(&[owed.id]));
             return;
         }
         let changed = self
-            .world
+            .resolved
             .get_member(member)
             .and_then(|member| member.resource.as_ref())
             .is_some_and(|resource| {
-                super::evaluate::definition_digest(resource) != debt.target_definition
+                super::evaluate::definition_digest(resource) != owed.target_definition
             });
-        let remark = if changed {
+        let suffix = if changed {
             "; its definition has changed since"
         } else {
             ""
         };
         let message = format!(
-            "A refresh is owed by {} since run {}{remark}",
-            debt.source, debt.run
+            "A refresh by {} has been pending since run {}{suffix}",
+            owed.source, owed.run
         );
         self.log_member_message(member, None, RunLogLevel::Info, &message);
-        if let Some(note) = self.notes.get_mut(node) {
-            note.queue.push(QueuedRefresh { noop: false });
+        if let Some(progress) = self.progress.get_mut(node) {
+            progress.queue.push(QueuedRefresh { noop: false });
         }
     }
 
     /// Decides uncertain entries after the evaluation of their source, which shows whether the interrupted change was made.
     pub(super) fn resolve_uncertain(&mut self, source: &str, plan: Option<&str>) {
         let now = self.epoch_seconds();
-        for debt in self.ledger.uncertain_from(source) {
+        for owed in self.ledger.uncertain_from(source) {
             // The same change is still planned, so it had not been made.
-            if plan == Some(debt.plan.as_str()) {
-                self.update_ledger(|ledger| ledger.remove_owed(&[debt.id]));
+            if plan == Some(owed.plan.as_str()) {
+                self.update_ledger(|ledger| ledger.remove_owed(&[owed.id]));
             } else {
-                self.update_ledger(|ledger| ledger.confirm_owed(&[debt.id]));
-                self.queue_owed_refresh(&debt, now);
+                self.update_ledger(|ledger| ledger.confirm_owed(&[owed.id]));
+                self.queue_owed_refresh(&owed, now);
             }
         }
     }
 
     fn node_of(&self, reference: &str) -> Option<(GraphNodeId, MemberId)> {
-        let member = self.world.find_member(&reference.parse().ok()?)?;
+        let member = self.resolved.find_member(&reference.parse().ok()?)?;
         Some((*self.built.nodes.get(&member)?, member))
     }
 
@@ -217,7 +217,7 @@ impl CatalogRun<'_> {
     ) {
         let queue = self.take_queue(node);
         let Some(resource) = self
-            .world
+            .resolved
             .get_member(member)
             .and_then(|member| member.resource.clone())
         else {
@@ -249,9 +249,9 @@ impl CatalogRun<'_> {
                 None
             });
         self.update_ledger(|ledger| ledger.begin_refresh(&reference));
-        let done = self.engine.refresh_resource(&self.cx, &resource);
+        let result = self.engine.refresh_resource(&self.cx, &resource);
         self.log_output(member, &resource);
-        match done {
+        match result {
             Ok(()) => {
                 let plural = if queue.len() == 1 { "" } else { "s" };
                 let message = format!("Triggered 'refresh' from {} event{plural}", queue.len());
@@ -296,7 +296,7 @@ impl CatalogRun<'_> {
     /// Drops the queued refreshes of a skipped resource; they stay pending in the ledger.
     pub(super) fn drop_queue(&mut self, node: GraphNodeId, member: MemberId, skip: &SkipReason) {
         let Some(reference) = self
-            .world
+            .resolved
             .get_member(member)
             .map(|member| member.reference.to_string())
         else {
@@ -311,17 +311,17 @@ impl CatalogRun<'_> {
 
     /// Sets a reason on every remaining entry without one.
     pub(super) fn record_missing_reasons(&mut self) -> Result<(), muster_system::SystemError> {
-        let silent = |debt: &&OwedRefresh| debt.reason.is_none();
+        let lacks_reason = |owed: &&OwedRefresh| owed.reason.is_none();
         let targets: Vec<String> = self
             .ledger
             .owed_refreshes()
-            .filter(silent)
-            .map(|debt| debt.target.clone())
+            .filter(lacks_reason)
+            .map(|owed| owed.target.clone())
             .collect();
         for target in targets {
             self.ledger.record_reason(
                 &target,
-                "its notification was dropped on the way: a container was skipped, or the source failed",
+                "its notification was dropped: a container was skipped, or the source failed",
             )?;
         }
         Ok(())
@@ -330,9 +330,9 @@ impl CatalogRun<'_> {
     /// Handles a failed ledger write. The run continues with the entries in memory; the next start reads what is on disk.
     pub(super) fn update_ledger(
         &mut self,
-        write: impl FnOnce(&mut crate::ledger::RefreshLedger) -> Result<(), muster_system::SystemError>,
+        update: impl FnOnce(&mut crate::ledger::RefreshLedger) -> Result<(), muster_system::SystemError>,
     ) {
-        if let Err(error) = write(&mut self.ledger) {
+        if let Err(error) = update(&mut self.ledger) {
             self.log_message(
                 RunLogLevel::Err,
                 &format!("the refresh ledger cannot be written: {error}"),

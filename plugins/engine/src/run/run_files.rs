@@ -22,7 +22,7 @@ pub(super) fn write_run_files(
     catalog: &Catalog,
     report: &RunReport,
 ) -> Result<(), SystemError> {
-    let lines = |lines: Vec<String>| lines.join("\n") + "\n";
+    let join_lines = |lines: Vec<String>| lines.join("\n") + "\n";
     let resources = catalog.entries.iter().filter(|entry| !entry.is_container);
     let resources = resources
         .map(|entry| {
@@ -34,8 +34,8 @@ pub(super) fn write_run_files(
             )
         })
         .collect();
-    state.replace_file(CLASSES_FILE, lines(catalog.classes.clone()).as_bytes())?;
-    state.replace_file(RESOURCES_FILE, lines(resources).as_bytes())?;
+    state.replace_file(CLASSES_FILE, join_lines(catalog.classes.clone()).as_bytes())?;
+    state.replace_file(RESOURCES_FILE, join_lines(resources).as_bytes())?;
     let now = jiff::Timestamp::now().as_second();
     state.replace_file(SUMMARY_FILE, summary::render_yaml(report, now).as_bytes())?;
     // Strings, numbers and lists; serialization cannot fail.

@@ -8,7 +8,7 @@ impl CatalogRun<'_> {
     /// Emits an event to the listener and the report builder.
     pub(super) fn emit_event(&mut self, event: &RunEvent) {
         self.builder.add_event(event);
-        (self.tell)(event);
+        (self.on_event)(event);
     }
 
     /// Logs a message of the run itself.
@@ -29,14 +29,14 @@ impl CatalogRun<'_> {
     pub(super) fn log_member_message(
         &mut self,
         member: crate::resolved_catalog::MemberId,
-        about: Option<&str>,
+        property: Option<&str>,
         level: RunLogLevel,
         message: &str,
     ) {
         let Some(log) = self
-            .world
+            .resolved
             .get_member(member)
-            .map(|member| self.build_log_entry(member, about, level, message))
+            .map(|member| self.build_log_entry(member, property, level, message))
         else {
             return;
         };
@@ -46,14 +46,14 @@ impl CatalogRun<'_> {
     fn build_log_entry(
         &self,
         member: &CatalogMember,
-        about: Option<&str>,
+        property: Option<&str>,
         level: RunLogLevel,
         message: &str,
     ) -> RunLogEntry {
         let mut source = member.log_source();
-        if let Some(about) = about {
+        if let Some(property) = property {
             source.push('/');
-            source.push_str(about);
+            source.push_str(property);
         }
         let mut tags = vec![level.as_str().to_owned()];
         tags.extend(member.tags.iter().cloned());

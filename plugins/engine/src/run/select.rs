@@ -15,15 +15,15 @@ use crate::types::schedule::ScheduleResourceType;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SkipReason {
     /// It has a tag that is to be skipped.
-    TagUnwanted,
+    TagSkipped,
     /// It has none of the requested tags.
-    TagMissing,
+    TagNotSelected,
     /// Outside its schedule.
     Schedule,
     /// A dependency failed.
     Dependency,
     /// The run is limited to other resources.
-    NotAsked,
+    NotSelected,
     /// It is exported for other machines.
     Virtual,
     /// The run was cancelled.
@@ -34,13 +34,13 @@ impl SkipReason {
     /// The reason recorded in the ledger for a pending refresh.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::TagUnwanted => "it has a tag that the run skips",
-            Self::TagMissing => "the run asks for other tags",
+            Self::TagSkipped => "the run skips one of its tags",
+            Self::TagNotSelected => "the run selects other tags",
             Self::Schedule => "it is outside its schedule",
-            Self::Dependency => "something that it depends on failed",
-            Self::NotAsked => "the run asks for other resources",
-            Self::Virtual => "it is exported, not for this machine",
-            Self::Cancelled => "the run was stopped",
+            Self::Dependency => "a dependency failed",
+            Self::NotSelected => "the run selects other resources",
+            Self::Virtual => "it is exported for other nodes",
+            Self::Cancelled => "the run was cancelled",
         }
     }
 }
@@ -48,11 +48,11 @@ impl SkipReason {
 impl CatalogRun<'_> {
     /// Whether the run's tag options exclude a node.
     pub(super) fn skip_by_tags(&self, tags: &[String]) -> Option<SkipReason> {
-        let has = |wanted: &String| tags.contains(&wanted.to_lowercase());
-        if self.options.skip_tags.iter().any(has) {
-            Some(SkipReason::TagUnwanted)
-        } else if !self.options.tags.is_empty() && !self.options.tags.iter().any(has) {
-            Some(SkipReason::TagMissing)
+        let has_tag = |tag: &String| tags.contains(&tag.to_lowercase());
+        if self.options.skip_tags.iter().any(has_tag) {
+            Some(SkipReason::TagSkipped)
+        } else if !self.options.tags.is_empty() && !self.options.tags.iter().any(has_tag) {
+            Some(SkipReason::TagNotSelected)
         } else {
             None
         }
@@ -68,12 +68,12 @@ impl CatalogRun<'_> {
             return Some(SkipReason::Cancelled);
         }
         let (tags, is_virtual, reference) = {
-            let known = self.world.get_member(member)?;
-            let reference = known.reference.to_string();
-            (known.tags.clone(), known.is_virtual, reference)
+            let details = self.resolved.get_member(member)?;
+            let reference = details.reference.to_string();
+            (details.tags.clone(), details.is_virtual, reference)
         };
         if !self.options.only.is_empty() && !self.options.only.contains(&reference) {
-            return Some(SkipReason::NotAsked);
+            return Some(SkipReason::NotSelected);
         }
         if let Some(skip) = self.skip_by_tags(&tags) {
             return Some(skip);
@@ -97,61 +97,64 @@ impl CatalogRun<'_> {
     /// Collects all failed dependencies of the node: its direct dependencies and those recorded for them.
     pub(super) fn propagate_failures(&mut self, node: GraphNodeId) {
         let mut failed = BTreeSet::new();
-        for before in self.built.graph.predecessors(node) {
-            if let Some(note) = self.notes.get(before) {
-                failed.extend(&note.failed_dependencies);
-                if note.failed || note.failed_to_restart {
-                    failed.insert(before);
+        for predecessor in self.built.graph.predecessors(node) {
+            if let Some(progress) = self.progress.get(predecessor) {
+                failed.extend(&progress.failed_dependencies);
+                if progress.failed || progress.failed_to_restart {
+                    failed.insert(predecessor);
                 }
             }
         }
-        if let Some(note) = self.notes.get_mut(node) {
-            note.failed_dependencies = failed;
+        if let Some(progress) = self.progress.get_mut(node) {
+            progress.failed_dependencies = failed;
         }
     }
 
     pub(super) fn depends_on_failure(&self, node: GraphNodeId) -> bool {
-        self.notes
+        self.progress
             .get(node)
-            .is_some_and(|note| !note.failed_dependencies.is_empty())
+            .is_some_and(|progress| !progress.failed_dependencies.is_empty())
     }
 
     /// Whether the resource has a schedule that does not allow evaluation now.
     fn is_outside_schedule(&self, member: MemberId) -> bool {
         let Some(resource) = self
-            .world
+            .resolved
             .get_member(member)
-            .and_then(|known| known.resource.as_ref())
+            .and_then(|details| details.resource.as_ref())
         else {
             return false;
         };
         let Some(schedule) = resource
             .get_text("schedule")
-            .and_then(|name| self.world.find_schedule(name))
+            .and_then(|name| self.resolved.find_schedule(name))
         else {
             return false;
         };
-        let seen = self.memory.get(&resource.reference());
-        let checked = seen.and_then(|seen| Timestamp::from_second(seen.checked?).ok());
+        let stored = self.state_store.get(&resource.reference());
+        let checked = stored.and_then(|stored| Timestamp::from_second(stored.checked?).ok());
         let now = Timestamp::from_second(self.epoch_seconds()).unwrap_or(Timestamp::MAX);
         // Invalid schedules were rejected when the catalog was validated.
-        let allowed =
+        let is_allowed =
             ScheduleResourceType::allows_change(&schedule, checked, now, &TimeZone::system());
-        !allowed.unwrap_or(true)
+        !is_allowed.unwrap_or(true)
     }
 
     /// Logs each failed resource once per run.
     fn log_failed_dependencies(&mut self, node: GraphNodeId, member: MemberId) {
         let failed = self
-            .notes
+            .progress
             .get(node)
-            .map(|note| note.failed_dependencies.clone())
+            .map(|progress| progress.failed_dependencies.clone())
             .unwrap_or_default();
         for dependency in failed {
-            if self.told_failures.insert(dependency) {
-                let name = cycle::node_name(&self.built.graph, &self.world, dependency);
+            if self.logged_failures.insert(dependency) {
+                let name = cycle::node_name(&self.built.graph, &self.resolved, dependency);
                 // Puppet reports `false` for a resource that only failed to refresh.
-                let is_failed = self.notes.get(dependency).is_some_and(|note| note.failed);
+                let is_failed = self
+                    .progress
+                    .get(dependency)
+                    .is_some_and(|progress| progress.failed);
                 let message = format!("Dependency {name} has failures: {is_failed}");
                 self.log_member_message(member, None, RunLogLevel::Notice, &message);
             }

@@ -43,59 +43,63 @@ const MONTH_NAMES: [&str; 12] = [
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "cron",
-    doc: "A job that cron runs for a user.",
+    doc: "A cron job of a user.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["present", "absent"]),
-            "Whether the job is there.",
+            "Whether the job exists.",
         )
         .with_default("present"),
-        AttributeSchema::property("command", AttributeKind::Text, "What is run."),
+        AttributeSchema::property("command", AttributeKind::Text, "The command line."),
         AttributeSchema::property(
             "special",
             AttributeKind::Word(SPECIAL_TIMES),
-            "A word in the place of the five times.",
+            "A keyword instead of the five time fields.",
         ),
         AttributeSchema::property(
             "minute",
             AttributeKind::List,
-            "0 to 59, ranges, steps; `absent` is every minute.",
+            "Minutes 0 to 59, ranges or steps; `absent` means every minute.",
         ),
-        AttributeSchema::property("hour", AttributeKind::List, "0 to 23."),
+        AttributeSchema::property("hour", AttributeKind::List, "Hours 0 to 23."),
         AttributeSchema::property(
             "weekday",
             AttributeKind::List,
-            "0 to 7, both ends Sunday, or a day's name.",
+            "Days 0 to 7 (0 and 7 are Sunday), or names of days.",
         ),
-        AttributeSchema::property("month", AttributeKind::List, "1 to 12, or a month's name."),
-        AttributeSchema::property("monthday", AttributeKind::List, "1 to 31."),
+        AttributeSchema::property(
+            "month",
+            AttributeKind::List,
+            "Months 1 to 12, or names of months.",
+        ),
+        AttributeSchema::property("monthday", AttributeKind::List, "Days 1 to 31."),
         AttributeSchema::property(
             "environment",
             AttributeKind::List,
-            "Settings `NAME=value` before the job.",
+            "Environment settings `NAME=value`, written before the job.",
         ),
         AttributeSchema::property(
             "user",
             AttributeKind::Text,
-            "Whose job it is; root when nothing is said.",
+            "The user that runs the job; defaults to root.",
         ),
         AttributeSchema::property(
             "target",
             AttributeKind::Text,
-            "The name of the crontab; the user when nothing is said.",
+            "The user whose crontab has the job; defaults to `user`.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["crontab"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("crontab"),
         AttributeSchema::parameter(
             "name",
             AttributeKind::Text,
-            "What the marker line calls it.",
+            "The name in the marker line of the crontab.",
         ),
     ],
 };
@@ -131,10 +135,10 @@ impl ResourceType for CronResourceType {
                 .insert("command".to_owned(), ResourceValue::Text(command));
         }
         for name in ["user", "target"] {
-            let bad = |who: &str| {
-                who.is_empty() || who.starts_with(['-', '.']) || who.contains(['/', ' '])
+            let is_invalid = |user: &str| {
+                user.is_empty() || user.starts_with(['-', '.']) || user.contains(['/', ' '])
             };
-            if resource.get_text(name).is_some_and(bad) {
+            if resource.get_text(name).is_some_and(is_invalid) {
                 return Err(EngineError::invalid_value(
                     &resource,
                     name,
@@ -142,11 +146,16 @@ impl ResourceType for CronResourceType {
                 ));
             }
         }
-        let setting = |setting: &&str| *setting != "absent" && !CrontabFormat::is_setting(setting);
-        if let Some(bad) = resource.get_list("environment").into_iter().find(setting) {
+        let is_invalid =
+            |setting: &&str| *setting != "absent" && !CrontabFormat::is_setting(setting);
+        if let Some(setting) = resource
+            .get_list("environment")
+            .into_iter()
+            .find(is_invalid)
+        {
             let problem = format!(
                 "contains `{}`, must be `NAME=value` on one line",
-                bad.escape_debug()
+                setting.escape_debug()
             );
             return Err(EngineError::invalid_value(
                 &resource,
@@ -163,14 +172,14 @@ impl ResourceType for CronResourceType {
         resource: &Resource,
     ) -> Result<ResourceState, EngineError> {
         let file = crontab_file(cx, resource)?;
-        let failing = EngineError::during(resource, format!("reading {}", file.path.display()));
-        let document = file.load_document(cx.system).map_err(failing)?;
-        let adopted = || {
+        let to_error = EngineError::during(resource, format!("reading {}", file.path.display()));
+        let document = file.load_document(cx.system).map_err(to_error)?;
+        let find_unmarked = || {
             document
                 .records()
                 .find(|record| is_same_job(resource, &record.name, &record.values))
         };
-        let Some(record) = document.find(&resource.name).or_else(adopted) else {
+        let Some(record) = document.find(&resource.name).or_else(find_unmarked) else {
             return Ok(ResourceState::absent());
         };
         let mut state = file.record_state(record);
@@ -269,12 +278,12 @@ fn set_crontab_user(values: &mut ResourceValues, crontab: &str) {
 fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedFile, EngineError> {
     let user = crontab_user(resource);
     let path = PathBuf::from(CRONTAB_DIRECTORY).join(user);
-    let here = cx.system.root() == Path::new("/");
+    let is_local = cx.system.root() == Path::new("/");
     let installer = ["crontab", "-u", user, "-"].map(str::to_owned).to_vec();
-    let known = account_names::find_user(cx, user)
-        .map_err(EngineError::during(resource, "looking the user up"))?;
-    let owner = account_names::settable_owner(cx.system, known.as_ref()).map_err(
-        EngineError::during(resource, "looking at the machine's root"),
+    let account = account_names::find_user(cx, user)
+        .map_err(EngineError::during(resource, "looking up the user"))?;
+    let owner = account_names::settable_owner(cx.system, account.as_ref()).map_err(
+        EngineError::during(resource, "inspecting the root directory"),
     )?;
     Ok(ParsedFile {
         created: FileAttributes {
@@ -285,7 +294,7 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
             mode: Some(0o1730),
             ..FileAttributes::default()
         }),
-        installer: here.then_some(installer),
+        installer: is_local.then_some(installer),
         ..ParsedFile::new(&CrontabFormat, path)
     })
 }
@@ -373,10 +382,10 @@ fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String>
     };
     let by_word = || {
         let word = word.to_lowercase();
-        let at = names
+        let index = names
             .iter()
             .position(|name| *name == word || (word.len() == 3 && name.starts_with(&word)))?;
-        u32::try_from(at).ok().map(|at| at + low)
+        u32::try_from(index).ok().map(|index| index + low)
     };
     if let Some(number) = number(word).or_else(by_word) {
         return Some(number.to_string());
@@ -384,10 +393,10 @@ fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String>
     let (range, step) = word
         .split_once('/')
         .map_or((word, None), |(range, step)| (range, Some(step)));
-    let good_step = step.is_none_or(|step| step.parse::<u32>().is_ok_and(|step| step > 0));
-    let good_range = match range.split_once('-') {
+    let is_valid_step = step.is_none_or(|step| step.parse::<u32>().is_ok_and(|step| step > 0));
+    let is_valid_range = match range.split_once('-') {
         Some((from, to)) => number(from)? <= number(to)?,
         None => range == "*" && step.is_some(),
     };
-    (good_step && good_range).then(|| word.to_owned())
+    (is_valid_step && is_valid_range).then(|| word.to_owned())
 }

@@ -11,28 +11,28 @@ use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "filebucket",
-    doc: "A directory that keeps what files were before they were changed.",
+    doc: "A directory that stores the previous contents of changed files.",
     namevar: "name",
     attributes: &[
         AttributeSchema::parameter(
             "name",
             AttributeKind::Text,
-            "What `backup` of a file calls it.",
+            "The name, as used in `backup` of a file.",
         ),
         AttributeSchema::parameter(
             "path",
             AttributeKind::Text,
-            "The directory; the daemon's own, when it is `false` or not given.",
+            "The directory; by default, and with `false`, that of the daemon.",
         ),
         AttributeSchema::parameter(
             "server",
             AttributeKind::Text,
-            "Accepted for Puppet's sake; contents stay on the machine.",
+            "Accepted for compatibility with Puppet; contents stay on the node.",
         ),
         AttributeSchema::parameter(
             "port",
             AttributeKind::Int,
-            "Accepted for Puppet's sake; contents stay on the machine.",
+            "Accepted for compatibility with Puppet; contents stay on the node.",
         ),
     ],
 };
@@ -84,7 +84,7 @@ impl ResourceType for FilebucketResourceType {
         resource: &Resource,
         _: &dyn CatalogResources,
     ) -> Result<Vec<Resource>, EngineError> {
-        cx.memo
+        cx.cache
             .buckets
             .declare_bucket(&resource.name, bucket_path(resource));
         Ok(Vec::new())

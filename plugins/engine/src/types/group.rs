@@ -26,42 +26,42 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::property(
             "gid",
             AttributeKind::Int,
-            "Number of the group; chosen by the machine if not given.",
+            "The GID; chosen automatically by default.",
         ),
         AttributeSchema::property(
             "members",
             AttributeKind::List,
-            "Users in the group, by name.",
+            "Names of the users in the group.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["groupadd"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("groupadd"),
         AttributeSchema::parameter("name", AttributeKind::Text, "Name of the group."),
         AttributeSchema::parameter(
             "auth_membership",
             AttributeKind::Bool,
-            "Whether `members` are all members, or some of them.",
+            "Whether `members` is the complete list; otherwise other members stay.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "system",
             AttributeKind::Bool,
-            "Whether a new group gets a number of the system's range.",
+            "Whether a new group gets a GID of the system range.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "allowdupe",
             AttributeKind::Bool,
-            "Whether the number may be another group's too.",
+            "Whether the GID may be in use by another group.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "forcelocal",
             AttributeKind::Bool,
-            "Whether only the machine's own files count, not a directory service.",
+            "Whether to use only local files, not a directory service.",
         )
         .with_default("false"),
     ],
@@ -88,13 +88,13 @@ impl ResourceType for GroupResourceType {
             return Err(EngineError::invalid_value(&resource, "gid", problem));
         }
         let members = resource.get_list("members");
-        if let Some(bad) = members
+        if let Some(member) = members
             .into_iter()
             .find(|member| account_name::invalid_name_reason(member).is_some())
         {
             let problem = format!(
-                "contains `{}`, must be names of users, one each",
-                bad.escape_debug()
+                "contains `{}`, must be a list of user names",
+                member.escape_debug()
             );
             return Err(EngineError::invalid_value(&resource, "members", problem));
         }
@@ -117,7 +117,7 @@ impl ResourceType for GroupResourceType {
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let mut wanted = resource.clone();
+        let mut desired = resource.clone();
         if let Some(members) = resource.get("members") {
             let found = state
                 .get("members")
@@ -128,9 +128,9 @@ impl ResourceType for GroupResourceType {
                 &found,
                 !resource.get_flag("auth_membership"),
             );
-            wanted.values.insert("members".to_owned(), members);
+            desired.values.insert("members".to_owned(), members);
         }
-        ResourcePlan::compare(&SCHEMA, &wanted, state)
+        ResourcePlan::compare(&SCHEMA, &desired, state)
     }
 
     fn apply_change(
@@ -141,7 +141,7 @@ impl ResourceType for GroupResourceType {
     ) -> Result<(), EngineError> {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let resource = &plan.resource;
-        let made = match change.property.as_str() {
+        let result = match change.property.as_str() {
             "ensure" if change.to.as_text() == Some("absent") => {
                 accounts.remove_group(&resource.name)
             }
@@ -158,7 +158,7 @@ impl ResourceType for GroupResourceType {
                 None => Ok(()),
             },
         };
-        made.map_err(|error| error.into_engine_error(resource))
+        result.map_err(|error| error.into_engine_error(resource))
     }
 
     fn list_instances(

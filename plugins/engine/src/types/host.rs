@@ -13,32 +13,32 @@ const HOSTS_FILE: &str = "/etc/hosts";
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "host",
-    doc: "An entry of the hosts file: an address and the names for it.",
+    doc: "An entry of the hosts file: an address and its names.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["present", "absent"]),
-            "Whether the entry is there.",
+            "Whether the entry exists.",
         )
         .with_default("present"),
-        AttributeSchema::property("ip", AttributeKind::Text, "The address, IPv4 or IPv6."),
+        AttributeSchema::property("ip", AttributeKind::Text, "The IPv4 or IPv6 address."),
         AttributeSchema::property(
             "host_aliases",
             AttributeKind::List,
-            "Other names, in order.",
+            "Other names of the host, in order.",
         ),
         AttributeSchema::property(
             "comment",
             AttributeKind::Text,
-            "What stands behind `#` on the line.",
+            "The comment after `#` on the line.",
         ),
         AttributeSchema::property("target", AttributeKind::Path, "The file.")
             .with_default(HOSTS_FILE),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["parsed"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("parsed"),
         AttributeSchema::parameter("name", AttributeKind::Text, "The host name."),
@@ -63,10 +63,14 @@ impl ResourceType for HostResourceType {
             let problem = format!("is `{ip}`, must be an IPv4 or IPv6 address");
             return Err(EngineError::invalid_value(&resource, "ip", problem));
         }
-        let bad = |alias: &&str| {
+        let is_invalid = |alias: &&str| {
             alias.is_empty() || alias.contains(|c: char| c.is_whitespace() || c == '#')
         };
-        if let Some(alias) = resource.get_list("host_aliases").into_iter().find(bad) {
+        if let Some(alias) = resource
+            .get_list("host_aliases")
+            .into_iter()
+            .find(is_invalid)
+        {
             let problem = format!(
                 "contains `{alias}`, must be names without blanks and `#`; an empty list removes them"
             );
@@ -148,26 +152,26 @@ fn hosts_file(resource: &Resource) -> ParsedFile {
 }
 
 fn is_host_name(name: &str) -> bool {
-    let part = |part: &str| {
-        let inner = part
+    let is_label = |label: &str| {
+        let has_valid_chars = label
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
-        inner && !part.is_empty() && !part.starts_with('-') && !part.ends_with('-')
+        has_valid_chars && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
     };
-    name.split('.').all(part)
+    name.split('.').all(is_label)
 }
 
 /// Whether the text is an IP address; IPv6 may have a zone (`fe80::1%eth0`).
 fn is_address(text: &str) -> bool {
-    let zoned = || {
+    let parse_zoned = || {
         let (address, zone) = text.split_once('%')?;
-        let plain = !zone.is_empty()
+        let is_valid_zone = !zone.is_empty()
             && zone
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
-        Some(plain && address.parse::<Ipv6Addr>().is_ok())
+        Some(is_valid_zone && address.parse::<Ipv6Addr>().is_ok())
     };
-    text.parse::<IpAddr>().is_ok() || zoned() == Some(true)
+    text.parse::<IpAddr>().is_ok() || parse_zoned() == Some(true)
 }
 
 /// `ip <blank> name <blank> aliases # comment`.

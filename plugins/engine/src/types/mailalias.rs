@@ -12,27 +12,27 @@ const INCLUDE_PREFIX: &str = ":include:";
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "mailalias",
-    doc: "A mail alias: a local name, and where its mail goes.",
+    doc: "A mail alias: a local name and its recipients.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["present", "absent"]),
-            "Whether the alias is there.",
+            "Whether the alias exists.",
         )
         .with_default("present"),
-        AttributeSchema::property("recipient", AttributeKind::List, "Where the mail goes."),
+        AttributeSchema::property("recipient", AttributeKind::List, "The recipients."),
         AttributeSchema::property(
             "file",
             AttributeKind::Path,
-            "A file that holds the recipients, instead of `recipient`.",
+            "A file with the recipients, instead of `recipient`.",
         ),
-        AttributeSchema::property("target", AttributeKind::Path, "The file of aliases.")
+        AttributeSchema::property("target", AttributeKind::Path, "The aliases file.")
             .with_default(ALIASES_FILE),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["aliases"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("aliases"),
         AttributeSchema::parameter("name", AttributeKind::Text, "The local name."),
@@ -49,11 +49,11 @@ impl ResourceType for MailaliasResourceType {
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        let (recipient, file) = (
+        let (has_recipient, has_file) = (
             resource.get("recipient").is_some(),
             resource.get("file").is_some(),
         );
-        if recipient && file {
+        if has_recipient && has_file {
             return Err(EngineError::invalid_value(
                 &resource,
                 "file",
@@ -65,23 +65,23 @@ impl ResourceType for MailaliasResourceType {
             .contains(|c: char| c.is_whitespace() || c.is_control() || "#:\"\\".contains(c))
         {
             let problem = format!(
-                "is `{}`, must be without blanks, `#`, `:`, `\"` and `\\`",
+                "is `{}`, must not contain blanks, `#`, `:`, `\"` or `\\`",
                 resource.name
             );
             return Err(EngineError::invalid_value(&resource, "name", problem));
         }
-        let bad =
+        let is_invalid =
             |recipient: &&str| recipient.trim().is_empty() || recipient.contains(['\n', '\r']);
-        if let Some(recipient) = resource.get_list("recipient").into_iter().find(bad) {
+        if let Some(recipient) = resource.get_list("recipient").into_iter().find(is_invalid) {
             let problem = format!(
-                "contains `{}`, must be one line with something on it",
+                "contains `{}`, must be a single line that is not empty",
                 recipient.escape_debug()
             );
             return Err(EngineError::invalid_value(&resource, "recipient", problem));
         }
         // `recipient` and `file` replace each other.
-        if recipient || file {
-            let other = if recipient { "file" } else { "recipient" };
+        if has_recipient || has_file {
+            let other = if has_recipient { "file" } else { "recipient" };
             resource
                 .values
                 .insert(other.to_owned(), ResourceValue::from("absent"));
@@ -146,12 +146,12 @@ impl RecordFormat for AliasesFormat {
         if first.starts_with(['#', ' ', '\t']) || first.trim().is_empty() {
             return (1, None);
         }
-        let more: Vec<&str> = rest.iter().take_while(continues).copied().collect();
+        let continuations: Vec<&str> = rest.iter().take_while(continues).copied().collect();
         let line = std::iter::once(*first)
-            .chain(more.iter().copied())
+            .chain(continuations.iter().copied())
             .collect::<Vec<_>>()
             .join(" ");
-        (1 + more.len(), parse_alias(&line))
+        (1 + continuations.len(), parse_alias(&line))
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, String> {

@@ -23,31 +23,35 @@ const FSTAB_FIELDS: [&str; 4] = ["fstype", "options", "dump", "pass"];
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "mount",
-    doc: "A file system in fstab, and whether it is mounted.",
+    doc: "An entry of fstab, and whether the file system is mounted.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["defined", "present", "mounted", "unmounted", "absent"]),
-            "Whether fstab has it, and whether it is mounted; `defined` leaves that as it is.",
+            "Whether fstab has the entry, and whether it is mounted; `defined` manages only fstab.",
         ),
-        AttributeSchema::property("device", AttributeKind::Text, "What is mounted."),
-        AttributeSchema::property("fstype", AttributeKind::Text, "The kind of file system."),
+        AttributeSchema::property("device", AttributeKind::Text, "The device to mount."),
+        AttributeSchema::property(
+            "fstype",
+            AttributeKind::Text,
+            "The type of the file system.",
+        ),
         AttributeSchema::property(
             "options",
             AttributeKind::Text,
-            "Options as in fstab, with commas between them.",
+            "Mount options as in fstab, separated by commas.",
         ),
         AttributeSchema::property(
             "pass",
             AttributeKind::Text,
-            "In which pass it is checked at boot; 0 is never.",
+            "Order of file system checks at boot; 0 means no check.",
         )
         .with_default("0"),
         AttributeSchema::property(
             "dump",
             AttributeKind::Text,
-            "Whether `dump` saves it: 0 or 1.",
+            "Whether `dump` backs it up: 0 or 1.",
         )
         .with_default("0"),
         AttributeSchema::property("target", AttributeKind::Path, "The file.")
@@ -55,19 +59,19 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["parsed"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Path, "Where it is mounted."),
+        AttributeSchema::parameter("name", AttributeKind::Path, "The mount point."),
         AttributeSchema::parameter(
             "atboot",
             AttributeKind::Bool,
-            "Accepted for Puppet's sake; on Linux the option `noauto` says it.",
+            "Accepted for compatibility with Puppet; on Linux use the mount option `noauto`.",
         ),
         AttributeSchema::parameter(
             "remounts",
             AttributeKind::Bool,
-            "Whether it can be mounted anew without being unmounted.",
+            "Whether the file system can be remounted without unmounting it.",
         )
         .with_default("true"),
     ],
@@ -84,8 +88,8 @@ impl ResourceType for MountResourceType {
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
         for name in ["fstype", "options", "pass", "dump"] {
-            let bad = |text: &&str| text.is_empty() || text.contains(char::is_whitespace);
-            if resource.get_text(name).as_ref().is_some_and(bad) {
+            let is_invalid = |text: &&str| text.is_empty() || text.contains(char::is_whitespace);
+            if resource.get_text(name).as_ref().is_some_and(is_invalid) {
                 let problem = "must be one word, without blanks";
                 return Err(EngineError::invalid_value(&resource, name, problem));
             }
@@ -129,12 +133,12 @@ impl ResourceType for MountResourceType {
             .get("ensure")
             .and_then(ResourceValue::as_text)
             .unwrap_or("absent");
-        let listed = matches!(found, "mounted" | "unmounted");
-        let mut wanted = resource.clone();
-        if wanted.get_text("ensure") == Some("defined") && listed {
-            wanted.values.remove("ensure");
+        let in_fstab = matches!(found, "mounted" | "unmounted");
+        let mut desired = resource.clone();
+        if desired.get_text("ensure") == Some("defined") && in_fstab {
+            desired.values.remove("ensure");
         }
-        let mut plan = ResourcePlan::compare(&SCHEMA, &wanted, state);
+        let mut plan = ResourcePlan::compare(&SCHEMA, &desired, state);
         for change in &mut plan.changes {
             if change.property == "ensure" {
                 // Unlike other types, Puppet uses the generic property message for `ensure` here.
@@ -146,7 +150,7 @@ impl ResourceType for MountResourceType {
             }
         }
         // A mount without an fstab line has no properties to compare.
-        if !listed {
+        if !in_fstab {
             plan.changes.retain(|change| change.property == "ensure");
         }
         ResourcePlan {
@@ -164,7 +168,7 @@ impl ResourceType for MountResourceType {
         let resource = &plan.resource;
         let found = plan.state.get("ensure").and_then(ResourceValue::as_text);
         let is_mounted = matches!(found, Some("mounted" | "ghost"));
-        let store = || fstab_file(resource).apply_plan(cx, &SCHEMA, plan);
+        let write_entry = || fstab_file(resource).apply_plan(cx, &SCHEMA, plan);
         match (change.property.as_str(), change.to.as_text()) {
             ("ensure", Some("absent")) => {
                 if is_mounted {
@@ -173,23 +177,23 @@ impl ResourceType for MountResourceType {
                 if found == Some("ghost") {
                     return Ok(());
                 }
-                store()
+                write_entry()
             }
             ("ensure", Some("mounted")) => {
-                store()?;
+                write_entry()?;
                 if is_mounted {
                     return Ok(());
                 }
                 run_mount_command(cx, resource, &["mount", &resource.name])
             }
             ("ensure", Some("unmounted")) => {
-                store()?;
+                write_entry()?;
                 if is_mounted {
                     run_mount_command(cx, resource, &["umount", &resource.name])?;
                 }
                 Ok(())
             }
-            _ => store(),
+            _ => write_entry(),
         }
     }
 
@@ -222,14 +226,14 @@ impl ResourceType for MountResourceType {
         resource: &Resource,
         siblings: &dyn CatalogResources,
     ) -> Vec<AutorequireTarget> {
-        let above = Path::new(&resource.name).ancestors().skip(1);
-        let mut wanted: Vec<AutorequireTarget> = above
+        let ancestors = Path::new(&resource.name).ancestors().skip(1);
+        let mut targets: Vec<AutorequireTarget> = ancestors
             .map(|path| path.to_string_lossy().into_owned())
             .filter(|path| siblings.find_resource("mount", path).is_some())
             .map(|path| ("mount", path))
             .collect();
-        wanted.extend(fstab_file(resource).autorequires());
-        wanted
+        targets.extend(fstab_file(resource).autorequires());
+        targets
     }
 
     fn list_instances(
@@ -238,16 +242,16 @@ impl ResourceType for MountResourceType {
     ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
         let all = Resource::without_values(&SCHEMA, "/")?;
         let mounted = mounted_paths(cx, &all)?;
-        let listed = fstab_file(&all)
+        let entries = fstab_file(&all)
             .list_instances(cx.system)
             .map_err(EngineError::during(&all, "listing mounts"))?;
-        let state = |(name, mut values): (String, ResourceValues)| {
-            let there = mounted.contains(&name);
-            let word = if there { "mounted" } else { "unmounted" };
+        let with_ensure = |(name, mut values): (String, ResourceValues)| {
+            let is_mounted = mounted.contains(&name);
+            let word = if is_mounted { "mounted" } else { "unmounted" };
             values.insert("ensure".to_owned(), ResourceValue::from(word));
             (name, values)
         };
-        Ok(listed.into_iter().map(state).collect())
+        Ok(entries.into_iter().map(with_ensure).collect())
     }
 }
 
@@ -276,8 +280,8 @@ fn mounted_paths(
             )(error));
         }
     };
-    let place = |line: &str| line.split(' ').nth(1).map(unescape_field);
-    Ok(text.lines().filter_map(place).collect())
+    let mount_point = |line: &str| line.split(' ').nth(1).map(unescape_field);
+    Ok(text.lines().filter_map(mount_point).collect())
 }
 
 fn run_mount_command(
@@ -286,16 +290,16 @@ fn run_mount_command(
     argv: &[&str],
 ) -> Result<(), EngineError> {
     if cx.system.root() != Path::new("/") {
-        let problem = "only the machine itself mounts file systems, and this is a scratch root; use `ensure => defined`";
+        let problem = "file systems cannot be mounted in a scratch root; use `ensure => defined`";
         return Err(EngineError::failed(resource, problem));
     }
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
-    let running = format!("running {}", argv.join(" "));
+    let operation = format!("running {}", argv.join(" "));
     let output = cx
         .system
         .run_command(&command)
-        .map_err(EngineError::during(resource, running))?;
+        .map_err(EngineError::during(resource, operation))?;
     if output.is_success() {
         return Ok(());
     }
@@ -308,7 +312,7 @@ fn run_mount_command(
     Err(EngineError::failed(resource, problem))
 }
 
-/// `device place fstype options dump pass`; blanks are written as `\040`.
+/// `device mountpoint fstype options dump pass`; blanks are written as `\040`.
 #[derive(Debug)]
 pub struct FstabFormat;
 

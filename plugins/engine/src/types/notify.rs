@@ -8,21 +8,21 @@ use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "notify",
-    doc: "A message to the log of the run.",
+    doc: "A message in the log of the run.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "message",
             AttributeKind::Text,
-            "The message; the name when it is not given.",
+            "The message; defaults to the name.",
         ),
         AttributeSchema::parameter(
             "withpath",
             AttributeKind::Bool,
-            "Whether the resource's reference comes before it.",
+            "Whether to prefix the message with the reference of the resource.",
         )
         .with_default("false"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "A name for it."),
+        AttributeSchema::parameter("name", AttributeKind::Text, "Name of the resource."),
     ],
 };
 

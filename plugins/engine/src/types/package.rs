@@ -3,8 +3,7 @@
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, quote_value};
 use crate::providers::package::{
-    PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState as Found,
-    choose_provider,
+    PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState, choose_provider,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
@@ -15,62 +14,62 @@ const CANDIDATE_VERSION_KEY: &str = "newest version";
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "package",
-    doc: "A package of the machine's package system.",
+    doc: "A software package.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::WordOr(&["present", "installed", "absent", "purged", "latest", "held"]),
-            "Whether it is installed; a version means exactly that one.",
+            "Whether the package is installed; a version requires exactly this version.",
         )
         .with_default("present"),
         AttributeSchema::property(
             "mark",
             AttributeKind::Word(&["hold", "none"]),
-            "Whether it is kept at its version.",
+            "Whether to hold the package at its version.",
         ),
         AttributeSchema::parameter("name", AttributeKind::Text, "The name of the package."),
         AttributeSchema::parameter(
             "source",
             AttributeKind::Text,
-            "The file or place to install from; dpkg needs one.",
+            "The file or URL to install from; required with dpkg.",
         ),
         AttributeSchema::parameter(
             "install_options",
             AttributeKind::Options,
-            "Options for the tool when it installs.",
+            "Options of the tool for installations.",
         ),
         AttributeSchema::parameter(
             "uninstall_options",
             AttributeKind::Options,
-            "Options for rpm, zypper, pip, gem and npm when they remove.",
+            "Options for removals, with rpm, zypper, pip, gem and npm.",
         ),
         AttributeSchema::parameter(
             "allow_virtual",
             AttributeKind::Bool,
-            "Whether another package that provides this name is good enough, with apt and dpkg.",
+            "Whether a package that provides this name counts as installed, with apt and dpkg.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "configfiles",
             AttributeKind::Word(&["keep", "replace"]),
-            "What happens to changed configuration files, with apt and dpkg.",
+            "Whether to keep or replace modified configuration files, with apt and dpkg.",
         )
         .with_default("keep"),
         AttributeSchema::parameter(
             "responsefile",
             AttributeKind::Path,
-            "Answers for `debconf-set-selections`, with apt.",
+            "A file of answers for `debconf-set-selections`, with apt.",
         ),
         AttributeSchema::parameter(
             "command",
             AttributeKind::Text,
-            "The program itself, with pip, gem and npm: `/opt/venv/bin/pip`.",
+            "The program to run, with pip, gem and npm: `/opt/venv/bin/pip`.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(PACKAGE_PROVIDERS),
-            "The tool; the machine's own, when it is not given.",
+            "The package tool; defaults to that of the operating system.",
         ),
     ],
 };
@@ -85,20 +84,21 @@ impl ResourceType for PackageResourceType {
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        let more = match resource.get_text("provider") {
+        let extra_characters = match resource.get_text("provider") {
             Some("npm") => "@/",
             Some("pip" | "pip3") => "[],",
             _ => "",
         };
-        let allowed =
-            |c: char| c.is_ascii_alphanumeric() || "+-.:_".contains(c) || more.contains(c);
-        if !resource.name.chars().all(allowed)
-            || !resource
-                .name
-                .starts_with(|c: char| c.is_ascii_alphanumeric() || (c == '@' && more.contains(c)))
+        let is_allowed = |c: char| {
+            c.is_ascii_alphanumeric() || "+-.:_".contains(c) || extra_characters.contains(c)
+        };
+        if !resource.name.chars().all(is_allowed)
+            || !resource.name.starts_with(|c: char| {
+                c.is_ascii_alphanumeric() || (c == '@' && extra_characters.contains(c))
+            })
         {
             let problem = format!(
-                "is `{}`, must be a package's name: letters, digits, `+-.:_`",
+                "is `{}`, must be a package name: letters, digits, `+-.:_`",
                 resource.name
             );
             return Err(EngineError::invalid_value(&resource, "name", problem));
@@ -109,20 +109,20 @@ impl ResourceType for PackageResourceType {
             let problem = "cannot be given while `ensure` is `absent` or `purged`";
             return Err(EngineError::invalid_value(&resource, "mark", problem));
         }
-        let version = |c: char| c.is_ascii_alphanumeric() || "+-.:~_^".contains(c);
+        let is_version_character = |c: char| c.is_ascii_alphanumeric() || "+-.:~_^".contains(c);
         if let Some(ensure) = resource
             .get_text("ensure")
-            .filter(|text| text.is_empty() || !text.chars().all(version))
+            .filter(|text| text.is_empty() || !text.chars().all(is_version_character))
         {
             let problem = format!(
-                "is `{ensure}`, must be a word or one version; ranges of versions are not supported"
+                "is `{ensure}`, must be a keyword or one version; version ranges are not supported"
             );
             return Err(EngineError::invalid_value(&resource, "ensure", problem));
         }
         for name in ["install_options", "uninstall_options"] {
-            let no_option = |option: &&str| !option.starts_with('-');
-            if let Some(bad) = resource.get_list(name).into_iter().find(no_option) {
-                let problem = format!("contains `{bad}`, must be options that begin with `-`");
+            let is_no_option = |option: &&str| !option.starts_with('-');
+            if let Some(option) = resource.get_list(name).into_iter().find(is_no_option) {
+                let problem = format!("contains `{option}`, must be options that begin with `-`");
                 return Err(EngineError::invalid_value(&resource, name, problem));
             }
         }
@@ -130,7 +130,7 @@ impl ResourceType for PackageResourceType {
             .get_text("source")
             .filter(|source| source.starts_with('-'))
         {
-            let problem = format!("is `{source}`, must be a file or place");
+            let problem = format!("is `{source}`, must be a file or URL");
             return Err(EngineError::invalid_value(&resource, "source", problem));
         }
         Ok(resource)
@@ -147,7 +147,7 @@ impl ResourceType for PackageResourceType {
             let newest = tool.candidate_version(cx, resource)?.ok_or_else(|| {
                 EngineError::failed(
                     resource,
-                    "no source offers this package; check its name, and refresh the package lists",
+                    "no source provides this package; check its name and refresh the package lists",
                 )
             })?;
             values.insert(
@@ -269,7 +269,7 @@ impl ResourceType for PackageResourceType {
     }
 }
 
-fn package_values(package: &Found) -> ResourceValues {
+fn package_values(package: &PackageState) -> ResourceValues {
     let ensure = match &package.status {
         PackageInstallStatus::Installed(version) => version.as_str(),
         PackageInstallStatus::Removed => "absent",
@@ -300,11 +300,11 @@ fn is_ensured(desired: &ResourceValue, found: &ResourceValue, state: &ResourceSt
 
 /// Puppet's messages: `purged` whatever the previous state, `created` if it was absent.
 fn with_ensure_message(change: PropertyChange, newest: Option<&ResourceValue>) -> PropertyChange {
-    let gone = change.from.as_ref().is_some_and(is_gone);
+    let was_absent = change.from.as_ref().is_some_and(is_gone);
     match change.to.as_text() {
         Some("purged") => change.with_message("purged"),
         Some("absent") => change.with_message("removed"),
-        _ if gone => change.with_message("created"),
+        _ if was_absent => change.with_message("created"),
         Some("latest") => {
             let (from, to) = (quote_value(change.from.as_ref()), quote_value(newest));
             change.with_message(format!("ensure changed {from} to {to}"))

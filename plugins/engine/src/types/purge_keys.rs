@@ -25,15 +25,15 @@ pub(super) fn is_purge_requested(resource: &Resource) -> bool {
 /// Accepts `true`, `false` or paths.
 pub(super) fn check_purge_value(resource: &Resource) -> Result<(), EngineError> {
     let words = resource.get_list("purge_ssh_keys");
-    let alone = words.len() == 1;
-    let bad = |word: &&&str| match **word {
-        "true" | "false" => !alone,
+    let is_single = words.len() == 1;
+    let is_invalid = |word: &&&str| match **word {
+        "true" | "false" => !is_single,
         path => !(path.starts_with('/') || path.starts_with("%h/") || path.starts_with("~/")),
     };
-    match words.iter().find(bad) {
+    match words.iter().find(is_invalid) {
         Some(word) => {
             let problem = format!(
-                "contains `{word}`, must be true, false or paths, absolute or from the home directory as `%h/.ssh/authorized_keys`"
+                "contains `{word}`, must be true, false or paths: absolute, or below the home directory such as `%h/.ssh/authorized_keys`"
             );
             Err(EngineError::invalid_value(
                 resource,
@@ -51,48 +51,48 @@ pub(super) fn generate_absent_keys(
     resource: &Resource,
     siblings: &dyn CatalogResources,
 ) -> Result<Vec<Resource>, EngineError> {
-    let looking = EngineError::during(resource, "looking the user up");
-    let known = account_names::find_user(cx, &resource.name).map_err(looking)?;
-    let home = match (resource.get_text("home"), known) {
+    let to_error = EngineError::during(resource, "looking up the user");
+    let account = account_names::find_user(cx, &resource.name).map_err(to_error)?;
+    let home = match (resource.get_text("home"), account) {
         (Some(home), _) => home.to_owned(),
         (None, Some(user)) => user.home,
         // The user does not exist yet, so it has no known key files.
         (None, None) => return Ok(Vec::new()),
     };
-    let mut unwanted = Vec::new();
+    let mut absent_keys = Vec::new();
     for word in resource.get_list("purge_ssh_keys") {
         let path = match word {
             "true" => PathBuf::from(&home).join(DEFAULT_KEYS_FILE),
             path => match path.strip_prefix("%h/").or(path.strip_prefix("~/")) {
-                Some(below) => PathBuf::from(&home).join(below),
+                Some(relative_path) => PathBuf::from(&home).join(relative_path),
                 None => PathBuf::from(path),
             },
         };
-        let listing = EngineError::during(resource, format!("reading {}", path.display()));
+        let to_error = EngineError::during(resource, format!("reading {}", path.display()));
         let keys = ParsedFile::new(&AuthorizedKeysFormat, &path).list_instances(cx.system);
-        for (name, _) in keys.map_err(listing)? {
+        for (name, _) in keys.map_err(to_error)? {
             if siblings
                 .find_resource("ssh_authorized_key", &name)
                 .is_none()
             {
-                unwanted.push(absent_key(resource, &name, &path.to_string_lossy())?);
+                absent_keys.push(absent_key(resource, &name, &path.to_string_lossy())?);
             }
         }
     }
-    Ok(unwanted)
+    Ok(absent_keys)
 }
 
 fn absent_key(user: &Resource, name: &str, target: &str) -> Result<Resource, EngineError> {
-    let words = serde_json::json!({"ensure": "absent", "user": user.name, "target": target});
-    let words = words.as_object().cloned().unwrap_or_default();
+    let attributes = serde_json::json!({"ensure": "absent", "user": user.name, "target": target});
+    let attributes = attributes.as_object().cloned().unwrap_or_default();
     let mut key = SshAuthorizedKeyResourceType.check(munge_resource(
         SshAuthorizedKeyResourceType.schema(),
         name,
-        &words,
+        &attributes,
     )?)?;
     for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
-        let passed_on = !RELATION_METAPARAMETERS.contains(&name) && name != "alias";
-        if let Some(value) = user.get(name).filter(|_| passed_on) {
+        let is_inherited = !RELATION_METAPARAMETERS.contains(&name) && name != "alias";
+        if let Some(value) = user.get(name).filter(|_| is_inherited) {
             key.values.insert(name.to_owned(), value.clone());
         }
     }

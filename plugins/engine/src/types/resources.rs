@@ -14,7 +14,7 @@ use crate::schema::{
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "resources",
-    doc: "All resources of a type: with `purge`, those that the catalog does not have are removed.",
+    doc: "All resources of a type; with `purge`, those that are not in the catalog are removed.",
     namevar: "name",
     attributes: &[
         AttributeSchema::parameter(
@@ -25,18 +25,18 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::parameter(
             "purge",
             AttributeKind::Bool,
-            "Whether what the catalog does not have is removed.",
+            "Whether to remove resources that are not in the catalog.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "unless_system_user",
             AttributeKind::Text,
-            "For users: whether those of the system stay, or up to which number users stay.",
+            "For users: whether system users are kept, or the highest UID that is kept.",
         ),
         AttributeSchema::parameter(
             "unless_uid",
             AttributeKind::List,
-            "For users: numbers that stay.",
+            "For users: UIDs that are kept.",
         ),
     ],
 };
@@ -60,25 +60,25 @@ impl ResourceType for ResourcesResourceType {
     }
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        let known = managed_type(&resource)?;
+        let resource_type = managed_type(&resource)?;
         if resource.get_flag("purge") {
-            let listed = !matches!(resource.name.as_str(), "ssh_authorized_key" | "file");
-            if known.schema().find_attribute("ensure").is_none() || !listed {
+            let is_listable = !matches!(resource.name.as_str(), "ssh_authorized_key" | "file");
+            if resource_type.schema().find_attribute("ensure").is_none() || !is_listable {
                 let problem = format!(
-                    "is set, and resources of type {} cannot be purged: the machine has no list of them",
+                    "is set, but resources of type {} cannot be purged: they cannot be listed",
                     resource.name
                 );
                 return Err(EngineError::invalid_value(&resource, "purge", problem));
             }
         }
-        let number = |text: &&str| text.parse::<i64>().is_err();
-        if let Some(bad) = resource.get_list("unless_uid").into_iter().find(number) {
-            let problem = format!("contains `{bad}`, must be numbers of users");
+        let is_invalid = |text: &&str| text.parse::<i64>().is_err();
+        if let Some(uid) = resource.get_list("unless_uid").into_iter().find(is_invalid) {
+            let problem = format!("contains `{uid}`, must be a list of UIDs");
             return Err(EngineError::invalid_value(&resource, "unless_uid", problem));
         }
         match resource.get_text("unless_system_user") {
             Some(word) if !matches!(word, "true" | "false") && word.parse::<i64>().is_err() => {
-                let problem = format!("is `{word}`, must be true, false or the number of a user");
+                let problem = format!("is `{word}`, must be true, false or a UID");
                 Err(EngineError::invalid_value(
                     &resource,
                     "unless_system_user",
@@ -123,20 +123,20 @@ impl ResourceType for ResourcesResourceType {
         if !resource.get_flag("purge") {
             return Ok(Vec::new());
         }
-        let known = managed_type(resource)?;
-        let spared = spared_users(cx, resource)?;
-        let mut unwanted = Vec::new();
-        for (title, found) in known.list_instances(cx)? {
-            let gone = found.get("ensure").and_then(ResourceValue::as_text);
-            let there = !matches!(gone, Some("absent" | "purged"));
-            if there
+        let resource_type = managed_type(resource)?;
+        let excluded_users = spared_users(cx, resource)?;
+        let mut purged = Vec::new();
+        for (title, values) in resource_type.list_instances(cx)? {
+            let ensure = values.get("ensure").and_then(ResourceValue::as_text);
+            let exists = !matches!(ensure, Some("absent" | "purged"));
+            if exists
                 && siblings.find_resource(&resource.name, &title).is_none()
-                && !spared.contains(&title, &found)
+                && !excluded_users.contains(&title, &values)
             {
-                unwanted.push(absent_resource(&*known, resource, &title, &found)?);
+                purged.push(absent_resource(&*resource_type, resource, &title, &values)?);
             }
         }
-        Ok(unwanted)
+        Ok(purged)
     }
 }
 
@@ -155,33 +155,33 @@ fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineErro
 
 /// Users excluded from purging.
 struct SparedUsers {
-    users: bool,
-    up_to: Option<i64>,
-    numbers: Vec<i64>,
+    applies: bool,
+    max_system_uid: Option<i64>,
+    uids: Vec<i64>,
 }
 
 impl SparedUsers {
-    fn contains(&self, title: &str, found: &ResourceValues) -> bool {
-        let Some(up_to) = self.up_to.filter(|_| self.users) else {
+    fn contains(&self, title: &str, values: &ResourceValues) -> bool {
+        let Some(max_system_uid) = self.max_system_uid.filter(|_| self.applies) else {
             return false;
         };
-        let uid = found.get("uid").and_then(ResourceValue::as_int);
+        let uid = values.get("uid").and_then(ResourceValue::as_int);
         PROTECTED_USERS.contains(&title)
-            || uid.is_none_or(|uid| uid <= up_to || self.numbers.contains(&uid))
+            || uid.is_none_or(|uid| uid <= max_system_uid || self.uids.contains(&uid))
     }
 }
 
 fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedUsers, EngineError> {
-    let up_to = match resource.get_text("unless_system_user") {
+    let max_system_uid = match resource.get_text("unless_system_user") {
         Some("false") => None,
         Some(number) if number != "true" => number.parse().ok(),
         _ => Some(greatest_system_uid(cx, resource)?),
     };
-    let numbers = resource.get_list("unless_uid").into_iter();
+    let uids = resource.get_list("unless_uid").into_iter();
     Ok(SparedUsers {
-        users: resource.name == "user",
-        up_to,
-        numbers: numbers.filter_map(|number| number.parse().ok()).collect(),
+        applies: resource.name == "user",
+        max_system_uid,
+        uids: uids.filter_map(|number| number.parse().ok()).collect(),
     })
 }
 
@@ -199,38 +199,38 @@ fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<
             ));
         }
     };
-    let least = text.lines().find_map(|line| {
+    let uid_min = text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
         (words.next() == Some("UID_MIN")).then(|| words.next()?.parse::<i64>().ok())?
     });
-    Ok(least.map_or(DEFAULT_MAX_SYSTEM_UID, |least| least - 1))
+    Ok(uid_min.map_or(DEFAULT_MAX_SYSTEM_UID, |uid_min| uid_min - 1))
 }
 
 /// An absent resource at the location found, with the attributes set for the purge.
 fn absent_resource(
-    known: &dyn ResourceType,
+    resource_type: &dyn ResourceType,
     resource: &Resource,
     title: &str,
-    found: &ResourceValues,
+    values: &ResourceValues,
 ) -> Result<Resource, EngineError> {
-    let schema = known.schema();
-    let mut words = serde_json::Map::from_iter([("ensure".to_owned(), "absent".into())]);
+    let schema = resource_type.schema();
+    let mut attributes = serde_json::Map::from_iter([("ensure".to_owned(), "absent".into())]);
     for name in LOCATION_ATTRIBUTES {
-        if let (Some(_), Some(place)) = (
+        if let (Some(_), Some(location)) = (
             schema.find_attribute(name),
-            found.get(name).and_then(ResourceValue::as_text),
+            values.get(name).and_then(ResourceValue::as_text),
         ) {
-            words.insert(name.to_owned(), place.into());
+            attributes.insert(name.to_owned(), location.into());
         }
     }
-    let mut unwanted = known.check(munge_resource(schema, title, &words)?)?;
+    let mut absent = resource_type.check(munge_resource(schema, title, &attributes)?)?;
     for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
         if let Some(value) = resource
             .get(name)
             .filter(|_| !RELATION_METAPARAMETERS.contains(&name) && name != "alias")
         {
-            unwanted.values.insert(name.to_owned(), value.clone());
+            absent.values.insert(name.to_owned(), value.clone());
         }
     }
-    Ok(unwanted)
+    Ok(absent)
 }

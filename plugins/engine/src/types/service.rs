@@ -2,25 +2,25 @@
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::service::{ServiceOperation, ServiceState as Found, choose_provider};
+use crate::providers::service::{ServiceOperation, ServiceState, choose_provider};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "service",
-    doc: "Something that runs in the background.",
+    doc: "A background service.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["running", "stopped", "true", "false"]),
-            "Whether it runs.",
+            "Whether the service is running.",
         ),
         AttributeSchema::property(
             "enable",
             AttributeKind::Word(&["true", "false", "mask"]),
-            "Whether it starts at boot; `mask` lets nobody start it.",
+            "Whether the service starts at boot; `mask` prevents any start.",
         ),
         AttributeSchema::parameter(
             "name",
@@ -30,44 +30,48 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::parameter(
             "start",
             AttributeKind::Text,
-            "A command line that starts it.",
+            "The command line to start the service.",
         ),
-        AttributeSchema::parameter("stop", AttributeKind::Text, "A command line that stops it."),
+        AttributeSchema::parameter(
+            "stop",
+            AttributeKind::Text,
+            "The command line to stop the service.",
+        ),
         AttributeSchema::parameter(
             "restart",
             AttributeKind::Text,
-            "A command line that restarts it, on a refresh.",
+            "The command line to restart the service on a refresh.",
         ),
         AttributeSchema::parameter(
             "status",
             AttributeKind::Text,
-            "A command line that ends with 0 when it runs.",
+            "A command line that exits with 0 if the service is running.",
         ),
         AttributeSchema::parameter(
             "hasstatus",
             AttributeKind::Word(&["true", "false"]),
-            "Whether its script knows `status`.",
+            "Whether the init script supports `status`.",
         )
         .with_default("true"),
         AttributeSchema::parameter(
             "hasrestart",
             AttributeKind::Word(&["true", "false"]),
-            "Whether its script knows `restart`.",
+            "Whether the init script supports `restart`.",
         ),
         AttributeSchema::parameter(
             "pattern",
             AttributeKind::Text,
-            "What its processes have in their command line.",
+            "A regular expression that matches the command line of its processes.",
         ),
         AttributeSchema::parameter(
             "binary",
             AttributeKind::Text,
-            "The daemon, where there is no script.",
+            "The program of the service, if it has no script.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["systemd", "init", "debian", "base", "supervised"]),
-            "The init system; `base`: only the commands given here; `supervised`: a process that the daemon starts.",
+            "The init system; `base`: only the commands specified here; `supervised`: a process that the daemon starts.",
         ),
     ],
 };
@@ -103,9 +107,9 @@ impl ResourceType for ServiceResourceType {
         // Some reads are not preceded by `check`, and a name with slashes would leave /etc/init.d.
         check_name(resource)?;
         let found = choose_provider(cx, resource)?.query_service(cx, resource)?;
-        let more = resource.get_text("ensure") == Some("running")
+        let must_exist = resource.get_text("ensure") == Some("running")
             || matches!(resource.get_text("enable"), Some("true" | "mask"));
-        let found = if more {
+        let found = if must_exist {
             found.require_known(resource)?
         } else {
             found
@@ -146,14 +150,14 @@ impl ResourceType for ServiceResourceType {
         change: &PropertyChange,
     ) -> Result<(), EngineError> {
         let resource = &plan.resource;
-        let action = match (change.property.as_str(), change.to.as_text()) {
+        let operation = match (change.property.as_str(), change.to.as_text()) {
             ("ensure", Some("running")) => ServiceOperation::Start,
             ("ensure", _) => ServiceOperation::Stop,
             (_, Some("true")) => ServiceOperation::Enable,
             (_, Some("mask")) => ServiceOperation::Mask,
             _ => ServiceOperation::Disable,
         };
-        choose_provider(cx, resource)?.run_operation(cx, resource, action)
+        choose_provider(cx, resource)?.run_operation(cx, resource, operation)
     }
 
     fn supports_refresh(&self) -> bool {
@@ -190,8 +194,8 @@ impl ResourceType for ServiceResourceType {
 }
 
 fn check_name(resource: &Resource) -> Result<(), EngineError> {
-    let bad = |c: char| !(c.is_ascii_alphanumeric() || "._@:\\-+".contains(c));
-    if !resource.name.contains(bad) && !resource.name.starts_with(['-', '.']) {
+    let is_invalid = |c: char| !(c.is_ascii_alphanumeric() || "._@:\\-+".contains(c));
+    if !resource.name.contains(is_invalid) && !resource.name.starts_with(['-', '.']) {
         return Ok(());
     }
     let problem = format!(
@@ -201,7 +205,7 @@ fn check_name(resource: &Resource) -> Result<(), EngineError> {
     Err(EngineError::invalid_value(resource, "name", problem))
 }
 
-fn service_values(found: &Found) -> ResourceValues {
+fn service_values(found: &ServiceState) -> ResourceValues {
     let ensure = if found.running { "running" } else { "stopped" };
     ResourceValues::from([
         ("ensure".to_owned(), ResourceValue::from(ensure)),

@@ -14,44 +14,48 @@ use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "ssh_authorized_key",
-    doc: "A public key that opens an account.",
+    doc: "An SSH public key that is authorized to log in to an account.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["present", "absent"]),
-            "Whether the key is there.",
+            "Whether the key exists.",
         )
         .with_default("present"),
         AttributeSchema::property(
             "type",
             AttributeKind::Text,
-            "The kind of key: `ssh-ed25519`, `ssh-rsa`, ...",
+            "The key type: `ssh-ed25519`, `ssh-rsa`, ...",
         ),
-        AttributeSchema::property("key", AttributeKind::Text, "The key itself, in base64."),
-        AttributeSchema::property("user", AttributeKind::Text, "The account that it opens."),
+        AttributeSchema::property("key", AttributeKind::Text, "The key in base64."),
+        AttributeSchema::property(
+            "user",
+            AttributeKind::Text,
+            "The user whose account accepts the key.",
+        ),
         AttributeSchema::property(
             "target",
             AttributeKind::Path,
-            "The file; `.ssh/authorized_keys` of the user when not given.",
+            "The file; defaults to `.ssh/authorized_keys` of the user.",
         ),
         AttributeSchema::property(
             "options",
             AttributeKind::List,
-            "Options before the key, each `word` or `word=\"value\"`.",
+            "Options of the key, each `word` or `word=\"value\"`.",
         ),
         AttributeSchema::parameter(
             "drop_privileges",
             AttributeKind::Bool,
-            "Accepted for Puppet's sake; links in the user's directory are refused instead.",
+            "Accepted for compatibility with Puppet; symbolic links are rejected instead.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["parsed"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The comment behind the key."),
+        AttributeSchema::parameter("name", AttributeKind::Text, "The comment after the key."),
     ],
 };
 
@@ -117,19 +121,20 @@ impl ResourceType for SshAuthorizedKeyResourceType {
                 .values
                 .insert("type".to_owned(), ResourceValue::Text(full));
         }
-        let base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
+        let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
         if resource
             .get_text("key")
-            .is_some_and(|key| key.is_empty() || !key.chars().all(base64))
+            .is_some_and(|key| key.is_empty() || !key.chars().all(is_base64))
         {
-            let problem = "must be the base64 text alone, without kind and comment";
+            let problem = "must be only the base64 text, without key type and comment";
             return Err(EngineError::invalid_value(&resource, "key", problem));
         }
-        let bad = |option: &&str| {
+        let is_invalid = |option: &&str| {
             *option != "absent" && split_options(option).is_none_or(|all| all.len() != 1)
         };
-        if let Some(option) = resource.get_list("options").into_iter().find(bad) {
-            let problem = format!("contains `{option}`, must be `word` or `word=\"value\"` each");
+        if let Some(option) = resource.get_list("options").into_iter().find(is_invalid) {
+            let problem =
+                format!("contains `{option}`, must be options, each `word` or `word=\"value\"`");
             return Err(EngineError::invalid_value(&resource, "options", problem));
         }
         Ok(resource)
@@ -161,7 +166,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
             let user = resource.get_text("user").unwrap_or_default();
             EngineError::failed(
                 resource,
-                format!("user `{user}` does not exist; create it first, or give `target`"),
+                format!("user `{user}` does not exist; create it first, or set `target`"),
             )
         })?;
         refuse_links(cx, resource, &file.path)?;
@@ -198,11 +203,11 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         cx: &ResourceContext<'_>,
     ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let failing = |error: SystemError| EngineError::during(&all, "listing keys")(error);
+        let to_error = |error: SystemError| EngineError::during(&all, "listing keys")(error);
         let mut instances = Vec::new();
-        for user in account_names::list_users(cx).map_err(failing)? {
+        for user in account_names::list_users(cx).map_err(to_error)? {
             let file = ParsedFile::new(&AuthorizedKeysFormat, default_target(&user));
-            for (name, mut values) in file.list_instances(cx.system).map_err(failing)? {
+            for (name, mut values) in file.list_instances(cx.system).map_err(to_error)? {
                 values.insert("user".to_owned(), ResourceValue::Text(user.name.clone()));
                 instances.push((name, values));
             }
@@ -222,7 +227,7 @@ fn keys_file(
 ) -> Result<Option<ParsedFile>, EngineError> {
     let user = match resource.get_text("user") {
         Some(user) => account_names::find_user(cx, user)
-            .map_err(EngineError::during(resource, "looking the user up"))?,
+            .map_err(EngineError::during(resource, "looking up the user"))?,
         None => None,
     };
     let target = resource
@@ -230,15 +235,15 @@ fn keys_file(
         .map(PathBuf::from)
         .or_else(|| user.as_ref().map(default_target));
     let owner = account_names::settable_owner(cx.system, user.as_ref()).map_err(
-        EngineError::during(resource, "looking at the machine's root"),
+        EngineError::during(resource, "inspecting the root directory"),
     )?;
-    let with = |mode| FileAttributes {
+    let with_mode = |mode| FileAttributes {
         mode: Some(mode),
         ..owner
     };
     Ok(target.map(|path| ParsedFile {
-        created: with(0o600),
-        directory: Some(with(0o700)),
+        created: with_mode(0o600),
+        directory: Some(with_mode(0o700)),
         ..ParsedFile::new(&AuthorizedKeysFormat, path)
     }))
 }
@@ -253,10 +258,10 @@ fn refuse_links(
         let found = cx
             .system
             .metadata(path)
-            .map_err(EngineError::during(resource, "looking at the file"))?;
+            .map_err(EngineError::during(resource, "inspecting the file"))?;
         if found.is_some_and(|found| found.kind == FileEntryKind::Link) {
             let problem = format!(
-                "{} is a symbolic link; give the real place as `target`",
+                "{} is a symbolic link; set `target` to the real path",
                 path.display()
             );
             return Err(EngineError::failed(resource, problem));

@@ -11,16 +11,16 @@ const KNOWN_HOSTS_FILE: &str = "/etc/ssh/ssh_known_hosts";
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "sshkey",
-    doc: "The public key of a host, known by its name and the kind of key: `db.example.com@ssh-ed25519`.",
+    doc: "The SSH public key of a host, identified by host name and key type: `db.example.com@ssh-ed25519`.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
             "ensure",
             AttributeKind::Word(&["present", "absent"]),
-            "Whether the key is there.",
+            "Whether the key exists.",
         )
         .with_default("present"),
-        AttributeSchema::property("key", AttributeKind::Text, "The key itself, in base64."),
+        AttributeSchema::property("key", AttributeKind::Text, "The key in base64."),
         AttributeSchema::property(
             "host_aliases",
             AttributeKind::List,
@@ -31,14 +31,14 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["parsed"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The name of the host."),
+        AttributeSchema::parameter("name", AttributeKind::Text, "The host name."),
         AttributeSchema::parameter(
             "type",
             AttributeKind::Text,
-            "The kind of key; the end of the title behind `@`, when it is not given.",
+            "The key type; defaults to the part of the title after `@`.",
         ),
     ],
 };
@@ -90,18 +90,18 @@ impl ResourceType for SshkeyResourceType {
             let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
             return Err(EngineError::invalid_value(&resource, "type", problem));
         }
-        let bad = |name: &str| {
+        let is_invalid = |name: &str| {
             name.is_empty()
                 || name.contains(|c: char| c.is_whitespace() || c == ',')
                 || name.starts_with(['|', '#', '@'])
         };
-        if bad(&host) {
-            let problem = format!("is `{host}`, must be one host name, without blanks and commas");
+        if is_invalid(&host) {
+            let problem = format!("is `{host}`, must be one host name, without blanks or commas");
             return Err(EngineError::invalid_value(&resource, "name", problem));
         }
         let aliases = resource.get_list("host_aliases").into_iter();
-        if let Some(alias) = aliases.map(str::to_owned).find(|alias| bad(alias)) {
-            let problem = format!("contains `{alias}`, must be one host name each");
+        if let Some(alias) = aliases.map(str::to_owned).find(|alias| is_invalid(alias)) {
+            let problem = format!("contains `{alias}`, must be a list of host names");
             return Err(EngineError::invalid_value(
                 &resource,
                 "host_aliases",
@@ -112,7 +112,7 @@ impl ResourceType for SshkeyResourceType {
             .get_text("key")
             .is_some_and(|key| key.is_empty() || key.contains(char::is_whitespace))
         {
-            let problem = "must be the base64 text alone, without kind and comment";
+            let problem = "must be only the base64 text, without key type and comment";
             return Err(EngineError::invalid_value(&resource, "key", problem));
         }
         resource.name = format!("{host}@{kind}");

@@ -8,12 +8,12 @@ use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "stage",
-    doc: "A part of the run, to which classes are assigned.",
+    doc: "A stage of the run, to which classes are assigned.",
     namevar: "name",
     attributes: &[AttributeSchema::parameter(
         "name",
         AttributeKind::Text,
-        "What classes call it.",
+        "The name of the stage, as used by classes.",
     )],
 };
 

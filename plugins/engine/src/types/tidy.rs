@@ -22,7 +22,7 @@ use crate::schema::{
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "tidy",
-    doc: "Files that are removed when they are old or big enough; without `age` and `size`, all of them.",
+    doc: "Files to remove if they are old or large enough; without `age` and `size`, all files.",
     namevar: "path",
     attributes: &[
         AttributeSchema::parameter(
@@ -33,45 +33,45 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::parameter(
             "recurse",
             AttributeKind::Text,
-            "Whether what is in the directory is tidied: `true`, `false`, or a number of levels.",
+            "Whether to tidy the contents of the directory: `true`, `false`, or a maximum depth.",
         ),
         AttributeSchema::parameter(
             "max_files",
             AttributeKind::Int,
-            "More entries than these are refused; 0 only warns above 1000.",
+            "Maximum number of entries, more is an error; 0 only warns above 1000.",
         )
         .with_default("0"),
         AttributeSchema::parameter(
             "matches",
             AttributeKind::List,
-            "Patterns such as `*.tmp`, of which a name must match one; needs `recurse`.",
+            "Patterns such as `*.tmp`; only matching names are removed; requires `recurse`.",
         ),
         AttributeSchema::parameter(
             "backup",
             AttributeKind::Text,
-            "The `filebucket` that keeps what is removed; `false`: none.",
+            "The `filebucket` that stores removed files; `false`: none.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "age",
             AttributeKind::Text,
-            "How old a file is at least: a number and `s`, `m`, `h`, `d` or `w`; days, when nothing is said.",
+            "Minimum age: a number with `s`, `m`, `h`, `d` or `w`; the default unit is days.",
         ),
         AttributeSchema::parameter(
             "size",
             AttributeKind::Text,
-            "How big it is at least: a number and `b`, `k`, `m`, `g` or `t`; KiB, when nothing is said.",
+            "Minimum size: a number with `b`, `k`, `m`, `g` or `t`; the default unit is KiB.",
         ),
         AttributeSchema::parameter(
             "type",
             AttributeKind::Word(&["atime", "mtime", "ctime"]),
-            "Since when it counts as old: last read, written or changed in any way.",
+            "The timestamp that determines the age: last access, modification or status change.",
         )
         .with_default("atime"),
         AttributeSchema::parameter(
             "rmdirs",
             AttributeKind::Bool,
-            "Whether directories go too, when all that is in them goes.",
+            "Whether to remove directories too, if all their contents are removed.",
         )
         .with_default("false"),
     ],
@@ -93,15 +93,15 @@ impl ResourceType for TidyResourceType {
         let depth = recursion_depth(&resource)?;
         age_limit(&resource)?;
         size_limit(&resource)?;
-        if resource.get("matches").is_some() && matches!(depth, TidyDepth::Itself) {
-            let problem = "needs `recurse`: it is about the names in a directory";
+        if resource.get("matches").is_some() && matches!(depth, TidyDepth::PathOnly) {
+            let problem = "requires `recurse`, because it matches names in a directory";
             return Err(EngineError::invalid_value(&resource, "matches", problem));
         }
         if resource
             .get_text("backup")
             .is_some_and(|name| name.starts_with('.'))
         {
-            let problem = "is a suffix; what is tidied can only be kept in a filebucket";
+            let problem = "is a suffix; removed files can only be stored in a filebucket";
             return Err(EngineError::invalid_value(&resource, "backup", problem));
         }
         Ok(resource)
@@ -134,10 +134,10 @@ impl ResourceType for TidyResourceType {
         resource: &Resource,
         siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>, EngineError> {
-        let found = collect_entries(cx, resource)?;
+        let entries = collect_entries(cx, resource)?;
         let rule = TidyRule::from_resource(resource, cx.system.now())?;
-        let path = |entry: &DirectoryWalkEntry| path_of(resource, &entry.below);
-        let chosen: Vec<&DirectoryWalkEntry> = found
+        let path = |entry: &DirectoryWalkEntry| path_of(resource, &entry.relative_path);
+        let chosen: Vec<&DirectoryWalkEntry> = entries
             .iter()
             .filter(|entry| siblings.find_resource("file", &path(entry)).is_none())
             .filter(|entry| rule.matches_entry(entry, resource))
@@ -150,20 +150,20 @@ impl ResourceType for TidyResourceType {
         chosen
             .iter()
             .rev()
-            .map(|below| absent_file(resource, below, &chosen))
+            .map(|relative_path| absent_file(resource, relative_path, &chosen))
             .collect()
     }
 }
 
 enum TidyDepth {
-    Itself,
+    PathOnly,
     Levels(usize),
     All,
 }
 
 fn recursion_depth(resource: &Resource) -> Result<TidyDepth, EngineError> {
     match resource.get_text("recurse") {
-        None | Some("false" | "0") => Ok(TidyDepth::Itself),
+        None | Some("false" | "0") => Ok(TidyDepth::PathOnly),
         Some("true" | "inf") => Ok(TidyDepth::All),
         Some(levels) => levels.parse().map(TidyDepth::Levels).map_err(|_| {
             let problem = format!("is `{levels}`, must be true, false, inf or a number of levels");
@@ -228,20 +228,20 @@ fn collect_entries(
     resource: &Resource,
 ) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
     let path = Path::new(&resource.name);
-    let looking = EngineError::during(resource, format!("looking at {}", resource.name));
-    let Some(metadata) = cx.system.metadata(path).map_err(looking)? else {
+    let to_error = EngineError::during(resource, format!("inspecting {}", resource.name));
+    let Some(metadata) = cx.system.metadata(path).map_err(to_error)? else {
         return Ok(Vec::new());
     };
-    let mut found = vec![DirectoryWalkEntry {
-        below: PathBuf::new(),
+    let mut entries = vec![DirectoryWalkEntry {
+        relative_path: PathBuf::new(),
         metadata,
     }];
     let depth = match recursion_depth(resource)? {
-        TidyDepth::Itself => return Ok(found),
+        TidyDepth::PathOnly => return Ok(entries),
         TidyDepth::Levels(levels) => Some(levels),
         TidyDepth::All => None,
     };
-    let most = resource
+    let max_files = resource
         .get("max_files")
         .and_then(ResourceValue::as_int)
         .unwrap_or(0);
@@ -249,83 +249,84 @@ fn collect_entries(
         depth,
         ignore: &[],
         follow: false,
-        most: usize::try_from(most).ok().filter(|most| *most > 0),
+        max_entries: usize::try_from(max_files).ok().filter(|limit| *limit > 0),
     };
-    let below = walk
+    let descendants = walk
         .collect_entries(cx.system, path)
         .map_err(|problem| EngineError::failed(resource, problem.to_string()))?;
-    if most == 0 && below.len() > ENTRY_WARNING_LIMIT {
-        let many = below.len();
-        cx.log_line(format!("The directory '{}' contains {many} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT}", resource.name));
+    if max_files == 0 && descendants.len() > ENTRY_WARNING_LIMIT {
+        let count = descendants.len();
+        cx.log_line(format!("The directory '{}' contains {count} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT}", resource.name));
     }
-    found.extend(below);
-    Ok(found)
+    entries.extend(descendants);
+    Ok(entries)
 }
 
 /// Criteria for removal.
 struct TidyRule<'a> {
     now: SystemTime,
-    age: Option<Duration>,
-    size: Option<u64>,
+    min_age: Option<Duration>,
+    min_size: Option<u64>,
     matches: Vec<&'a str>,
-    since: &'a str,
-    directories: bool,
+    timestamp_kind: &'a str,
+    includes_directories: bool,
 }
 
 impl<'a> TidyRule<'a> {
     fn from_resource(resource: &'a Resource, now: SystemTime) -> Result<Self, EngineError> {
         Ok(Self {
             now,
-            age: age_limit(resource)?,
-            size: size_limit(resource)?,
+            min_age: age_limit(resource)?,
+            min_size: size_limit(resource)?,
             matches: resource.get_list("matches"),
-            since: resource.get_text("type").unwrap_or("atime"),
-            directories: resource.get_flag("rmdirs"),
+            timestamp_kind: resource.get_text("type").unwrap_or("atime"),
+            includes_directories: resource.get_flag("rmdirs"),
         })
     }
 
     fn matches_entry(&self, entry: &DirectoryWalkEntry, resource: &Resource) -> bool {
-        let path = path_of(resource, &entry.below);
+        let path = path_of(resource, &entry.relative_path);
         let name = Path::new(&path)
             .file_name()
             .unwrap_or_default()
             .to_string_lossy();
         let metadata = &entry.metadata;
-        if metadata.kind == FileEntryKind::Directory && !self.directories {
+        if metadata.kind == FileEntryKind::Directory && !self.includes_directories {
             return false;
         }
-        let named = self.matches.is_empty()
+        let name_matches = self.matches.is_empty()
             || self
                 .matches
                 .iter()
                 .any(|pattern| glob::matches_pattern(pattern, &name, true));
-        let no_test = self.age.is_none() && self.size.is_none();
-        named && (no_test || self.is_old(metadata) || self.is_big(metadata))
+        let has_no_criteria = self.min_age.is_none() && self.min_size.is_none();
+        name_matches && (has_no_criteria || self.is_old(metadata) || self.is_big(metadata))
     }
 
     fn is_old(&self, metadata: &FileMetadata) -> bool {
-        let since = match self.since {
+        let timestamp = match self.timestamp_kind {
             "mtime" => metadata.modified,
             "ctime" => metadata.changed,
             _ => metadata.accessed,
         };
         // A time in the future counts as age 0.
-        let age = self.now.duration_since(since).unwrap_or_default();
-        self.age
-            .is_some_and(|least| age.as_secs() >= least.as_secs())
+        let age = self.now.duration_since(timestamp).unwrap_or_default();
+        self.min_age
+            .is_some_and(|min_age| age.as_secs() >= min_age.as_secs())
     }
 
     fn is_big(&self, metadata: &FileMetadata) -> bool {
-        self.size.is_some_and(|least| metadata.size >= least)
+        self.min_size
+            .is_some_and(|min_size| metadata.size >= min_size)
     }
 }
 
-fn path_of(resource: &Resource, below: &Path) -> String {
-    if below.as_os_str().is_empty() {
+fn path_of(resource: &Resource, relative_path: &Path) -> String {
+    if relative_path.as_os_str().is_empty() {
         return resource.name.clone();
     }
     Path::new(&resource.name)
-        .join(below)
+        .join(relative_path)
         .to_string_lossy()
         .into_owned()
 }
@@ -336,35 +337,41 @@ fn without_kept(
     resource: &Resource,
     chosen: &[&DirectoryWalkEntry],
 ) -> Result<BTreeSet<PathBuf>, EngineError> {
-    let mut goes: BTreeSet<PathBuf> = chosen.iter().map(|entry| entry.below.clone()).collect();
+    let mut selected: BTreeSet<PathBuf> = chosen
+        .iter()
+        .map(|entry| entry.relative_path.clone())
+        .collect();
     let mut directories: Vec<&Path> = chosen
         .iter()
         .filter(|entry| entry.metadata.kind == FileEntryKind::Directory)
-        .map(|entry| entry.below.as_path())
+        .map(|entry| entry.relative_path.as_path())
         .collect();
     // Deepest first, because an entry that remains keeps all its parents.
-    directories.sort_by_key(|below| std::cmp::Reverse(below.components().count()));
-    for below in directories {
-        let path = path_of(resource, below);
-        let listing = EngineError::during(resource, format!("listing {path}"));
-        let names = cx.system.read_dir(Path::new(&path)).map_err(listing)?;
-        if names.iter().any(|name| !goes.contains(&below.join(name))) {
-            goes.remove(below);
+    directories.sort_by_key(|relative_path| std::cmp::Reverse(relative_path.components().count()));
+    for relative_path in directories {
+        let path = path_of(resource, relative_path);
+        let to_error = EngineError::during(resource, format!("listing {path}"));
+        let names = cx.system.read_dir(Path::new(&path)).map_err(to_error)?;
+        if names
+            .iter()
+            .any(|name| !selected.contains(&relative_path.join(name)))
+        {
+            selected.remove(relative_path);
         }
     }
-    Ok(goes)
+    Ok(selected)
 }
 
 /// The absent `file`. A directory comes after its entries.
 fn absent_file(
     resource: &Resource,
-    below: &Path,
+    relative_path: &Path,
     chosen: &BTreeSet<PathBuf>,
 ) -> Result<Resource, EngineError> {
-    let path = path_of(resource, below);
-    let words = serde_json::json!({"ensure": "absent", "force": true});
-    let words = words.as_object().cloned().unwrap_or_default();
-    let mut file = munge_resource(FileResourceType.schema(), &path, &words)?;
+    let path = path_of(resource, relative_path);
+    let attributes = serde_json::json!({"ensure": "absent", "force": true});
+    let attributes = attributes.as_object().cloned().unwrap_or_default();
+    let mut file = munge_resource(FileResourceType.schema(), &path, &attributes)?;
     for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
         if let Some(value) = resource
             .get(name)
@@ -376,14 +383,14 @@ fn absent_file(
     if let Some(backup) = resource.get("backup") {
         file.values.insert("backup".to_owned(), backup.clone());
     }
-    let inside: Vec<String> = chosen
+    let children: Vec<String> = chosen
         .iter()
-        .filter(|other| other.as_path() != below && other.parent() == Some(below))
+        .filter(|other| other.as_path() != relative_path && other.parent() == Some(relative_path))
         .map(|other| format_reference("file", &path_of(resource, other)))
         .collect();
-    if !inside.is_empty() {
+    if !children.is_empty() {
         file.values
-            .insert("require".to_owned(), ResourceValue::List(inside));
+            .insert("require".to_owned(), ResourceValue::List(children));
     }
     Ok(file)
 }

@@ -20,7 +20,7 @@ const BOOL_KIND: AttributeKind = AttributeKind::Bool;
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "user",
-    doc: "An account of the machine.",
+    doc: "A user account.",
     namevar: "name",
     attributes: &[
         AttributeSchema::property(
@@ -33,14 +33,18 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::property(
             "uid",
             AttributeKind::Int,
-            "Number of the user; chosen by the machine if not given.",
+            "The UID; chosen automatically by default.",
         ),
         AttributeSchema::property(
             "gid",
             AttributeKind::Text,
-            "Primary group, by name or number; it must exist.",
+            "Primary group, by name or GID; it must exist.",
         ),
-        AttributeSchema::property("comment", AttributeKind::Text, "Usually the full name."),
+        AttributeSchema::property(
+            "comment",
+            AttributeKind::Text,
+            "Comment, usually the full name.",
+        ),
         AttributeSchema::property(
             "shell",
             AttributeKind::Path,
@@ -49,74 +53,74 @@ static SCHEMA: TypeSchema = TypeSchema {
         AttributeSchema::property(
             "password",
             AttributeKind::Text,
-            "Crypted password, as it stands in shadow.",
+            "Encrypted password, in the format of `/etc/shadow`.",
         )
         .with_hidden_value(),
         AttributeSchema::property(
             "password_min_age",
             AttributeKind::Int,
-            "Days before the password may be changed again; -1 for no rule.",
+            "Minimum days between password changes; -1 for no limit.",
         ),
         AttributeSchema::property(
             "password_max_age",
             AttributeKind::Int,
-            "Days after which the password must be changed; -1 for no rule.",
+            "Maximum days before the password must be changed; -1 for no limit.",
         ),
         AttributeSchema::property(
             "password_warn_days",
             AttributeKind::Int,
-            "Days of warning before the password must be changed; -1 for no rule.",
+            "Days of warning before the password must be changed; -1 for no warning.",
         ),
         AttributeSchema::property(
             "groups",
             AttributeKind::List,
-            "Supplementary groups by name; they must exist.",
+            "Names of the supplementary groups; they must exist.",
         ),
         AttributeSchema::property(
             "expiry",
             AttributeKind::WordOr(&["absent"]),
-            "Day on which the account expires, `YYYY-MM-DD`, or `absent` for never.",
+            "Expiry date of the account, `YYYY-MM-DD`; `absent` for no expiry.",
         ),
         AttributeSchema::parameter(
             "purge_ssh_keys",
             AttributeKind::List,
-            "Whether keys that the catalog does not have are removed: `true`, or in which files.",
+            "Whether to remove SSH keys that are not in the catalog: `true`, or the key files.",
         ),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["useradd"]),
-            "How it is done; there is one way.",
+            "The provider; there is only one.",
         )
         .with_default("useradd"),
         AttributeSchema::parameter("name", AttributeKind::Text, "Login name."),
         AttributeSchema::parameter(
             "membership",
             AttributeKind::Word(&["inclusive", "minimum"]),
-            "Whether `groups` are all groups of the user, or some of them.",
+            "Whether `groups` is the complete list (`inclusive`) or not (`minimum`).",
         )
         .with_default("minimum"),
         AttributeSchema::parameter(
             "managehome",
             BOOL_KIND,
-            "Whether the home directory is made and removed with the user.",
+            "Whether the home directory is created and removed with the user.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "system",
             BOOL_KIND,
-            "Whether a new user gets a number of the system's range.",
+            "Whether a new user gets a UID of the system range.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "allowdupe",
             BOOL_KIND,
-            "Whether the number may be another user's too.",
+            "Whether the UID may be in use by another user.",
         )
         .with_default("false"),
         AttributeSchema::parameter(
             "forcelocal",
             BOOL_KIND,
-            "Whether only the machine's own files count, not a directory service.",
+            "Whether to use only local files, not a directory service.",
         )
         .with_default("false"),
     ],
@@ -169,19 +173,19 @@ impl ResourceType for UserResourceType {
         };
         let mut values = user_values(&found);
         // If the desired group is given by name and matches, report it by name.
-        if let Some(wanted) = resource.get_text("gid") {
+        if let Some(desired_group) = resource.get_text("gid") {
             let group = accounts
-                .find_group(wanted, local)
+                .find_group(desired_group, local)
                 .map_err(|error| error.into_engine_error(resource))?;
             if group.is_some_and(|group| group.gid == found.gid) {
-                values.insert("gid".to_owned(), ResourceValue::from(wanted));
+                values.insert("gid".to_owned(), ResourceValue::from(desired_group));
             }
         }
         Ok(ResourceState { values })
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let mut wanted = resource.clone();
+        let mut desired = resource.clone();
         if let Some(groups) = resource.get("groups") {
             let found = state
                 .get("groups")
@@ -189,9 +193,9 @@ impl ResourceType for UserResourceType {
                 .unwrap_or_default();
             let keep = resource.get_text("membership") != Some("inclusive");
             let groups = merge_lists(&groups.as_list(), &found, keep);
-            wanted.values.insert("groups".to_owned(), groups);
+            desired.values.insert("groups".to_owned(), groups);
         }
-        let mut plan = ResourcePlan::compare(&SCHEMA, &wanted, state);
+        let mut plan = ResourcePlan::compare(&SCHEMA, &desired, state);
         for change in &mut plan.changes {
             if change.property == "groups" {
                 *change = change.clone().with_list_delimiter(",");
@@ -208,7 +212,7 @@ impl ResourceType for UserResourceType {
     ) -> Result<(), EngineError> {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let resource = &plan.resource;
-        let made = if change.property != "ensure" {
+        let result = if change.property != "ensure" {
             let Some(change) = user_change(resource, change) else {
                 return Ok(());
             };
@@ -218,7 +222,7 @@ impl ResourceType for UserResourceType {
         } else {
             accounts.create_user(&new_user(resource))
         };
-        made.map_err(|error| error.into_engine_error(resource))
+        result.map_err(|error| error.into_engine_error(resource))
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
@@ -296,10 +300,10 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
     };
     let age = |name: &'static str| {
         let days = resource.get(name).and_then(ResourceValue::as_int);
-        let bad = days.filter(|days| !(-1..=1_000_000).contains(days));
+        let invalid = days.filter(|days| !(-1..=1_000_000).contains(days));
         (
             name,
-            bad.map(|days| format!("is {days}, must be days from -1 to 1000000")),
+            invalid.map(|days| format!("is {days}, must be a number of days from -1 to 1000000")),
         )
     };
     let secret = resource
@@ -331,7 +335,7 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
         age("password_warn_days"),
         (
             "password",
-            secret.map(|_| "must be one line without `:`, as it stands in shadow".to_owned()),
+            secret.map(|_| "must be one line without `:`, in the format of /etc/shadow".to_owned()),
         ),
         (
             "uid",
@@ -341,7 +345,7 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
             "gid",
             gid.map(|gid| {
                 format!(
-                    "is `{}`, must be the name or number of a group",
+                    "is `{}`, must be the name or GID of a group",
                     gid.escape_debug()
                 )
             }),
@@ -350,7 +354,7 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
             "groups",
             group.map(|group| {
                 format!(
-                    "contains `{}`, must be names of groups, one each",
+                    "contains `{}`, must be a list of group names",
                     group.escape_debug()
                 )
             }),
@@ -359,7 +363,7 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
             "expiry",
             expiry.map(|day| {
                 format!(
-                    "is `{}`, must be a day such as 2030-12-31, or absent",
+                    "is `{}`, must be a date such as 2030-12-31, or absent",
                     day.escape_debug()
                 )
             }),
@@ -378,8 +382,8 @@ fn is_expiry(day: &str) -> bool {
 }
 
 /// Sorted and deduplicated, so that lists compare as sets.
-pub(super) fn merge_lists(wanted: &[&str], found: &[&str], keep: bool) -> ResourceValue {
-    let mut names: BTreeSet<&str> = wanted
+pub(super) fn merge_lists(desired: &[&str], found: &[&str], keep: bool) -> ResourceValue {
+    let mut names: BTreeSet<&str> = desired
         .iter()
         .copied()
         .filter(|name| *name != "absent")

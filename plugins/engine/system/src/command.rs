@@ -94,8 +94,8 @@ pub struct OutputListener(Arc<OutputCallback>);
 
 impl OutputListener {
     /// A listener that calls this function with each chunk.
-    pub fn new(hear: impl Fn(OutputStream, &[u8]) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(hear))
+    pub fn new(callback: impl Fn(OutputStream, &[u8]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(callback))
     }
 
     /// Passes a chunk to the callback.

@@ -97,15 +97,15 @@ impl ConfinedRoot {
             .try_clone()
             .map_err(|source| file_error("open", path, source))?;
         let mut searchable = true;
-        for step in names {
-            directory = match open_directory(&directory, &step) {
+        for component in names {
+            directory = match open_directory(&directory, &component) {
                 Ok(next) => next,
                 Err(Errno::NOENT) => return Ok(None),
-                Err(Errno::NOTDIR) if !is_link(&directory, &step) => return Ok(None),
+                Err(Errno::NOTDIR) if !is_link(&directory, &component) => return Ok(None),
                 Err(Errno::NOTDIR) => return Err(errno_error("open", path)(Errno::LOOP)),
                 Err(source) => return Err(errno_error("open", path)(source)),
             };
-            let found = rustix::fs::fstat(&directory).map_err(errno_error("look at", path))?;
+            let found = rustix::fs::fstat(&directory).map_err(errno_error("stat", path))?;
             searchable &= found.st_mode & 0o001 != 0;
         }
         Ok(Some(ConfinedEntry {
@@ -123,45 +123,48 @@ impl ConfinedEntry {
         match self.open_at(OFlags::PATH) {
             Ok(file) => EntryStatus::of_descriptor(&file)
                 .map(Some)
-                .map_err(|source| file_error("look at", &self.path, source)),
+                .map_err(|source| file_error("stat", &self.path, source)),
             Err(Errno::NOENT) => Ok(None),
-            Err(source) => Err(errno_error("look at", &self.path)(source)),
+            Err(source) => Err(errno_error("stat", &self.path)(source)),
         }
     }
 
     /// The target of a link.
     pub fn read_link(&self) -> Result<PathBuf, SystemError> {
         let target = rustix::fs::readlinkat(&self.directory, self.name(), Vec::new());
-        let target = target.map_err(errno_error("read the link", &self.path))?;
+        let target = target.map_err(errno_error("read link", &self.path))?;
         Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
     /// Opens a file or directory for reading; does not block on a pipe. Rejects links, devices, pipes and sockets.
     pub fn open(&self) -> Result<ConfinedFile, SystemError> {
-        let refused = || {
+        let kind_error = || {
             let source = io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "it is not a regular file or directory",
             );
             file_error("open", &self.path, source)
         };
-        let usable = |status: &EntryStatus| {
+        let is_readable_kind = |status: &EntryStatus| {
             matches!(
                 status.metadata.kind,
                 FileEntryKind::File | FileEntryKind::Directory
             )
         };
         // Check the kind before opening as well, because opening a device can have side effects.
-        if self.status()?.is_some_and(|status| !usable(&status)) {
-            return Err(refused());
+        if self
+            .status()?
+            .is_some_and(|status| !is_readable_kind(&status))
+        {
+            return Err(kind_error());
         }
         let file = self
             .open_at(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
             .map_err(errno_error("open", &self.path))?;
         let status = EntryStatus::of_descriptor(&file)
-            .map_err(|source| file_error("look at", &self.path, source))?;
-        if !usable(&status) {
-            return Err(refused());
+            .map_err(|source| file_error("stat", &self.path, source))?;
+        if !is_readable_kind(&status) {
+            return Err(kind_error());
         }
         Ok(ConfinedFile {
             file,
@@ -273,7 +276,7 @@ impl ConfinedFile {
         let mut found = Vec::new();
         for name in list_names(&self.file).map_err(fail)? {
             let name = name.into_string().map_err(|name| {
-                let text = format!("the name `{}` in it is not UTF-8", name.display());
+                let text = format!("the entry name `{}` is not UTF-8", name.display());
                 file_error(
                     "list",
                     &self.path,
@@ -292,7 +295,7 @@ impl ConfinedFile {
             directory: self
                 .file
                 .try_clone()
-                .map_err(|source| file_error("look at", &self.path, source))?
+                .map_err(|source| file_error("stat", &self.path, source))?
                 .into(),
             name: Some(name.into()),
             path: self.path.join(name),
@@ -371,17 +374,17 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
 
 /// Components of an absolute path; rejects `..`.
 fn path_components(path: &Path) -> Result<Vec<OsString>, SystemError> {
-    let refused = || SystemError::Path {
+    let invalid_path = || SystemError::Path {
         path: path.to_owned(),
     };
     let mut parts = path.components();
     if parts.next() != Some(Component::RootDir) {
-        return Err(refused());
+        return Err(invalid_path());
     }
     parts
         .map(|part| match part {
             Component::Normal(name) => Ok(name.to_owned()),
-            _ => Err(refused()),
+            _ => Err(invalid_path()),
         })
         .collect()
 }

@@ -20,7 +20,7 @@ pub enum SystemError {
         source: io::Error,
     },
     /// A file is larger than the caller's limit.
-    #[error("{} is {size} bytes, more than the {limit} that are read of such a file", path.display())]
+    #[error("{} has {size} bytes, more than the limit of {limit} for this file", path.display())]
     TooLarge {
         /// Path on the node.
         path: PathBuf,
@@ -30,18 +30,18 @@ pub enum SystemError {
         limit: u64,
     },
     /// The path is relative or leaves the root.
-    #[error("{} is not an absolute path inside the machine", path.display())]
+    #[error("{} is not an absolute path below the root", path.display())]
     Path {
         /// The given path.
         path: PathBuf,
     },
     /// Another process holds the lock.
-    #[error("{} is still locked by another process after {} s", path.display(), patience.as_secs())]
+    #[error("{} is still locked by another process after {} s", path.display(), timeout.as_secs())]
     Locked {
         /// Path of the lock file on the node.
         path: PathBuf,
         /// The wait time.
-        patience: Duration,
+        timeout: Duration,
     },
     /// The program could not be started.
     #[error("cannot start `{program}`")]
@@ -53,8 +53,8 @@ pub enum SystemError {
         source: io::Error,
     },
     /// Communication with an interactive program failed.
-    #[error("cannot talk to `{program}`")]
-    Talk {
+    #[error("cannot communicate with `{program}`")]
+    Communication {
         /// The requested program.
         program: String,
         /// The system error.
@@ -79,10 +79,10 @@ pub enum SystemError {
         after: Duration,
     },
     /// The view of the machine does not permit the operation; nothing was changed.
-    #[error("a plan for a remote caller does not {what}")]
+    #[error("a plan for a remote caller does not {operation}")]
     NotAllowed {
         /// The operation, as in "run `/bin/sh`".
-        what: String,
+        operation: String,
     },
     /// The caller cancelled the request; the process group was killed.
     #[error("`{program}` was stopped because the request was cancelled")]
@@ -110,8 +110,8 @@ pub fn error_chain(error: &dyn Error) -> String {
 }
 
 /// Formats a message followed by the causes of an error.
-pub fn with_causes(words: impl Into<String>, error: &dyn Error) -> String {
-    let mut line = words.into();
+pub fn with_causes(message: impl Into<String>, error: &dyn Error) -> String {
+    let mut line = message.into();
     let mut cause = error.source();
     while let Some(inner) = cause {
         line.push_str(": ");

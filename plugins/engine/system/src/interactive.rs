@@ -12,10 +12,10 @@ pub trait InteractiveProcess: fmt::Debug + Send {
     fn send_line(&mut self, line: &str) -> Result<(), SystemError>;
 
     /// The next output line without its line end; `None` at end of output, once standard error has been collected. Waits
-    /// at most `within`. After an error the state of the program is unknown, so drop it.
+    /// at most `timeout`. After an error the state of the program is unknown, so drop it.
     fn receive_line(
         &mut self,
-        within: Duration,
+        timeout: Duration,
         cancel: &CancelFlag,
     ) -> Result<Option<String>, SystemError>;
 

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 #[expect(
     clippy::disallowed_types,
-    reason = "this is the place of the room that leaves processes behind"
+    reason = "this module starts processes that outlive the daemon"
 )]
 use std::process::Command as Process;
 use std::process::Stdio;
@@ -29,28 +29,28 @@ const BLOCKED_SIGNALS: [Signal; 2] = [Signal::SIGUSR2, Signal::SIGHUP];
 /// Starts a detached program in its own session, and under systemd in its own unit with this name, because stopping our
 /// unit would otherwise kill it. Returns once it is started; does not check what it does.
 pub fn launch_detached(unit: &str, argv: &[String]) -> Result<(), SystemError> {
-    let mut last = None;
-    for way in launch_commands(Path::new(SYSTEMD_MARKER).exists(), unit, argv) {
-        match run_launcher(&way) {
+    let mut last_error = None;
+    for command in launch_commands(Path::new(SYSTEMD_MARKER).exists(), unit, argv) {
+        match run_launcher(&command) {
             Ok(()) => return Ok(()),
-            Err(error) => last = Some(error),
+            Err(error) => last_error = Some(error),
         }
     }
     Err(SystemError::Start {
         program: argv.first().cloned().unwrap_or_default(),
-        source: last.unwrap_or_else(|| io::Error::from(io::ErrorKind::InvalidInput)),
+        source: last_error.unwrap_or_else(|| io::Error::from(io::ErrorKind::InvalidInput)),
     })
 }
 
 /// The commands to try, in order of preference.
 fn launch_commands(has_systemd: bool, unit: &str, argv: &[String]) -> Vec<Vec<String>> {
-    let with = |words: &[&str]| -> Vec<String> {
+    let prefixed = |words: &[&str]| -> Vec<String> {
         let words = words.iter().map(|word| (*word).to_owned());
         words.chain(argv.iter().cloned()).collect()
     };
     let unit = format!("--unit={unit}");
     // Processes started by the program outlive it, as they would without systemd.
-    let service = [
+    let systemd_run = [
         "systemd-run",
         "--quiet",
         "--collect",
@@ -59,17 +59,17 @@ fn launch_commands(has_systemd: bool, unit: &str, argv: &[String]) -> Vec<Vec<St
         &unit,
         "--",
     ];
-    let mut ways = Vec::new();
+    let mut commands = Vec::new();
     if has_systemd {
-        ways.push(with(&service));
+        commands.push(prefixed(&systemd_run));
     }
-    ways.push(with(&["setsid", "--fork", "--"]));
-    ways
+    commands.push(prefixed(&["setsid", "--fork", "--"]));
+    commands
 }
 
 #[expect(
     clippy::disallowed_types,
-    reason = "this is the place of the room that leaves processes behind"
+    reason = "this module starts processes that outlive the daemon"
 )]
 fn run_launcher(argv: &[String]) -> io::Result<()> {
     let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -86,7 +86,7 @@ fn run_launcher(argv: &[String]) -> io::Result<()> {
     if status.success() {
         Ok(())
     } else {
-        Err(io::Error::other(format!("`{program}` ended with {status}")))
+        Err(io::Error::other(format!("`{program}` failed: {status}")))
     }
 }
 
@@ -101,27 +101,29 @@ pub fn replace_process(
         program: program.display().to_string(),
         source,
     };
-    let text = |word: OsString| CString::new(word.into_vec()).map_err(io::Error::other);
-    let path = text(program.as_os_str().to_owned()).map_err(failed)?;
+    let to_c_string = |word: OsString| CString::new(word.into_vec()).map_err(io::Error::other);
+    let path = to_c_string(program.as_os_str().to_owned()).map_err(failed)?;
     let argv: Vec<CString> = arguments
         .into_iter()
-        .map(text)
+        .map(to_c_string)
         .collect::<Result<_, _>>()
         .map_err(failed)?;
-    let told: SigSet = BLOCKED_SIGNALS.into_iter().collect();
-    told.thread_block().map_err(|errno| failed(errno.into()))?;
-    let become_it = execv(&path, &argv).map_err(|errno| failed(errno.into()));
+    let signals: SigSet = BLOCKED_SIGNALS.into_iter().collect();
+    signals
+        .thread_block()
+        .map_err(|errno| failed(errno.into()))?;
+    let result = execv(&path, &argv).map_err(|errno| failed(errno.into()));
     // The exec failed, so this process must handle them again.
     unblock_signals();
-    become_it
+    result
 }
 
 /// Unblocks the signals blocked by [`replace_process`]. Call it on the program's first thread, after the handlers are
 /// installed.
 pub fn unblock_signals() {
-    let told: SigSet = BLOCKED_SIGNALS.into_iter().collect();
+    let signals: SigSet = BLOCKED_SIGNALS.into_iter().collect();
     // Fails only for an invalid mask.
-    let _ = told.thread_unblock();
+    let _ = signals.thread_unblock();
 }
 
 #[cfg(test)]

@@ -108,11 +108,11 @@ pub trait System: fmt::Debug + Send + Sync {
     /// Moves a file or directory within one file system.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError>;
 
-    /// Holds an exclusive lock on a lock file until the guard is dropped. Creates the file if needed. Waits at most `patience`.
+    /// Holds an exclusive lock on a lock file until the guard is dropped. Creates the file if needed. Waits at most `timeout`.
     fn lock_file(
         &self,
         path: &Path,
-        patience: std::time::Duration,
+        timeout: std::time::Duration,
     ) -> Result<Box<dyn LockGuard>, SystemError>;
 
     /// Runs a program to completion. A non-zero exit code is not an error of this call.

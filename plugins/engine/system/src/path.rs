@@ -20,22 +20,22 @@ const MAX_LINKS: usize = 40;
 pub(crate) fn resolve_path(
     path: &Path,
     follow: bool,
-    link: &dyn Fn(&Path) -> io::Result<Option<PathBuf>>,
+    read_link: &dyn Fn(&Path) -> io::Result<Option<PathBuf>>,
 ) -> Result<PathBuf, SystemError> {
     check_path(path)?;
     let mut pending: VecDeque<OsString> = path_steps(path).collect();
-    let mut done = PathBuf::from("/");
+    let mut resolved = PathBuf::from("/");
     let mut links = 0;
     while let Some(step) = pending.pop_front() {
         if step == OsStr::new("..") {
-            done.pop();
+            resolved.pop();
             continue;
         }
-        done.push(&step);
+        resolved.push(&step);
         if pending.is_empty() && !follow {
             break;
         }
-        let target = link(&done).map_err(|source| path_error(path, source))?;
+        let target = read_link(&resolved).map_err(|source| path_error(path, source))?;
         let Some(target) = target else { continue };
         links += 1;
         if links > MAX_LINKS {
@@ -44,29 +44,29 @@ pub(crate) fn resolve_path(
                 io::Error::from_raw_os_error(nix::errno::Errno::ELOOP as i32),
             ));
         }
-        done.pop();
+        resolved.pop();
         if target.is_absolute() {
-            done = PathBuf::from("/");
+            resolved = PathBuf::from("/");
         }
         for step in path_steps(&target).collect::<Vec<_>>().into_iter().rev() {
             pending.push_front(step);
         }
     }
-    Ok(done)
+    Ok(resolved)
 }
 
 /// Rejects anything but an absolute path inside the machine.
 pub(crate) fn check_path(path: &Path) -> Result<(), SystemError> {
-    let refused = || SystemError::Path {
+    let invalid_path = || SystemError::Path {
         path: path.to_owned(),
     };
     if !path.is_absolute() {
-        return Err(refused());
+        return Err(invalid_path());
     }
     let mut depth = 0_usize;
     for component in path.components() {
         match component {
-            Component::ParentDir => depth = depth.checked_sub(1).ok_or_else(refused)?,
+            Component::ParentDir => depth = depth.checked_sub(1).ok_or_else(invalid_path)?,
             Component::Normal(_) => depth += 1,
             Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
         }

@@ -98,22 +98,22 @@ fn read_pid(path: &Path) -> Option<u32> {
 }
 
 fn is_puppet(pid: u32) -> bool {
-    let text = |file: &str| {
+    let read_proc_file = |file: &str| {
         let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    let name = text("comm");
+    let name = read_proc_file("comm");
     let name = name.trim();
-    let called = name.ends_with("puppet") || name.contains("puppet-");
-    called || (name.contains("ruby") && text("cmdline").contains("puppet"))
+    let has_puppet_name = name.ends_with("puppet") || name.contains("puppet-");
+    has_puppet_name || (name.contains("ruby") && read_proc_file("cmdline").contains("puppet"))
 }
 
 /// Renames the process (its first thread) and returns the previous name.
 fn rename_process(name: &str) -> Option<String> {
     let path = format!("/proc/self/task/{}/comm", std::process::id());
-    let before = fs::read_to_string(&path).ok()?;
+    let previous_name = fs::read_to_string(&path).ok()?;
     fs::write(&path, name).ok()?;
-    Some(before.trim().to_owned())
+    Some(previous_name.trim().to_owned())
 }
 
 fn file_error(verb: &'static str, path: &Path, source: io::Error) -> SystemError {

@@ -16,20 +16,29 @@ pub const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often is looked.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Blocks this thread until the condition is true, at most `patience`; returns whether it became true. For conditions without kernel notification:
+/// Blocks this thread for that long. Only for threads of their own: a thread of an asynchronous runtime must not block.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the callers' threads serve nothing else"
+)]
+pub fn pause(duration: Duration) {
+    thread::sleep(duration);
+}
+
+/// Blocks this thread until the condition is true, at most `timeout`; returns whether it became true. For conditions without kernel notification:
 /// the exit of a
 /// process that is not our child, a file written by another process.
-pub fn wait_until(patience: Duration, so: impl Fn() -> bool) -> bool {
-    let begun = Instant::now();
+pub fn wait_until(timeout: Duration, condition: impl Fn() -> bool) -> bool {
+    let started = Instant::now();
     loop {
-        if so() {
+        if condition() {
             return true;
         }
-        let left = patience.saturating_sub(begun.elapsed());
+        let left = timeout.saturating_sub(started.elapsed());
         if left.is_zero() {
             return false;
         }
-        thread::park_timeout(left.min(POLL_INTERVAL));
+        pause(left.min(POLL_INTERVAL));
     }
 }
 

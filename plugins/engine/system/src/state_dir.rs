@@ -47,20 +47,20 @@ impl StateDir {
     /// The content of a file; `None` if it does not exist. Fails if larger than `limit` bytes.
     pub fn read_file(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
         let path = self.path.join(name);
-        let failing = || file_error("read", &path);
+        let read_error = || file_error("read", &path);
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failing()(error)),
+            Err(error) => return Err(read_error()(error)),
         };
-        let size = file.metadata().map_err(failing())?.len();
+        let size = file.metadata().map_err(read_error())?.len();
         if size > limit {
             return Err(SystemError::TooLarge { path, size, limit });
         }
         let mut content = Vec::new();
         file.take(limit.saturating_add(1))
             .read_to_end(&mut content)
-            .map_err(failing())?;
+            .map_err(read_error())?;
         Ok(Some(content))
     }
 
@@ -155,16 +155,16 @@ impl StateDir {
         self.path.join(name).exists()
     }
 
-    /// Holds an exclusive lock until the guard is dropped. Waits at most `patience`.
+    /// Holds an exclusive lock until the guard is dropped. Waits at most `timeout`.
     pub fn acquire_lock(
         &self,
         name: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Box<dyn LockGuard>, SystemError> {
         let path = self.path.join(name);
-        match lock::acquire_file_lock(&path, patience).map_err(file_error("lock", &path))? {
+        match lock::acquire_file_lock(&path, timeout).map_err(file_error("lock", &path))? {
             Some(lock) => Ok(Box::new(lock)),
-            None => Err(SystemError::Locked { path, patience }),
+            None => Err(SystemError::Locked { path, timeout }),
         }
     }
 }
@@ -179,14 +179,14 @@ pub struct FileAppender {
 impl FileAppender {
     /// Appends bytes in a single write, so that concurrent lines do not interleave.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), SystemError> {
-        let written = self.file.write_all(bytes);
-        written.map_err(file_error("append to", &self.path))
+        let result = self.file.write_all(bytes);
+        result.map_err(file_error("append to", &self.path))
     }
 
     /// Blocks until all appended data is on disk.
     pub fn sync(&mut self) -> Result<(), SystemError> {
-        let synced = self.file.sync_data();
-        synced.map_err(file_error("sync", &self.path))
+        let result = self.file.sync_data();
+        result.map_err(file_error("sync", &self.path))
     }
 }
 

@@ -262,7 +262,7 @@ fn what_cannot_be_right_is_refused_at_once() {
         (
             "date",
             nothing(),
-            "`date`, which is not an absolute path; write it out, or give `path`",
+            "`date`, which is not an absolute path; specify one, or set `path`",
         ),
         (
             "/bin/x",

@@ -130,14 +130,11 @@ fn the_example_sets_changes_and_removes_a_setting() {
 #[test]
 fn a_program_that_misbehaves_is_told_and_costs_one_resource() {
     for (script, expected) in [
-        (
-            "echo nonsense",
-            "printed something else than one JSON object",
-        ),
-        ("echo why >&2; exit 3", "ended with 3: why"),
+        ("echo nonsense", "did not print exactly one JSON object"),
+        ("echo why >&2; exit 3", "ended with code 3: why"),
         ("sleep 60", "did not end within 1 s"),
         ("echo '{\"error\": \"no such thing\"}'", "no such thing"),
-        ("echo '{}'", "told no `state`"),
+        ("echo '{}'", "has no `state`"),
     ] {
         let node = Node::with_script(script);
         let said = node.apply("thing", "x", &json!({"ensure": "present"}), false);
@@ -176,7 +173,7 @@ fn what_anybody_could_write_is_not_run() {
         )
         .unwrap();
         let said = node.apply("thing", "x", &json!({"ensure": "present"}), false);
-        assert!(said[0].contains("can be written by others"), "{said:?}");
+        assert!(said[0].contains("writable by group or others"), "{said:?}");
     }
     let node = Node::with_script("");
     node.write(
@@ -185,7 +182,7 @@ fn what_anybody_could_write_is_not_run() {
         0o644,
     );
     let said = node.apply("thing", "x", &json!({"ensure": "present"}), false);
-    assert!(said[0].contains("is no description of a type"), "{said:?}");
+    assert!(said[0].contains("is not a type description"), "{said:?}");
     let unknown = node.apply("nothing", "x", &json!({}), false);
     assert!(
         unknown[0].contains("there is no resource type `nothing`"),

@@ -192,7 +192,7 @@ fn content_that_its_judge_refuses_is_not_installed() {
     assert!(
         outcome.events[0]
             .message
-            .contains("failed: the new content is refused"),
+            .contains("failed: `validate_cmd` rejected the new content"),
         "{:?}",
         outcome.events
     );
@@ -295,37 +295,34 @@ fn what_this_version_does_not_do_is_refused_clearly() {
     for (words, expected) in [
         (
             json!({"source": "https://example.com/x"}),
-            "must be a path of the machine itself or a `puppet:` URL",
+            "must be a path on the node or a `puppet:` URL",
         ),
-        (
-            json!({"source": "relative"}),
-            "must be a path of the machine itself",
-        ),
+        (json!({"source": "relative"}), "must be a path on the node"),
         (json!({"mode": "u+q"}), "octal such as `0644` or symbolic"),
-        (json!({"mode": 644}), "must be permission bits as text"),
+        (json!({"mode": 644}), "must be permission bits as a string"),
         (
             json!({"recurse": "sideways"}),
             "must be one of true, false, remote",
         ),
         (json!({"recurse": "remote"}), "which needs a `source`"),
         (json!({"recurselimit": -1}), "must be 0 or more"),
-        (json!({"backup": "./x"}), "a suffix has no `/`"),
+        (json!({"backup": "./x"}), "must be a suffix without `/`"),
         (json!({"checksum": "crc"}), "must be one of sha256"),
         (
             json!({"checksum": "mtime", "content": "x"}),
-            "by which `content` cannot be compared",
+            "which cannot be used to compare `content`",
         ),
         (
             json!({"checksum": "none", "source": "/x"}),
-            "by which `source` cannot be compared",
+            "which cannot be used to compare `source`",
         ),
         (
             json!({"checksum_value": "abc", "source": "/x"}),
-            "is no sha256 checksum",
+            "must be a sha256 checksum",
         ),
         (
             json!({"ensure": "directory", "content": "x"}),
-            "which have no content of their own",
+            "which cannot have `content`",
         ),
         (
             json!({"content": "x", "source": "/y"}),

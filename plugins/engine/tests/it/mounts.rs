@@ -289,12 +289,12 @@ fn the_key_of_a_host_is_known_by_name_and_kind() {
         (
             "db@rsa",
             json!({"host_aliases": "a b"}),
-            "must be one host name each",
+            "must be a list of host names",
         ),
         (
             "db@rsa",
             json!({"key": "ssh-rsa AAAA"}),
-            "base64 text alone",
+            "only the base64 text",
         ),
     ] {
         let error = check(engine, "sshkey", title, words).unwrap_err();

@@ -41,9 +41,9 @@ fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
         (
             "host",
             json!({"ip": ["1.2.3.4"]}),
-            "is a list, must be text",
+            "is a list, must be a string",
         ),
-        ("host", json!({"ip": null}), "is null, must be text"),
+        ("host", json!({"ip": null}), "is null, must be a string"),
         (
             "host",
             json!({"target": "hosts"}),
@@ -85,7 +85,7 @@ fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
         (
             "package",
             json!({"ensure": ">1.0 <2.0"}),
-            "ranges of versions are not supported",
+            "version ranges are not supported",
         ),
         (
             "service",
@@ -95,13 +95,13 @@ fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
         (
             "host",
             json!({"require": "Package[x]"}),
-            "this is a single resource",
+            "cannot be used with a single resource",
         ),
         ("host", json!({"noop": "maybe"}), "must be true or false"),
         (
             "ssh_authorized_key",
             json!({"user": "a", "key": "AAAA bob"}),
-            "without kind and comment",
+            "without key type and comment",
         ),
         (
             "ssh_authorized_key",
@@ -111,7 +111,7 @@ fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
         (
             "ssh_authorized_key",
             json!({"user": "a", "options": "a,b"}),
-            "must be `word` or `word=\"value\"` each",
+            "must be options, each `word` or `word=\"value\"`",
         ),
     ] {
         let error = check(&engine, kind, "x", words.clone()).unwrap_err();

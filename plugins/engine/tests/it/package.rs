@@ -188,21 +188,21 @@ fn apts_own_words_reach_the_caller() {
     assert_eq!(
         outcome.events[0].message,
         "change from 'purged' to 'present' failed: `apt-get -q -y -o DPkg::Options::=--force-confold install x` \
-         ended with 100: E: Unable to locate package x"
+         ended with code 100: E: Unable to locate package x"
     );
     let locked =
         "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7 (apt)\n";
     system.script_output(&["apt-get"], output(100, locked));
     let outcome = apply(&engine, "package", "x", json!({}));
     assert!(
-        error(&outcome).contains("another process is installing packages"),
+        error(&outcome).contains("another process holds the lock of the package system"),
         "{}",
         error(&outcome)
     );
     system.script_output(&["apt-cache"], output(0, ""));
     let outcome = apply(&engine, "package", "x", json!({"ensure": "latest"}));
     assert!(
-        error(&outcome).contains("no source offers this package"),
+        error(&outcome).contains("no source provides this package"),
         "{}",
         error(&outcome)
     );

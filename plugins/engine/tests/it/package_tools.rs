@@ -420,7 +420,7 @@ fn what_a_tool_cannot_do_is_refused() {
             json!({"mark": "hold", "ensure": "absent"}),
             "cannot be given while `ensure` is",
         ),
-        (json!({"source": "--evil"}), "must be a file or place"),
+        (json!({"source": "--evil"}), "must be a file or URL"),
         (
             json!({"uninstall_options": "evil"}),
             "must be options that begin with `-`",

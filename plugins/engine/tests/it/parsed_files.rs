@@ -304,7 +304,7 @@ fn on_the_machine_itself_crontab_installs_the_job() {
         json!({"command": "/bin/x", "minute": 6, "user": "rip"}),
     );
     assert!(
-        error(&outcome).contains("`crontab -u rip -` ended with 1: you are not allowed"),
+        error(&outcome).contains("`crontab -u rip -` ended with code 1: you are not allowed"),
         "{}",
         error(&outcome)
     );

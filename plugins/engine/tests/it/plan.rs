@@ -165,7 +165,7 @@ fn a_catalog_of_too_many_resources_is_refused_with_the_limit() {
     assert!(catalog(1000).is_ok());
     let refused = catalog(MAX_RESOURCES + 1).unwrap_err().to_string();
     assert!(
-        refused.contains("more than the 50000") && refused.contains("split it"),
+        refused.contains("more than the limit of 50000") && refused.contains("split it"),
         "{refused}"
     );
 }

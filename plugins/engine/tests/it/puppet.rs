@@ -210,13 +210,13 @@ fn puppet_judges_what_it_is_given() {
 
 #[test]
 fn a_failure_a_crash_and_a_hang_each_cost_one_call() {
-    let Some(node) = Node::new(|options| options.change = Duration::from_secs(2)) else {
+    let Some(node) = Node::new(|options| options.change_timeout = Duration::from_secs(2)) else {
         return;
     };
     node.apply(&json!({"ensure": "present", "value": "one"}));
     for (value, reason) in [
         ("fail", "the provider says no"),
-        ("crash", "Puppet ended while it was asked"),
+        ("crash", "Puppet exited during the request"),
         ("hang", "did not end within 2 s"),
     ] {
         let said = node.apply(&json!({"ensure": "present", "value": value}));
@@ -319,7 +319,7 @@ fn what_is_there_can_be_found_and_listed() {
 
 #[test]
 fn nobody_asks_and_the_process_ends_and_the_next_question_starts_another() {
-    let Some(node) = Node::new(|options| options.idle = Duration::from_millis(300)) else {
+    let Some(node) = Node::new(|options| options.idle_timeout = Duration::from_millis(300)) else {
         return;
     };
     let began = Instant::now();
@@ -403,5 +403,5 @@ fn nonsense_is_no_answer() {
     });
     let types = PuppetTypes::new(Arc::new(system), PuppetBridgeOptions::default());
     let line = types.type_named("augeas").unwrap_err().one_line_message();
-    assert!(line.contains("makes no sense"), "{line}");
+    assert!(line.contains("invalid response"), "{line}");
 }

@@ -122,9 +122,9 @@ fn what_tidy_cannot_mean_is_refused() {
             json!({"size": "big"}),
             "must be a number and b, k, m, g or t",
         ),
-        (json!({"matches": "*"}), "needs `recurse`"),
+        (json!({"matches": "*"}), "requires `recurse`"),
         (json!({"recurse": "deep"}), "a number of levels"),
-        (json!({"backup": ".bak"}), "only be kept in a filebucket"),
+        (json!({"backup": ".bak"}), "only be stored in a filebucket"),
     ] {
         let error = check(&engine, "tidy", "/tmp", words).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");

@@ -266,7 +266,7 @@ fn puppet_urls_need_somebody_who_finds_them() {
             .error
             .unwrap()
             .one_line_message()
-            .contains("is on a Puppet server, and this run has none to ask")
+            .contains("is on a Puppet server, and this run has no server")
     );
     let cx = ResourceContext::new(&*scratch.system, CancelFlag::default()).with_sources(&Modules);
     let types = muster_engine::types::builtin_types();

@@ -11,23 +11,23 @@ use muster_engine::schema::{
 
 const HEAD: &str = "# Resource types
 
-What a catalog, and a single resource of the agent [puppetral](puppetral.md), may ask for. Names, meaning and messages are Puppet 7's.
-Properties, which are compared with the machine, are **bold**. Generated from the types themselves.
+The resource types of catalogs and of the agent [puppetral](puppetral.md). Names, meanings and messages are those of Puppet 7.
+Properties (attributes that are compared with the node) are **bold**. This page is generated from the types.
 
-## Where this is not Puppet
+## Differences from Puppet
 
-- A directory is never removed without `force`, and the resource fails then; Puppet says `removed` and leaves it. With `purge`, such a
-  directory is left alone, and so is one in which the catalog has a file.
-- `tidy` with `rmdirs` removes a directory only when everything in it goes too.
-- A file whose owner or group does not exist is not written at all; Puppet writes it with another owner.
-- A check of an `exec` (`onlyif`, `unless`) that takes longer than `timeout` fails the resource; Puppet takes it for in order.
-- Every `filebucket` is a directory of the machine, also one that Puppet keeps on a server. Without a `path` it is
-  `/var/lib/muster/clientbucket`, laid out as Puppet's, so that `puppet filebucket --local --bucket DIR` reads it.
-- `puppet:` sources need somebody who finds them; a run without a server refuses the file, and goes on with what does not depend on it.
-- The context of `SELinux` is accepted and not managed, `show_diff` is accepted and contents are never shown.
-- `provider => supervised` of a `service` is ours: for machines on which no init system runs, the daemon starts the process itself, in a
-  session of its own, and knows it again after a restart. What is known of it, and what it printed, is in `/var/lib/muster/services/NAME`.
-- Version ranges of packages (`>= 1.0`) are refused; a version is exactly that one.
+- A directory is never removed without `force`; the resource fails. Puppet reports `removed` and leaves the directory. `purge` does not
+  remove such a directory, nor one that contains a file of the catalog.
+- `tidy` with `rmdirs` removes a directory only if all its contents are removed.
+- A file whose owner or group does not exist is not written. Puppet writes it with another owner.
+- A check of an `exec` (`onlyif`, `unless`) that takes longer than `timeout` fails the resource. Puppet treats the resource as in sync.
+- Every `filebucket` is a directory on the node, even if Puppet keeps it on a server. Without a `path` it is
+  `/var/lib/muster/clientbucket`, in the layout of Puppet, so `puppet filebucket --local --bucket DIR` can read it.
+- `puppet:` sources need a Puppet server. In a run without a server the file fails; resources that do not depend on it are applied.
+- `SELinux` contexts are accepted but not managed. `show_diff` is accepted, but contents are never shown.
+- `provider => supervised` of a `service` does not exist in Puppet: on nodes without a running init system, the daemon starts the process
+  in a session of its own, and recognizes it after a restart. Its state and output are in `/var/lib/muster/services/NAME`.
+- Version ranges of packages (`>= 1.0`) are rejected; a version means exactly this version.
 ";
 
 fn page() -> String {
@@ -36,7 +36,7 @@ fn page() -> String {
     for known in &types {
         section(&mut page, known.schema());
     }
-    page.push_str("\n## Of every type\n\n");
+    page.push_str("\n## Metaparameters (all types)\n\n");
     table(&mut page, METAPARAMETERS.iter());
     page
 }
@@ -50,7 +50,7 @@ fn section(page: &mut String, schema: &TypeSchema) {
     } = schema;
     writeln!(
         page,
-        "\n## {type_name}\n\n{doc} The title stands for `{namevar}`.\n"
+        "\n## {type_name}\n\n{doc} The title is the default of `{namevar}`.\n"
     )
     .unwrap();
     table(page, schema.attributes.iter());
@@ -77,15 +77,15 @@ fn value(kind: AttributeKind) -> String {
         words.join(", ")
     };
     match kind {
-        AttributeKind::Text => "text".to_owned(),
+        AttributeKind::Text => "string".to_owned(),
         AttributeKind::Data => "any value".to_owned(),
         AttributeKind::Word(all) => words(all),
-        AttributeKind::WordOr(all) => format!("{}, or text", words(all)),
+        AttributeKind::WordOr(all) => format!("{}, or a string", words(all)),
         AttributeKind::Int => "number".to_owned(),
-        AttributeKind::Bool => "truth".to_owned(),
+        AttributeKind::Bool => "boolean".to_owned(),
         AttributeKind::Path => "absolute path".to_owned(),
         AttributeKind::Mode => "mode".to_owned(),
-        AttributeKind::List => "texts".to_owned(),
+        AttributeKind::List => "strings".to_owned(),
         AttributeKind::Options => "options".to_owned(),
         AttributeKind::Commands => "commands".to_owned(),
         AttributeKind::Seconds => "seconds".to_owned(),
@@ -102,6 +102,6 @@ fn the_reference_says_what_the_types_say() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page,
-        "docs/reference/resources.md is old: run this test with UPDATE_GOLDEN=1"
+        "docs/reference/resources.md is out of date: run this test with UPDATE_GOLDEN=1"
     );
 }

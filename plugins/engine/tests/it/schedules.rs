@@ -111,12 +111,12 @@ fn six_schedules_are_always_there() {
 fn what_is_no_time_is_refused() {
     let (_, engine) = fake();
     for (words, expected) in [
-        (json!({"range": "2"}), "must be two times of a day"),
-        (json!({"range": "2 - 25"}), "must be two times of a day"),
-        (json!({"range": "2:60 - 4"}), "must be two times of a day"),
-        (json!({"range": "-1 - 4"}), "must be two times of a day"),
-        (json!({"weekday": "Someday"}), "must be a day's name"),
-        (json!({"weekday": 7}), "must be a day's name"),
+        (json!({"range": "2"}), "must be a range of times"),
+        (json!({"range": "2 - 25"}), "must be a range of times"),
+        (json!({"range": "2:60 - 4"}), "must be a range of times"),
+        (json!({"range": "-1 - 4"}), "must be a range of times"),
+        (json!({"weekday": "Someday"}), "must be the name of a day"),
+        (json!({"weekday": 7}), "must be the name of a day"),
         (json!({"repeat": 0}), "must be 1 or more"),
         (
             json!({"repeat": 2, "periodmatch": "number"}),

@@ -132,7 +132,8 @@ fn a_failing_script_fails_the_resource() {
     );
     assert_eq!(
         outcome.events[0].message,
-        "change from 'stopped' to 'running' failed: `/etc/init.d/httpd start` ended with 1: broken"
+        "change from 'stopped' to 'running' failed: \
+         `/etc/init.d/httpd start` ended with code 1: broken"
     );
 }
 

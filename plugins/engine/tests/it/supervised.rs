@@ -35,7 +35,7 @@ fn what_ends_at_once_has_not_started() {
     let outcome = apply(&scratch.engine, "service", "worker", words);
     assert_eq!(outcome.events[0].status, ChangeEventStatus::Failure);
     assert!(
-        error(&outcome).ends_with("ended at once with 3: no"),
+        error(&outcome).ends_with("ended immediately with code 3: no"),
         "{}",
         error(&outcome)
     );

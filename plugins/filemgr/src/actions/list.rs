@@ -39,9 +39,9 @@ impl AgentAction for FilemgrListAction {
         cx: &CallContext,
         input: FilePathInput,
     ) -> Result<FilemgrListOutput, ActionError> {
-        let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        let (policy, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
-            let admitted = fence.admit_path(&*system, &input.path, true)?;
+            let admitted = policy.admit_path(&*system, &input.path, true)?;
             let Some(directory) = admitted.open_target()? else {
                 return Err(ActionError::failed(format!(
                     "{} does not exist",
@@ -52,7 +52,7 @@ impl AgentAction for FilemgrListAction {
                 .list_entries()
                 .map_err(|error| to_action_error(&error))?;
             let count = names.len();
-            let look = |name: String| {
+            let to_row = |name: String| {
                 // Skip entries that were removed since the directory was read.
                 let found = directory.status_of(&name).ok()??.metadata;
                 Some(DirectoryEntryRow {
@@ -65,7 +65,7 @@ impl AgentAction for FilemgrListAction {
             let entries = names
                 .into_iter()
                 .take(MAX_LISTED_ENTRIES)
-                .filter_map(look)
+                .filter_map(to_row)
                 .collect();
             Ok(FilemgrListOutput { count, entries })
         })

@@ -27,9 +27,9 @@ impl AgentAction for FilemgrTouchAction {
         cx: &CallContext,
         input: FilePathInput,
     ) -> Result<FileChangeOutput, ActionError> {
-        let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        let (policy, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
-            let admitted = fence.admit_path(&*system, &input.path, true)?;
+            let admitted = policy.admit_path(&*system, &input.path, true)?;
             if let Some(file) = admitted.open_target()? {
                 if file.status().is_hard_linked() {
                     return Err(hard_link_error(&admitted));
@@ -58,9 +58,9 @@ impl AgentAction for FilemgrMkdirAction {
         cx: &CallContext,
         input: FilePathInput,
     ) -> Result<FileChangeOutput, ActionError> {
-        let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        let (policy, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
-            let admitted = fence.admit_path(&*system, &input.path, true)?;
+            let admitted = policy.admit_path(&*system, &input.path, true)?;
             let entry = require_parent(&admitted)?;
             let found = entry.status().map_err(|error| to_action_error(&error))?;
             match found.map(|found| found.metadata.kind) {
@@ -85,7 +85,7 @@ impl AgentAction for FilemgrMkdirAction {
 fn require_parent(admitted: &AdmittedPath) -> Result<&ConfinedEntry, ActionError> {
     admitted.entry.as_ref().ok_or_else(|| {
         let path = admitted.path.display();
-        ActionError::failed(format!("the directory of {path} does not exist"))
+        ActionError::failed(format!("the parent directory of {path} does not exist"))
     })
 }
 

@@ -43,14 +43,14 @@ impl AgentAction for FilemgrReadAction {
         cx: &CallContext,
         input: FilemgrReadInput,
     ) -> Result<FilemgrReadOutput, ActionError> {
-        let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        let (policy, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
-            let admitted = fence.admit_path(&*system, &input.path, true)?;
+            let admitted = policy.admit_path(&*system, &input.path, true)?;
             let file = admitted.open_target()?;
             let is_file = |file: &ConfinedFile| file.status().metadata.kind == FileEntryKind::File;
             let Some(file) = file.filter(is_file) else {
                 return Err(ActionError::failed(format!(
-                    "{} is no file",
+                    "{} is not a regular file",
                     admitted.path.display()
                 )));
             };
@@ -58,17 +58,17 @@ impl AgentAction for FilemgrReadAction {
                 .read_content(MAX_FILE_BYTES)
                 .map_err(|error| to_action_error(&error))?;
             let size = content.len() as u64;
-            let begin = u64::try_from(input.offset)
+            let start = u64::try_from(input.offset)
                 .unwrap_or_else(|_| size.saturating_sub(input.offset.unsigned_abs()))
                 .min(size);
-            let end = begin.saturating_add(input.bytes.min(MAX_ANSWER_BYTES));
-            let range = usize::try_from(begin).unwrap_or(usize::MAX)
+            let end = start.saturating_add(input.bytes.min(MAX_ANSWER_BYTES));
+            let range = usize::try_from(start).unwrap_or(usize::MAX)
                 ..usize::try_from(end.min(size)).unwrap_or(usize::MAX);
-            let piece = content.get(range).unwrap_or_default();
+            let chunk = content.get(range).unwrap_or_default();
             Ok(FilemgrReadOutput {
-                text: String::from_utf8_lossy(piece).into_owned(),
+                text: String::from_utf8_lossy(chunk).into_owned(),
                 size,
-                offset: begin + piece.len() as u64,
+                offset: start + chunk.len() as u64,
             })
         })
         .await?

@@ -29,13 +29,13 @@ impl AgentAction for FilemgrRemoveAction {
         cx: &CallContext,
         input: FilemgrRemoveInput,
     ) -> Result<FileChangeOutput, ActionError> {
-        let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        let (policy, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
             // Do not follow links: the link itself is removed, not its target.
-            let admitted = fence.admit_path(&*system, &input.path, false)?;
+            let admitted = policy.admit_path(&*system, &input.path, false)?;
             let path = &admitted.path;
-            let refused = |why: &str| {
-                let message = format!("{} is not removed: {why}", path.display());
+            let refused = |reason: &str| {
+                let message = format!("{} is not removed: {reason}", path.display());
                 Err(ActionError::invalid_input(message))
             };
             let Some(entry) = &admitted.entry else {
@@ -51,10 +51,10 @@ impl AgentAction for FilemgrRemoveAction {
                 return Ok(FileChangeOutput { changed: true });
             }
             if path.parent().is_none_or(|parent| parent == Path::new("/")) {
-                return refused("it is the root directory, or right below it");
+                return refused("it is the root directory, or directly below it");
             }
             if admitted.contains_denied_path() {
-                return refused("something below it may not be touched on this node");
+                return refused("it contains a path that is denied on this node");
             }
             if input.recursive {
                 entry
@@ -65,7 +65,7 @@ impl AgentAction for FilemgrRemoveAction {
             match entry.remove_entry(true) {
                 Ok(()) => Ok(FileChangeOutput { changed: true }),
                 Err(error) if is_not_empty(&error) => {
-                    refused("it is not empty, and recursive was not given")
+                    refused("it is not empty; set `recursive` to remove it with its content")
                 }
                 Err(error) => Err(to_action_error(&error)),
             }

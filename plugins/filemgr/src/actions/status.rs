@@ -44,9 +44,9 @@ impl AgentAction for FilemgrStatusAction {
         cx: &CallContext,
         input: FilePathInput,
     ) -> Result<FilemgrStatusOutput, ActionError> {
-        let (fence, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
+        let (policy, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
-            let admitted = fence.admit_path(&*system, &input.path, false)?;
+            let admitted = policy.admit_path(&*system, &input.path, false)?;
             let Some(entry) = &admitted.entry else {
                 return Ok(FilemgrStatusOutput::default());
             };

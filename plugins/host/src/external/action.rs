@@ -73,31 +73,31 @@ impl ExternalAction {
             request: self.encode_request(cx, &input)?,
             facts: encode_json(cx.node.facts().as_map())?,
         };
-        let desk = CallDirectory::create(files, self.rights.account.clone())
+        let directory = CallDirectory::create(files, self.rights.account.clone())
             .await
             .map_err(|error| {
-                program_error(&self.program, &format!("cannot lay out its files: {error}"))
+                program_error(&self.program, &format!("cannot create its files: {error}"))
             })?;
-        let environment = self.build_environment(cx, &desk);
+        let environment = self.build_environment(cx, &directory);
         let plan = self.rights.build_plan(
             &self.program,
-            &desk,
+            &directory,
             protocol::REQUEST_PROTOCOL,
             environment,
         );
-        let ended =
+        let output =
             process::run_sandboxed(&self.rights.helper, &plan, cx.deadline, &cx.cancel).await;
-        let ended = ended.map_err(|error| map_run_error(&self.program, &error))?;
-        log_output(cx.agent.as_str(), &ended, &secrets);
-        let (reply, _desk) = desk.read_reply().await;
+        let output = output.map_err(|error| map_run_error(&self.program, &error))?;
+        log_output(cx.agent.as_str(), &output, &secrets);
+        let (reply, _directory) = directory.read_reply().await;
         let reply = reply.map_err(|error| map_reply_error(&self.program, &error))?;
         if self.script {
-            return self.read_script_result(&ended, &reply, &secrets);
+            return self.read_script_result(&output, &reply, &secrets);
         }
-        if !ended.status.success() {
+        if !output.status.success() {
             return Err(program_error(
                 &self.program,
-                &exit_summary(&ended, &secrets),
+                &exit_summary(&output, &secrets),
             ));
         }
         protocol::read_reply(&reply, &self.action)
@@ -107,19 +107,19 @@ impl ExternalAction {
     /// The declared outputs of a script count even if the script fails.
     fn read_script_result(
         &self,
-        ended: &ProgramOutput,
+        output: &ProgramOutput,
         reply: &[u8],
         secrets: &[String],
     ) -> Result<Map<String, Value>, ActionError> {
         let outputs = protocol::read_outputs(reply, &self.action);
-        match ended.status.code() {
+        match output.status.code() {
             Some(0) => outputs.map_err(|error| program_error(&self.program, &error.to_string())),
             Some(code) => {
-                let said = redact_secrets(&String::from_utf8_lossy(&ended.stderr), secrets);
+                let message = redact_secrets(&String::from_utf8_lossy(&output.stderr), secrets);
                 let data = outputs.unwrap_or_default();
-                Err(protocol::script_failure(code, &said).with_data(data))
+                Err(protocol::script_failure(code, &message).with_data(data))
             }
-            None => Err(program_error(&self.program, &exit_summary(ended, secrets))),
+            None => Err(program_error(&self.program, &exit_summary(output, secrets))),
         }
     }
 
@@ -148,12 +148,12 @@ impl ExternalAction {
     fn build_environment(
         &self,
         cx: &CallContext,
-        desk: &CallDirectory,
+        directory: &CallDirectory,
     ) -> BTreeMap<String, String> {
         let trace = cx
             .trace
             .map(|trace| (TRACEPARENT_VARIABLE.to_owned(), trace.to_string()));
-        let mut environment = self.protocol_environment(cx, desk);
+        let mut environment = self.protocol_environment(cx, directory);
         // The authorised agent, action and caller, for programs that cannot parse the request safely.
         environment.insert("MUSTER_ACTION".to_owned(), cx.action.to_string());
         environment.insert(
@@ -167,18 +167,18 @@ impl ExternalAction {
     fn protocol_environment(
         &self,
         cx: &CallContext,
-        desk: &CallDirectory,
+        directory: &CallDirectory,
     ) -> BTreeMap<String, String> {
         if self.script {
             return [
-                ("MCOLLECTIVE_REQUEST_FILE", desk.file_path("request")),
-                ("MCOLLECTIVE_REPLY_FILE", desk.file_path("reply")),
+                ("MCOLLECTIVE_REQUEST_FILE", directory.file_path("request")),
+                ("MCOLLECTIVE_REPLY_FILE", directory.file_path("reply")),
             ]
             .map(|(name, path)| (name.to_owned(), path_text(&path)))
             .into();
         }
         choria_environment(
-            desk,
+            directory,
             protocol::REQUEST_PROTOCOL,
             &plugin_config_path(cx.node.config_file(), cx.agent.as_str()),
         )
@@ -192,48 +192,48 @@ pub(super) async fn check_activation(
     rights: &ExecutionRights,
     config_file: &Path,
 ) -> Result<bool, String> {
-    let refused = |error: &dyn std::fmt::Display| format!("activation check: {error}");
+    let to_message = |error: &dyn std::fmt::Display| format!("activation check: {error}");
     let request = serde_json::to_vec(&protocol::activation_request(agent));
     let files = CallFiles {
-        request: request.map_err(|error| refused(&error))?,
+        request: request.map_err(|error| to_message(&error))?,
         facts: b"{}".to_vec(),
     };
-    let desk = CallDirectory::create(files, rights.account.clone())
+    let directory = CallDirectory::create(files, rights.account.clone())
         .await
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| to_message(&error))?;
     let environment = choria_environment(
-        &desk,
+        &directory,
         protocol::ACTIVATION_REQUEST_PROTOCOL,
         &plugin_config_path(config_file, agent),
     );
     let plan = rights.build_plan(
         program,
-        &desk,
+        &directory,
         protocol::ACTIVATION_REQUEST_PROTOCOL,
         environment,
     );
-    let ended = process::run_sandboxed(
+    let output = process::run_sandboxed(
         &rights.helper,
         &plan,
         Instant::now() + ACTIVATION_TIMEOUT,
         &CancellationToken::new(),
     )
     .await;
-    let ended = ended.map_err(|error| refused(&error_chain(&error)))?;
-    log_output(agent, &ended, &[]);
-    if !ended.status.success() {
-        return Err(refused(&exit_summary(&ended, &[])));
+    let output = output.map_err(|error| to_message(&error_chain(&error)))?;
+    log_output(agent, &output, &[]);
+    if !output.status.success() {
+        return Err(to_message(&exit_summary(&output, &[])));
     }
-    let (reply, _desk) = desk.read_reply().await;
-    let reply = reply.map_err(|error| refused(&error))?;
-    protocol::read_activation(&reply).map_err(|error| refused(&error))
+    let (reply, _directory) = directory.read_reply().await;
+    let reply = reply.map_err(|error| to_message(&error))?;
+    protocol::read_activation(&reply).map_err(|error| to_message(&error))
 }
 
 impl ExecutionRights {
     fn build_plan(
         &self,
         program: &Path,
-        desk: &CallDirectory,
+        directory: &CallDirectory,
         protocol: &str,
         mut environment: BTreeMap<String, String>,
     ) -> SandboxPlan {
@@ -241,18 +241,18 @@ impl ExecutionRights {
             ("PATH", PROGRAM_PATH.to_owned()),
             ("LC_ALL", "C".to_owned()),
             ("HOME", path_text(&self.home)),
-            ("TMPDIR", path_text(desk.directory.path())),
+            ("TMPDIR", path_text(directory.temp_dir.path())),
         ];
         environment.extend(common.map(|(name, value)| (name.to_owned(), value)));
         SandboxPlan {
             program: program.to_owned(),
             arguments: vec![
-                desk.file_path("request"),
-                desk.file_path("reply"),
+                directory.file_path("request"),
+                directory.file_path("reply"),
                 protocol.into(),
             ],
             environment,
-            directory: desk.directory.path().to_owned(),
+            directory: directory.temp_dir.path().to_owned(),
             user: self.account.clone(),
             limits: self.limits.clone(),
             confinement: self.confinement.clone(),
@@ -262,17 +262,23 @@ impl ExecutionRights {
 }
 
 fn choria_environment(
-    desk: &CallDirectory,
+    directory: &CallDirectory,
     protocol: &str,
     config: &Path,
 ) -> BTreeMap<String, String> {
     [
         (
             "CHORIA_EXTERNAL_REQUEST",
-            path_text(&desk.file_path("request")),
+            path_text(&directory.file_path("request")),
         ),
-        ("CHORIA_EXTERNAL_REPLY", path_text(&desk.file_path("reply"))),
-        ("CHORIA_EXTERNAL_FACTS", path_text(&desk.file_path("facts"))),
+        (
+            "CHORIA_EXTERNAL_REPLY",
+            path_text(&directory.file_path("reply")),
+        ),
+        (
+            "CHORIA_EXTERNAL_FACTS",
+            path_text(&directory.file_path("facts")),
+        ),
         ("CHORIA_EXTERNAL_CONFIG", path_text(config)),
         ("CHORIA_EXTERNAL_PROTOCOL", protocol.to_owned()),
     ]
@@ -281,13 +287,13 @@ fn choria_environment(
 }
 
 /// `plugin.d/NAME` in the directory of the daemon's configuration, or `NAME.cfg`, the name that Choria's Puppet modules write.
-fn plugin_config_path(daemons: &Path, agent: &str) -> PathBuf {
-    let plain = daemons.with_file_name("plugin.d").join(agent);
-    let with_extension = plain.with_extension("cfg");
-    if !plain.exists() && with_extension.exists() {
+fn plugin_config_path(config_file: &Path, agent: &str) -> PathBuf {
+    let path = config_file.with_file_name("plugin.d").join(agent);
+    let with_extension = path.with_extension("cfg");
+    if !path.exists() && with_extension.exists() {
         return with_extension;
     }
-    plain
+    path
 }
 
 struct CallFiles {
@@ -297,7 +303,7 @@ struct CallFiles {
 
 /// The private directory of one run. Removed on drop, on a thread that may block.
 struct CallDirectory {
-    directory: TempDirGuard,
+    temp_dir: TempDirGuard,
 }
 
 /// A directory that is removed on a blocking thread: a program may leave many files in it.
@@ -323,9 +329,9 @@ impl Drop for TempDirGuard {
 
 impl CallDirectory {
     async fn create(files: CallFiles, owner: Option<UnixAccount>) -> io::Result<Self> {
-        let laid =
+        let created =
             tokio::task::spawn_blocking(move || Self::create_blocking(&files, owner.as_ref()));
-        laid.await.map_err(io::Error::other)?
+        created.await.map_err(io::Error::other)?
     }
 
     fn create_blocking(files: &CallFiles, owner: Option<&UnixAccount>) -> io::Result<Self> {
@@ -354,12 +360,12 @@ impl CallDirectory {
             chown(directory.path(), Some(owner.uid), Some(owner.gid))?;
         }
         Ok(Self {
-            directory: TempDirGuard(Some(directory)),
+            temp_dir: TempDirGuard(Some(directory)),
         })
     }
 
     fn file_path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.temp_dir.path().join(name)
     }
 
     /// Reads the reply file. Returns the call directory too, so that the caller can remove it.
@@ -375,11 +381,11 @@ impl CallDirectory {
 
 #[derive(Debug, thiserror::Error)]
 enum ReplyFileError {
-    #[error("its reply cannot be read: {0}")]
+    #[error("cannot read its reply: {0}")]
     Read(#[from] io::Error),
-    #[error("its reply is no plain file")]
+    #[error("its reply is not a regular file")]
     NoFile,
-    #[error("its reply has {0} bytes, and {MAX_REPLY_BYTES} are read")]
+    #[error("its reply has {0} bytes; at most {MAX_REPLY_BYTES} are read")]
     Oversized(u64),
 }
 
@@ -415,9 +421,9 @@ fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn program_error(program: &Path, why: &str) -> ActionError {
+fn program_error(program: &Path, reason: &str) -> ActionError {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    ActionError::internal_error(format!("the agent's program {name} broke: {why}"))
+    ActionError::internal_error(format!("the agent's program `{name}` failed: {reason}"))
 }
 
 fn map_run_error(program: &Path, error: &ProgramRunError) -> ActionError {
@@ -430,7 +436,7 @@ fn map_run_error(program: &Path, error: &ProgramRunError) -> ActionError {
                 ..ActionError::failed(error.to_string())
             }
         }
-        ProgramRunError::Abandoned => ActionError::cancelled(),
+        ProgramRunError::Cancelled => ActionError::cancelled(),
         ProgramRunError::Start { .. } | ProgramRunError::Plan(_) => {
             program_error(program, &error_chain(error))
         }
@@ -438,36 +444,36 @@ fn map_run_error(program: &Path, error: &ProgramRunError) -> ActionError {
 }
 
 fn map_reply_error(program: &Path, error: &ReplyFileError) -> ActionError {
-    let told = program_error(program, &error.to_string());
+    let action_error = program_error(program, &error.to_string());
     match error {
         ReplyFileError::Oversized(bytes) => ActionError {
             reason: Some(ReplyReason::Oversized { bytes: *bytes }),
-            ..told
+            ..action_error
         },
-        ReplyFileError::Read(_) | ReplyFileError::NoFile => told,
+        ReplyFileError::Read(_) | ReplyFileError::NoFile => action_error,
     }
 }
 
 /// The exit status of a program, with the last line of its standard error.
-fn exit_summary(ended: &ProgramOutput, secrets: &[String]) -> String {
-    let said = redact_secrets(&String::from_utf8_lossy(&ended.stderr), secrets);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+fn exit_summary(output: &ProgramOutput, secrets: &[String]) -> String {
+    let stderr = redact_secrets(&String::from_utf8_lossy(&output.stderr), secrets);
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
     match last {
         Some(line) => format!(
             "{}: {}",
-            ended.status,
+            output.status,
             line.trim().chars().take(500).collect::<String>()
         ),
-        None => ended.status.to_string(),
+        None => output.status.to_string(),
     }
 }
 
 /// Logs standard output at info level and standard error at warning level; line by line, limited in number, with secrets redacted.
-fn log_output(agent: &str, ended: &ProgramOutput, secrets: &[String]) {
-    for line in redact_lines(&ended.stdout, secrets) {
+fn log_output(agent: &str, output: &ProgramOutput, secrets: &[String]) {
+    for line in redact_lines(&output.stdout, secrets) {
         tracing::info!(agent, "{line}");
     }
-    for line in redact_lines(&ended.stderr, secrets) {
+    for line in redact_lines(&output.stderr, secrets) {
         tracing::warn!(agent, "{line}");
     }
 }
@@ -475,23 +481,23 @@ fn log_output(agent: &str, ended: &ProgramOutput, secrets: &[String]) {
 fn redact_lines(output: &[u8], secrets: &[String]) -> Vec<String> {
     let text = redact_secrets(&String::from_utf8_lossy(output), secrets);
     let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let plain = |line: &str| {
+    let printable = |line: &str| {
         line.chars()
-            .filter(|sign| !sign.is_control())
+            .filter(|character| !character.is_control())
             .take(1000)
             .collect()
     };
-    lines.take(MAX_LOGGED_LINES).map(plain).collect()
+    lines.take(MAX_LOGGED_LINES).map(printable).collect()
 }
 
 /// The values of sensitive inputs, as they could appear in output.
 fn sensitive_values(action: &ActionSchema, input: &Map<String, Value>) -> Vec<String> {
     let sensitive = input.iter().filter(|(name, _)| action.is_sensitive(name));
-    let shown = sensitive.map(|(_, value)| match value {
+    let texts = sensitive.map(|(_, value)| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
-    shown
+    texts
         .filter(|text| text.chars().count() >= MIN_SECRET_CHARS)
         .collect()
 }

@@ -56,13 +56,13 @@ pub struct AgentDirectory {
 #[derive(Debug, Default)]
 struct AgentEntry {
     /// The state of the files when they were loaded.
-    taken: FileStamps,
+    loaded_stamps: FileStamps,
     /// The state of the files at the last scan, if it differs from the loaded one.
-    seen: Option<FileStamps>,
+    pending_stamps: Option<FileStamps>,
     /// The name under which an agent is offered.
     offered: Option<String>,
     /// The activation check reported "not active".
-    idle: bool,
+    inactive: bool,
     problem: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl AgentDirectory {
     }
 
     /// Scans the directories, loads complete files, and returns the changes.
-    pub async fn scan(&mut self, settle: ScanMode) -> Vec<AgentChange> {
+    pub async fn scan(&mut self, mode: ScanMode) -> Vec<AgentChange> {
         if !self.rules.options.enabled {
             return Vec::new();
         }
@@ -122,9 +122,9 @@ impl AgentDirectory {
         };
         let mut changes = self.withdraw_missing(&found);
         for (path, stamps) in found {
-            if self.entry_mut(&path).is_due(stamps.clone(), settle) {
-                let verdict = self.load_agent(path.clone()).await;
-                changes.extend(self.entry_mut(&path).record_outcome(&path, stamps, verdict));
+            if self.entry_mut(&path).is_due(stamps.clone(), mode) {
+                let outcome = self.load_agent(path.clone()).await;
+                changes.extend(self.entry_mut(&path).record_outcome(&path, stamps, outcome));
             }
         }
         changes
@@ -136,18 +136,18 @@ impl AgentDirectory {
 
     /// Withdraws agents whose DDL no longer exists.
     fn withdraw_missing(&mut self, found: &BTreeMap<PathBuf, FileStamps>) -> Vec<AgentChange> {
-        let gone: Vec<PathBuf> = self
+        let missing: Vec<PathBuf> = self
             .entries
             .keys()
             .filter(|path| !found.contains_key(*path))
             .cloned()
             .collect();
-        let offered = gone
+        let offered = missing
             .iter()
             .filter_map(|path| self.entries.remove(path)?.offered);
         offered
             .map(|name| {
-                tracing::info!(agent = name, "an external agent is gone");
+                tracing::info!(agent = name, "external agent removed");
                 AgentChange::Withdrawn(name)
             })
             .collect()
@@ -155,14 +155,14 @@ impl AgentDirectory {
 
     async fn load_agent(&self, path: PathBuf) -> LoadOutcome {
         let rules = self.rules.clone();
-        let drafted =
+        let loaded =
             tokio::task::spawn_blocking(move || candidate::load_candidate(&path, &rules)).await;
         let AgentCandidate {
             agent,
             activation,
             rights,
-        } = match drafted {
-            Ok(Ok(Some(draft))) => draft,
+        } = match loaded {
+            Ok(Ok(Some(candidate))) => candidate,
             Ok(Ok(None)) => return LoadOutcome::Foreign,
             Ok(Err(error)) => return LoadOutcome::Refused(error_chain(&error)),
             Err(error) => return LoadOutcome::Refused(error.to_string()),
@@ -180,15 +180,15 @@ impl AgentDirectory {
 
 impl AgentEntry {
     /// Whether the files in their current state are due for loading; records the state.
-    fn is_due(&mut self, now: FileStamps, settle: ScanMode) -> bool {
-        if self.taken == now {
-            self.seen = None;
-            return settle == ScanMode::Complete && (self.idle || self.problem.is_some());
+    fn is_due(&mut self, now: FileStamps, mode: ScanMode) -> bool {
+        if self.loaded_stamps == now {
+            self.pending_stamps = None;
+            return mode == ScanMode::Complete && (self.inactive || self.problem.is_some());
         }
-        if settle == ScanMode::Complete || self.seen.as_ref() == Some(&now) {
+        if mode == ScanMode::Complete || self.pending_stamps.as_ref() == Some(&now) {
             return true;
         }
-        self.seen = Some(now);
+        self.pending_stamps = Some(now);
         false
     }
 
@@ -197,33 +197,33 @@ impl AgentEntry {
         &mut self,
         path: &Path,
         stamps: FileStamps,
-        verdict: LoadOutcome,
+        outcome: LoadOutcome,
     ) -> Option<AgentChange> {
-        self.taken = stamps;
-        self.seen = None;
-        self.idle = matches!(verdict, LoadOutcome::Idle);
-        let before = self.problem.take();
-        match verdict {
+        self.loaded_stamps = stamps;
+        self.pending_stamps = None;
+        self.inactive = matches!(outcome, LoadOutcome::Idle);
+        let previous_problem = self.problem.take();
+        match outcome {
             LoadOutcome::Offered(agent) => {
                 tracing::info!(
                     agent = agent.name(),
                     version = agent.ddl().version(),
-                    "an external agent is offered"
+                    "external agent loaded"
                 );
                 self.offered = Some(agent.name().to_owned());
                 Some(AgentChange::Offered(agent))
             }
             LoadOutcome::Refused(problem) => {
                 // The previous version, if any, stays in use.
-                if before.as_ref() != Some(&problem) {
-                    let kept = self.offered.is_some();
-                    tracing::error!(path = %path.display(), %problem, kept, "an external agent is refused");
+                if previous_problem.as_ref() != Some(&problem) {
+                    let still_offered = self.offered.is_some();
+                    tracing::error!(path = %path.display(), %problem, kept = still_offered, "cannot load an external agent");
                 }
                 self.problem = Some(problem);
                 None
             }
             LoadOutcome::Idle => {
-                tracing::info!(path = %path.display(), "an external agent says that it is of no use here");
+                tracing::info!(path = %path.display(), "external agent not activated: its activation check declined");
                 self.offered.take().map(AgentChange::Withdrawn)
             }
             LoadOutcome::Foreign => self.offered.take().map(AgentChange::Withdrawn),

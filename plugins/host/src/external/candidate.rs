@@ -43,49 +43,49 @@ pub(super) struct AgentLoadRules {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentLoadError {
     #[error(transparent)]
-    Place(#[from] FileTrustError),
+    Untrusted(#[from] FileTrustError),
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("{} is not a usable DDL", path.display())]
+    #[error("{} is not a valid DDL", path.display())]
     Ddl {
         path: PathBuf,
         #[source]
         source: DdlError,
     },
-    #[error("{} describes the agent {name}; name the file {name}.json", path.display())]
+    #[error("{} describes the agent `{name}`; rename the file to {name}.json", path.display())]
     Name { path: PathBuf, name: String },
     #[error(
-        "the agent {0} is built in; [plugins.external] replace = [\"{0}\"] lets another take its place"
+        "the agent `{0}` is built in; to replace it, set `replace = [\"{0}\"]` in [plugins.external]"
     )]
     Builtin(String),
-    #[error("no external agent may be called {0}")]
+    #[error("`{0}` is reserved; rename the external agent")]
     Reserved(String),
-    #[error("the configuration denies external agents called {0}")]
+    #[error("the configuration denies an external agent with the name `{0}`")]
     Denied(String),
-    #[error("{} is not there, and would be the agent's program", path.display())]
+    #[error("the agent's program {} does not exist", path.display())]
     NoProgram { path: PathBuf },
-    #[error("{} is no program: chmod 755 it", path.display())]
+    #[error("{path} is not executable; run `chmod 755 {path}`", path = path.display())]
     NotExecutable { path: PathBuf },
-    #[error("{} is not run: {TEMPLATE_ADVICE}", path.display())]
+    #[error("{} is not safe to run: {TEMPLATE_ADVICE}", path.display())]
     UnsafeTemplate { path: PathBuf },
-    #[error("there is no {what} {name} on this machine")]
-    NoAccount { what: &'static str, name: String },
+    #[error("the {kind} `{name}` does not exist on this machine")]
+    NoAccount { kind: &'static str, name: String },
     #[error(
-        "there is neither a user muster-agent nor nobody to run the agent as; make one, or name one in [plugins.external.agents]"
+        "neither the user `muster-agent` nor `nobody` exists to run the agent; create one, or set `user` in [plugins.external.agents]"
     )]
     NoUnprivileged,
-    #[error("cannot look up the {what} {name}")]
+    #[error("cannot look up the {kind} `{name}`")]
     Account {
-        what: &'static str,
+        kind: &'static str,
         name: String,
         #[source]
         source: nix::Error,
     },
-    #[error("only a daemon that runs as root can run agents as {0}")]
+    #[error("only a daemon that runs as root can run agents as the user `{0}`")]
     NotRoot(String),
     #[error(transparent)]
     Agent(#[from] AgentError),
@@ -186,17 +186,17 @@ fn find_program(
     name: &str,
     action: &ActionSchema,
 ) -> Result<PathBuf, AgentLoadError> {
-    let own = directory.join(name);
-    let places = if let Some(script) = action.implemented_by() {
-        vec![own.join(script), directory.join(script)]
+    let agent_directory = directory.join(name);
+    let paths = if let Some(script) = action.implemented_by() {
+        vec![agent_directory.join(script), directory.join(script)]
     } else {
         let platform = format!("{name}-{}_{}", std::env::consts::OS, go_architecture());
-        vec![own.join(platform), own]
+        vec![agent_directory.join(platform), agent_directory]
     };
-    match places.iter().find(|place| place.is_file()) {
-        Some(found) => Ok(found.clone()),
+    match paths.iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path.clone()),
         None => Err(AgentLoadError::NoProgram {
-            path: places.into_iter().next_back().unwrap_or_default(),
+            path: paths.into_iter().next_back().unwrap_or_default(),
         }),
     }
 }
@@ -226,8 +226,8 @@ fn check_executable(program: &Path) -> Result<(), AgentLoadError> {
 }
 
 fn refuse_unsafe_template(program: &Path) -> Result<(), AgentLoadError> {
-    let begin = read_prefix(program, MAX_TEMPLATE_BYTES)?;
-    if finds_action_by_text(&begin) {
+    let prefix = read_prefix(program, MAX_TEMPLATE_BYTES)?;
+    if finds_action_by_text(&prefix) {
         return Err(AgentLoadError::UnsafeTemplate {
             path: program.to_owned(),
         });
@@ -264,7 +264,7 @@ fn resolve_rights(
     if options.is_root() {
         tracing::warn!(
             agent = ddl.name(),
-            "the agent's programs run as root, as the configuration says"
+            "the agent's programs run as root, as configured"
         );
     }
     let account = match &user {
@@ -276,7 +276,7 @@ fn resolve_rights(
         None => User::from_uid(geteuid())
             .ok()
             .flatten()
-            .map_or_else(|| PathBuf::from("/"), |own| own.dir),
+            .map_or_else(|| PathBuf::from("/"), |daemon_user| daemon_user.dir),
     };
     let confinement = resolve_confinement(ddl, &options);
     Ok(ExecutionRights {
@@ -295,7 +295,7 @@ pub(super) fn resolve_confinement(
     options: &ExternalAgentOptions,
 ) -> Option<SandboxConfinement> {
     let declared = ddl.metadata().capabilities.clone();
-    let wanted = match options.confine {
+    let is_confined = match options.confine {
         ConfinementMode::Off => false,
         ConfinementMode::Declared => declared.is_some(),
         ConfinementMode::Required => true,
@@ -305,7 +305,7 @@ pub(super) fn resolve_confinement(
         let declared = declared.iter().map(PathBuf::from);
         declared.chain(configured.iter().cloned()).collect()
     };
-    wanted.then(|| SandboxConfinement {
+    is_confined.then(|| SandboxConfinement {
         read: paths(&declared.read, &options.read),
         write: paths(&declared.write, &options.write),
         network: options.network.unwrap_or(declared.network),
@@ -327,12 +327,12 @@ fn find_unprivileged_user() -> Result<User, AgentLoadError> {
 
 fn find_user(name: &str) -> Result<User, AgentLoadError> {
     let found = User::from_name(name).map_err(|source| AgentLoadError::Account {
-        what: "user",
+        kind: "user",
         name: name.to_owned(),
         source,
     })?;
     let found = found.ok_or_else(|| AgentLoadError::NoAccount {
-        what: "user",
+        kind: "user",
         name: name.to_owned(),
     })?;
     if geteuid() != Uid::from_raw(0) && found.uid != geteuid() {
@@ -346,18 +346,18 @@ fn resolve_account(user: &User, group: Option<&str>) -> Result<UnixAccount, Agen
         None => user.gid,
         Some(name) => Group::from_name(name)
             .map_err(|source| AgentLoadError::Account {
-                what: "group",
+                kind: "group",
                 name: name.to_owned(),
                 source,
             })?
             .map(|group| group.gid)
             .ok_or_else(|| AgentLoadError::NoAccount {
-                what: "group",
+                kind: "group",
                 name: name.to_owned(),
             })?,
     };
     let failed = |source| AgentLoadError::Account {
-        what: "groups of",
+        kind: "groups of",
         name: user.name.clone(),
         source,
     };

@@ -26,8 +26,8 @@ pub(super) type FileStamps = Vec<(PathBuf, Option<FileStamp>)>;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileTrustError {
     /// Its metadata cannot be read.
-    #[error("cannot look at {}", path.display())]
-    Look {
+    #[error("cannot examine {}", path.display())]
+    Metadata {
         path: PathBuf,
         #[source]
         source: io::Error,
@@ -36,7 +36,7 @@ pub(super) enum FileTrustError {
     #[error("{} belongs to user {uid}; it must belong to root or to the daemon's user", path.display())]
     Owner { path: PathBuf, uid: u32 },
     /// Other users can write it.
-    #[error("{} can be written by others (mode {mode:o}); chmod go-w it", path.display())]
+    #[error("{path} is writable for other users (mode {mode:o}); run `chmod go-w {path}`", path = path.display())]
     Writable { path: PathBuf, mode: u32 },
 }
 
@@ -88,13 +88,13 @@ fn collect_ddls(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 
 /// The current metadata of the files.
 pub(super) fn stamp_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> FileStamps {
-    let look = |path: &PathBuf| {
+    let stamp = |path: &PathBuf| {
         (
             path.clone(),
             std::fs::metadata(path).ok().as_ref().map(file_stamp),
         )
     };
-    paths.into_iter().map(look).collect()
+    paths.into_iter().map(stamp).collect()
 }
 
 fn file_stamp(found: &Metadata) -> FileStamp {
@@ -109,25 +109,27 @@ fn file_stamp(found: &Metadata) -> FileStamp {
 
 /// The canonical path of the file, if only root and `uid` can change or replace it.
 pub(super) fn trusted_path(path: &Path, uid: u32) -> Result<PathBuf, FileTrustError> {
-    let look = |path: &Path, source| FileTrustError::Look {
+    let to_error = |path: &Path, source| FileTrustError::Metadata {
         path: path.to_owned(),
         source,
     };
-    let path = path.canonicalize().map_err(|source| look(path, source))?;
-    for (above, part) in path.ancestors().enumerate() {
-        let found = std::fs::metadata(part).map_err(|source| look(part, source))?;
+    let path = path
+        .canonicalize()
+        .map_err(|source| to_error(path, source))?;
+    for (depth, ancestor) in path.ancestors().enumerate() {
+        let found = std::fs::metadata(ancestor).map_err(|source| to_error(ancestor, source))?;
         let (owner, mode) = (found.uid(), found.mode() & 0o7777);
         if owner != 0 && owner != uid {
             return Err(FileTrustError::Owner {
-                path: part.to_owned(),
+                path: ancestor.to_owned(),
                 uid: owner,
             });
         }
         // In a sticky directory such as /tmp, every user can create files but cannot replace those of other users.
-        let sticky = above > 0 && mode & 0o1000 != 0;
+        let sticky = depth > 0 && mode & 0o1000 != 0;
         if mode & 0o022 != 0 && !sticky {
             return Err(FileTrustError::Writable {
-                path: part.to_owned(),
+                path: ancestor.to_owned(),
                 mode,
             });
         }

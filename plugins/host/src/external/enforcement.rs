@@ -46,14 +46,14 @@ pub fn describe_enforcement(
         (Some(_), true) => match kernel.missing_features().join(", ") {
             none if none.is_empty() => "confined by Landlock and seccomp".to_owned(),
             some => format!(
-                "confined by Landlock and seccomp, except for {some}, which this kernel cannot"
+                "confined by Landlock and seccomp, except for {some}, which this kernel does not support"
             ),
         },
-        (Some(wanted), false) if wanted.required => {
-            "not run, as the kernel has no Landlock".to_owned()
+        (Some(confined), false) if confined.required => {
+            "not run, because the kernel has no Landlock".to_owned()
         }
         (Some(_), false) => {
-            "confined by seccomp, not to files, as the kernel has no Landlock".to_owned()
+            "confined by seccomp, but not to files, because the kernel has no Landlock".to_owned()
         }
     };
     let capabilities = if options.is_root() && confinement.is_none() {

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
 #[expect(
     clippy::disallowed_types,
-    reason = "the host is one of the rooms that start processes"
+    reason = "this crate is permitted to start processes"
 )]
 use tokio::process::Command;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
@@ -80,14 +80,14 @@ pub(super) enum ProgramRunError {
         source: io::Error,
     },
     /// The plan cannot be serialised for the helper.
-    #[error("cannot write down the plan of a sandbox")]
+    #[error("cannot serialise the sandbox plan")]
     Plan(#[from] serde_json::Error),
     /// It exceeded its deadline and was ended.
     #[error("the program did not end within {} ms", .0.as_millis())]
     Timeout(Duration),
     /// The caller stopped waiting.
-    #[error("the program was ended before it was done")]
-    Abandoned,
+    #[error("the program was cancelled")]
+    Cancelled,
 }
 
 /// Runs a plan until it exits, at most until `deadline` or `cancel`. Dropping the future also ends the group.
@@ -97,33 +97,33 @@ pub(super) async fn run_sandboxed(
     deadline: Instant,
     cancel: &CancellationToken,
 ) -> Result<ProgramOutput, ProgramRunError> {
-    let failed = |source| ProgramRunError::Start {
+    let start_error = |source| ProgramRunError::Start {
         program: plan.program.clone(),
         source,
     };
     // Install the SIGCHLD handler before the child starts, so that no signal is missed.
-    let children = signal(SignalKind::child()).map_err(failed)?;
-    let child = spawn_helper(helper, &plan.to_argument()?).map_err(failed)?;
-    let group = ProgramGroup::from_child(&child).map_err(failed)?;
+    let child_signals = signal(SignalKind::child()).map_err(start_error)?;
+    let child = spawn_helper(helper, &plan.to_argument()?).map_err(start_error)?;
+    let group = ProgramGroup::from_child(&child).map_err(start_error)?;
     // The supervisor task outlives this future; dropping the guard makes it end the group.
-    let abandoned = cancel.child_token();
-    let _when_dropped = abandoned.clone().drop_guard();
-    let watch = ProgramSupervisor {
+    let stop = cancel.child_token();
+    let _stop_guard = stop.clone().drop_guard();
+    let supervisor = ProgramSupervisor {
         child,
         group,
-        children,
+        child_signals,
         deadline,
-        abandoned,
+        stop,
     };
-    match tokio::spawn(watch.supervise()).await {
-        Ok(ended) => ended,
-        Err(error) => Err(failed(io::Error::other(error))),
+    match tokio::spawn(supervisor.supervise()).await {
+        Ok(result) => result,
+        Err(error) => Err(start_error(io::Error::other(error))),
     }
 }
 
 #[expect(
     clippy::disallowed_types,
-    reason = "the host is one of the rooms that start processes"
+    reason = "this crate is permitted to start processes"
 )]
 fn spawn_helper(helper: &SandboxHelper, plan: &str) -> io::Result<Child> {
     Command::new(&helper.program)
@@ -141,7 +141,7 @@ fn spawn_helper(helper: &SandboxHelper, plan: &str) -> io::Result<Child> {
 /// The process group of an unreaped child: the kernel does not reuse its id. Killed on drop.
 struct ProgramGroup {
     leader: Pid,
-    over: bool,
+    reaped: bool,
 }
 
 impl ProgramGroup {
@@ -150,7 +150,7 @@ impl ProgramGroup {
         let id = id.ok_or_else(|| io::Error::other("the program has no process id"))?;
         Ok(Self {
             leader: Pid::from_raw(id),
-            over: false,
+            reaped: false,
         })
     }
 
@@ -171,7 +171,7 @@ impl ProgramGroup {
 
 impl Drop for ProgramGroup {
     fn drop(&mut self) {
-        if !self.over {
+        if !self.reaped {
             self.send_signal(Signal::SIGKILL);
         }
     }
@@ -180,14 +180,14 @@ impl Drop for ProgramGroup {
 struct ProgramSupervisor {
     child: Child,
     group: ProgramGroup,
-    children: Signals,
+    child_signals: Signals,
     deadline: Instant,
-    abandoned: CancellationToken,
+    stop: CancellationToken,
 }
 
 impl ProgramSupervisor {
     async fn supervise(mut self) -> Result<ProgramOutput, ProgramRunError> {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let stdout = self
             .child
             .stdout
@@ -198,26 +198,26 @@ impl ProgramSupervisor {
             .stderr
             .take()
             .map(|stream| tokio::spawn(read_capped(stream)));
-        let stopped = tokio::select! {
-            () = wait_leader_exit(&mut self.children, &self.group) => None,
-            () = tokio::time::sleep_until(self.deadline) => Some(ProgramRunError::Timeout(begun.elapsed())),
-            () = self.abandoned.cancelled() => Some(ProgramRunError::Abandoned),
+        let stop_reason = tokio::select! {
+            () = wait_leader_exit(&mut self.child_signals, &self.group) => None,
+            () = tokio::time::sleep_until(self.deadline) => Some(ProgramRunError::Timeout(started_at.elapsed())),
+            () = self.stop.cancelled() => Some(ProgramRunError::Cancelled),
         };
-        if stopped.is_some() {
+        if stop_reason.is_some() {
             self.group.send_signal(Signal::SIGTERM);
             let _ = tokio::time::timeout(
                 TERM_GRACE,
-                wait_leader_exit(&mut self.children, &self.group),
+                wait_leader_exit(&mut self.child_signals, &self.group),
             )
             .await;
         }
         // Kill the remaining processes of the group; no reply depends on them.
         self.group.send_signal(Signal::SIGKILL);
         let status = self.child.wait().await;
-        self.group.over = true;
+        self.group.reaped = true;
         let (stdout, stderr) = (collect_output(stdout).await, collect_output(stderr).await);
-        match (stopped, status) {
-            (Some(why), _) => Err(why),
+        match (stop_reason, status) {
+            (Some(error), _) => Err(error),
             (None, Ok(status)) => Ok(ProgramOutput {
                 status,
                 stdout,
@@ -231,9 +231,9 @@ impl ProgramSupervisor {
     }
 }
 
-async fn wait_leader_exit(children: &mut Signals, group: &ProgramGroup) {
+async fn wait_leader_exit(child_signals: &mut Signals, group: &ProgramGroup) {
     while !group.has_leader_exited() {
-        if children.recv().await.is_none() {
+        if child_signals.recv().await.is_none() {
             return;
         }
     }
@@ -241,21 +241,21 @@ async fn wait_leader_exit(children: &mut Signals, group: &ProgramGroup) {
 
 /// Reads a stream to its end and keeps its beginning: the writer must neither block nor get SIGPIPE.
 async fn read_capped(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
-    let mut kept = Vec::new();
+    let mut output = Vec::new();
     let mut buffer = vec![0; 8192];
     while let Ok(size @ 1..) = stream.read(&mut buffer).await {
-        let room = MAX_OUTPUT_BYTES.saturating_sub(kept.len()).min(size);
-        kept.extend_from_slice(buffer.get(..room).unwrap_or_default());
+        let length = MAX_OUTPUT_BYTES.saturating_sub(output.len()).min(size);
+        output.extend_from_slice(buffer.get(..length).unwrap_or_default());
     }
-    kept
+    output
 }
 
 async fn collect_output(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     let Some(mut reader) = reader else {
         return Vec::new();
     };
-    if let Ok(Ok(kept)) = tokio::time::timeout(OUTPUT_TIMEOUT, &mut reader).await {
-        return kept;
+    if let Ok(Ok(output)) = tokio::time::timeout(OUTPUT_TIMEOUT, &mut reader).await {
+        return output;
     }
     reader.abort();
     Vec::new()

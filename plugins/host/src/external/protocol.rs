@@ -95,10 +95,10 @@ pub enum ExternalReplyError {
     #[error("it wrote no reply")]
     Nothing,
     /// Not JSON, or not of the expected structure.
-    #[error("its reply is not one: {0}")]
+    #[error("its reply is invalid: {0}")]
     Malformed(String),
     /// A reply of another protocol.
-    #[error("its reply is of the protocol {found:?}, not {expected}")]
+    #[error("its reply has the protocol {found:?}; expected {expected}")]
     Protocol {
         /// The protocol in the reply.
         found: String,
@@ -106,10 +106,10 @@ pub enum ExternalReplyError {
         expected: &'static str,
     },
     /// An undefined status.
-    #[error("its reply has the status {0}; there are 0 to 5")]
+    #[error("its reply has the status {0}; 0 to 5 are valid")]
     Status(i64),
     /// Outputs that the DDL does not allow.
-    #[error("its outputs are not what its DDL declares: {0}")]
+    #[error("its outputs do not match its DDL: {0}")]
     Outputs(String),
 }
 
@@ -155,8 +155,8 @@ pub fn read_reply(
         .statusmsg
         .filter(|message| !message.trim().is_empty())
         .map_or_else(
-            || "the agent gave no reason".to_owned(),
-            |said| shorten_message(&said),
+            || "the agent returned no error message".to_owned(),
+            |message| shorten_message(&message),
         );
     Ok(Err(ActionError {
         status,
@@ -184,8 +184,8 @@ pub fn read_activation(bytes: &[u8]) -> Result<bool, ExternalReplyError> {
 /// Maps a script's exit code and last error line to an error.
 pub fn script_failure(code: i32, message: &str) -> ActionError {
     let message = match message.trim() {
-        "" => format!("the script ended with {code} and gave no reason"),
-        said => shorten_message(said),
+        "" => format!("the script exited with code {code} and printed no error message"),
+        text => shorten_message(text),
     };
     let status = match code {
         2 => ReplyStatus::UnknownAction,
@@ -206,16 +206,16 @@ fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ExternalReplyErr
     }
     // The parser's message is not forwarded: it may quote a value that is a secret.
     let object: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| {
-        let what = match error.classify() {
-            serde_json::error::Category::Data => "no JSON object",
-            _ => "no JSON",
+        let problem = match error.classify() {
+            serde_json::error::Category::Data => "not a JSON object",
+            _ => "not JSON",
         };
         let (line, column) = (error.line(), error.column());
-        ExternalReplyError::Malformed(format!("{what}, at line {line} column {column}"))
+        ExternalReplyError::Malformed(format!("{problem}, at line {line} column {column}"))
     })?;
     // Deserialise through an object: serde also accepts a list in place of a struct, with all fields left out.
     serde_json::from_value(Value::Object(object)).map_err(|_| {
-        ExternalReplyError::Malformed("a field is missing or of another type".to_owned())
+        ExternalReplyError::Malformed("a field is missing or has the wrong type".to_owned())
     })
 }
 

@@ -45,7 +45,7 @@ const WRITABLE_DEVICES: [&str; 1] = ["/dev/null"];
 
 /// The Landlock features of this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a right of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate feature")]
 pub struct LandlockSupport {
     /// File access (Linux 5.13).
     pub files: bool,
@@ -61,13 +61,13 @@ impl LandlockSupport {
     /// Probes the running kernel.
     pub fn probe() -> Self {
         let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-        let made =
+        let is_supported =
             |ruleset: Result<Ruleset, RulesetError>| ruleset.and_then(Ruleset::create).is_ok();
         Self {
-            files: made(strict().handle_access(AccessFs::from_all(ABI::V1))),
-            tcp: made(strict().handle_access(AccessNet::from_all(ABI::V4))),
-            devices: made(strict().handle_access(AccessFs::IoctlDev)),
-            scopes: made(strict().scope(Scope::from_all(ABI::V6))),
+            files: is_supported(strict().handle_access(AccessFs::from_all(ABI::V1))),
+            tcp: is_supported(strict().handle_access(AccessNet::from_all(ABI::V4))),
+            devices: is_supported(strict().handle_access(AccessFs::IoctlDev)),
+            scopes: is_supported(strict().scope(Scope::from_all(ABI::V6))),
         }
     }
 
@@ -75,11 +75,11 @@ impl LandlockSupport {
     pub fn missing_features(self) -> Vec<&'static str> {
         [
             (self.tcp, "TCP ports"),
-            (self.devices, "requests to devices"),
+            (self.devices, "device ioctls"),
             (self.scopes, "signals"),
         ]
         .into_iter()
-        .filter_map(|(enforced, what)| (!enforced).then_some(what))
+        .filter_map(|(enforced, name)| (!enforced).then_some(name))
         .collect()
     }
 }
@@ -102,11 +102,11 @@ pub(super) fn build_ruleset(
     } else {
         ruleset.handle_access(AccessNet::from_all(NEWEST_ABI))?
     };
-    let own = plan.program.parent().unwrap_or(Path::new("/"));
+    let program_directory = plan.program.parent().unwrap_or(Path::new("/"));
     let readable = SYSTEM_PATHS
         .iter()
         .map(Path::new)
-        .chain(std::iter::once(own))
+        .chain(std::iter::once(program_directory))
         .chain(confinement.read.iter().map(PathBuf::as_path));
     let writable = WRITABLE_DEVICES
         .iter()

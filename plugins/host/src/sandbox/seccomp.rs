@@ -137,21 +137,21 @@ fn syscall_number(call: libc::c_long) -> i64 {
 /// Makes calls beyond the list fail as not implemented, and `clone3` too, because a filter cannot see its flags. C libraries then fall back to
 /// `clone`.
 fn unknown_syscall_filter() -> BpfProgram {
-    let (load, greater, equal, answer) = (
+    let (load, greater, equal, ret) = (
         libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
         libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
         libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
         libc::BPF_RET | libc::BPF_K,
     );
-    let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    let enosys = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
     let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or(0);
     // Offset 0 of `seccomp_data` is the call number. Numbers above the newest call, and `clone3`, jump to the last instruction (ENOSYS).
     [
         (load, 0, 0, 0),
         (greater, 2, 0, NEWEST_SYSCALL),
         (equal, 1, 0, clone3),
-        (answer, 0, 0, libc::SECCOMP_RET_ALLOW),
-        (answer, 0, 0, absent),
+        (ret, 0, 0, libc::SECCOMP_RET_ALLOW),
+        (ret, 0, 0, enosys),
     ]
     .into_iter()
     .map(|(code, jt, jf, k)| sock_filter {

@@ -39,13 +39,13 @@ impl AgentAction for NettestConnectAction {
     ) -> Result<NettestConnectOutput, ActionError> {
         let port = u16::try_from(input.port).ok().filter(|port| *port > 0);
         let port = port.ok_or_else(|| {
-            ActionError::invalid_input(format!("port {} is not one of 1 to 65535", input.port))
+            ActionError::invalid_input(format!("port {} is not between 1 and 65535", input.port))
         })?;
-        let begun = Instant::now();
-        let patience = effective_timeout(cx, input.timeout);
-        let opened = timeout(patience, TcpStream::connect((input.host.as_str(), port))).await;
-        let ms = round_millis(begun.elapsed());
-        let (connected, result, address) = match opened {
+        let started_at = Instant::now();
+        let time_limit = effective_timeout(cx, input.timeout);
+        let connection = timeout(time_limit, TcpStream::connect((input.host.as_str(), port))).await;
+        let ms = round_millis(started_at.elapsed());
+        let (connected, result, address) = match connection {
             Ok(Ok(stream)) => {
                 let address = stream.peer_addr().ok().map(|address| address.to_string());
                 (true, "connected".to_owned(), address)
@@ -53,7 +53,7 @@ impl AgentAction for NettestConnectAction {
             Ok(Err(error)) => (false, error.to_string(), None),
             Err(_) => (
                 false,
-                format!("no answer within {} s", patience.as_secs_f64()),
+                format!("no connection within {} s", time_limit.as_secs_f64()),
                 None,
             ),
         };

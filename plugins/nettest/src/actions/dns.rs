@@ -36,20 +36,20 @@ impl AgentAction for NettestDnsAction {
         cx: &CallContext,
         input: NettestDnsInput,
     ) -> Result<NettestDnsOutput, ActionError> {
-        let begun = Instant::now();
-        let patience = effective_timeout(cx, input.timeout);
+        let started_at = Instant::now();
+        let time_limit = effective_timeout(cx, input.timeout);
         let name = &input.name;
-        let found = timeout(patience, lookup_host((name.as_str(), 0))).await;
+        let found = timeout(time_limit, lookup_host((name.as_str(), 0))).await;
         let found = found
             .map_err(|_| {
-                let seconds = patience.as_secs_f64();
-                ActionError::failed(format!("no answer for {name} within {seconds} s"))
+                let seconds = time_limit.as_secs_f64();
+                ActionError::failed(format!("no DNS answer for {name} within {seconds} s"))
             })?
             .map_err(|error| ActionError::failed(format!("cannot resolve {name}: {error}")))?;
         let addresses: BTreeSet<String> = found.map(|address| address.ip().to_string()).collect();
         Ok(NettestDnsOutput {
             addresses: addresses.into_iter().collect(),
-            ms: round_millis(begun.elapsed()),
+            ms: round_millis(started_at.elapsed()),
         })
     }
 }

@@ -43,7 +43,7 @@ impl AgentAction for NettestPingAction {
         // The host is passed as an argument, so it must not look like an option.
         if input.host.starts_with('-') {
             return Err(ActionError::invalid_input(format!(
-                "{} is no host",
+                "`{}` is not a host name or address",
                 input.host
             )));
         }
@@ -53,7 +53,7 @@ impl AgentAction for NettestPingAction {
         let system = Arc::clone(&cx.system);
         let output = cx
             .run_blocking(move |cancel| {
-                let words = [
+                let argv = [
                     "ping",
                     "-n",
                     "-c",
@@ -61,7 +61,7 @@ impl AgentAction for NettestPingAction {
                     "-W",
                     &wait.to_string(),
                 ];
-                let mut command = Command::new(words);
+                let mut command = Command::new(argv);
                 command.argv.push(input.host);
                 command.timeout = Some(limit.max(Duration::from_secs(1)));
                 command.cancel = cancel;
@@ -74,22 +74,25 @@ impl AgentAction for NettestPingAction {
             })?;
         let text = output.combined_text();
         parse_ping_output(&text).ok_or_else(|| {
-            let said = text
+            let first_line = text
                 .lines()
                 .find(|line| !line.is_empty())
                 .unwrap_or_default();
-            ActionError::failed(format!("`ping` ended with {}: {said}", output.code))
+            ActionError::failed(format!(
+                "`ping` ended with code {}: {first_line}",
+                output.code
+            ))
         })
     }
 }
 
 /// Parses the summary that the `ping` programs of iputils and busybox print.
 fn parse_ping_output(text: &str) -> Option<NettestPingOutput> {
-    let balance = text
+    let summary = text
         .lines()
         .find(|line| line.contains("packets transmitted"))?;
     let number = |word: &str| -> Option<u32> {
-        let part = balance.split(',').find(|part| part.contains(word))?;
+        let part = summary.split(',').find(|part| part.contains(word))?;
         part.split_ascii_whitespace().next()?.parse().ok()
     };
     let (sent, received) = (number("transmitted")?, number("received")?);

@@ -20,13 +20,13 @@ pub(crate) struct PackageCheckupdatesOutput {
     count: usize,
 }
 
-/// The names of the field's agent.
+/// A package with an available update. The field names are those of the MCollective agent `package`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 struct OutdatedPackageRow {
     package: String,
     installed: String,
-    /// The newest.
+    /// The newest available version.
     version: String,
 }
 

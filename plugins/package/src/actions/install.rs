@@ -14,7 +14,7 @@ pub(crate) struct PackageInstallAction(pub(crate) Arc<PackageQueue>);
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PackageInstallInput {
     package: String,
-    /// Begins with a digit, the DDL says: the engine has other words for what a package can be, `absent` among them.
+    /// The DDL requires a leading digit, because other values of `ensure`, such as `absent`, have a meaning in the engine.
     version: Option<String>,
 }
 

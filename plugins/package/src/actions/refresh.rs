@@ -30,12 +30,12 @@ impl AgentAction for PackageRefreshAction {
         cx: &CallContext,
         _: PackageRefreshInput,
     ) -> Result<PackageRefreshOutput, ActionError> {
-        let said = self
+        let output = self
             .0
             .run_exclusive(cx, NodePackages::refresh_lists)
             .await?;
         Ok(PackageRefreshOutput {
-            output: said.trim_end().to_owned(),
+            output: output.trim_end().to_owned(),
         })
     }
 }

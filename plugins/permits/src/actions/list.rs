@@ -19,20 +19,20 @@ pub(crate) struct PermitListInput {
 }
 
 /// The row of a member at this time of the broker.
-fn member_row(party: &PoolMember, at: Millis) -> PoolMemberRow {
+fn member_row(member: &PoolMember, at: Millis) -> PoolMemberRow {
     PoolMemberRow {
-        node: party.node.to_string(),
-        run: party.run.to_string(),
-        fence: party.revision,
-        priority: party.priority.into(),
-        limit: if party.occupied {
+        node: member.node.to_string(),
+        run: member.run.to_string(),
+        fence: member.revision,
+        priority: member.priority.into(),
+        limit: if member.occupied {
             0
         } else {
-            party.limit.into()
+            member.limit.into()
         },
-        age: at.saturating_sub(party.since) / 1000,
-        expires: party.expires.saturating_sub(at) / 1000,
-        occupied: party.occupied,
+        age: at.saturating_sub(member.since) / 1000,
+        expires: member.expires.saturating_sub(at) / 1000,
+        occupied: member.occupied,
     }
 }
 
@@ -61,8 +61,11 @@ impl AgentAction for PermitListAction {
                 .inspect_pool(&name)
                 .await
                 .map_err(|error| to_action_error(&error))?;
-            let rows = |parties: &[PoolMember]| -> Vec<PoolMemberRow> {
-                parties.iter().map(|party| member_row(party, at)).collect()
+            let rows = |members: &[PoolMember]| -> Vec<PoolMemberRow> {
+                members
+                    .iter()
+                    .map(|member| member_row(member, at))
+                    .collect()
             };
             pools.push(PermitPoolRow {
                 pool: name.to_string(),

@@ -37,11 +37,11 @@ pub(crate) struct ProcessKillOutput {
 
 impl ProcessKillOutput {
     /// Fails if any process could not be signalled. Runs after all signals were sent, so one error does not stop the others.
-    fn fail_on_errors(self, faults: &[String]) -> Result<Self, ActionError> {
-        let Some(first) = faults.first() else {
+    fn fail_on_errors(self, errors: &[String]) -> Result<Self, ActionError> {
+        let Some(first) = errors.first() else {
             return Ok(self);
         };
-        let message = match faults.len() {
+        let message = match errors.len() {
             1 => first.clone(),
             count => format!("{first}; and {} more", count - 1),
         };
@@ -64,49 +64,58 @@ impl AgentAction for ProcessKillAction {
         input: ProcessKillInput,
     ) -> Result<ProcessKillOutput, ActionError> {
         if input.pattern.as_ref().is_none_or(String::is_empty) == input.pid.is_none() {
-            return Err(ActionError::invalid_input("give either `pattern` or `pid`"));
+            return Err(ActionError::invalid_input("set either `pattern` or `pid`"));
         }
         let signal = parse_signal(&input.signal)?;
-        let wanted = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, input.pid)?;
+        let filter = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, input.pid)?;
         let system = Arc::clone(&cx.system);
         cx.run_blocking(move |cancel| {
-            let own = daemon_ancestors(&*system);
-            let found = wanted.find_processes(&*system, &cancel)?;
-            if let Some(pid) = wanted.pid.filter(|pid| own.contains(pid)) {
-                let message = format!("process {pid} is the daemon itself, or what it descends from, and is not signalled");
+            let ancestors = daemon_ancestors(&*system);
+            let found = filter.find_processes(&*system, &cancel)?;
+            if let Some(pid) = filter.pid.filter(|pid| ancestors.contains(pid)) {
+                let message = format!(
+                    "process {pid} is the daemon or one of its ancestors, and is not signalled"
+                );
                 return Err(ActionError::invalid_input(message));
             }
-            let meant: Vec<ProcessDetails> = found
+            let targets: Vec<ProcessDetails> = found
                 .into_iter()
-                .filter(|seen| !own.contains(&seen.process.pid))
+                .filter(|target| !ancestors.contains(&target.process.pid))
                 .collect();
-            if meant.len() > MAX_SIGNALLED {
-                let message = format!("{} processes match, and at most {MAX_SIGNALLED} are signalled", meant.len());
+            if targets.len() > MAX_SIGNALLED {
+                let message = format!(
+                    "{} processes match, but one call signals at most {MAX_SIGNALLED}",
+                    targets.len()
+                );
                 return Err(ActionError::invalid_input(message));
             }
             let mut output = ProcessKillOutput {
-                matched: meant.len(),
+                matched: targets.len(),
                 signalled: 0,
-                pids: meant.iter().map(|seen| seen.process.pid).collect(),
+                pids: targets.iter().map(|target| target.process.pid).collect(),
             };
-            let mut faults = Vec::new();
-            for seen in meant.iter().filter(|_| !input.plan) {
-                match send_signal(&*system, seen, signal) {
-                    Ok(was_there) => output.signalled += usize::from(was_there),
-                    Err(fault) => faults.push(fault),
+            let mut errors = Vec::new();
+            for target in targets.iter().filter(|_| !input.plan) {
+                match send_signal(&*system, target, signal) {
+                    Ok(was_running) => output.signalled += usize::from(was_running),
+                    Err(error) => errors.push(error),
                 }
             }
-            output.fail_on_errors(&faults)
+            output.fail_on_errors(&errors)
         })
         .await?
     }
 }
 
 /// Sends the signal only if the PID still belongs to the process that was matched.
-fn send_signal(system: &dyn System, seen: &ProcessDetails, signal: Signal) -> Result<bool, String> {
+fn send_signal(
+    system: &dyn System,
+    target: &ProcessDetails,
+    signal: Signal,
+) -> Result<bool, String> {
     let process = ProcessId {
-        pid: seen.process.pid,
-        started: seen.stat.started,
+        pid: target.process.pid,
+        started: target.stat.started,
     };
     system
         .signal_process(&process, signal, false)
@@ -125,15 +134,15 @@ fn parse_signal(name: &str) -> Result<Signal, ActionError> {
         format!("SIG{upper}")
     };
     full.parse()
-        .map_err(|_| ActionError::invalid_input(format!("there is no signal {name}")))
+        .map_err(|_| ActionError::invalid_input(format!("unknown signal `{name}`")))
 }
 
 /// The PIDs of process 1, of the daemon, and of its ancestors.
 fn daemon_ancestors(system: &dyn System) -> BTreeSet<u32> {
-    let mut own = BTreeSet::from([1]);
+    let mut ancestors = BTreeSet::from([1]);
     let mut next = Some(std::process::id());
-    while let Some(pid) = next.filter(|pid| own.insert(*pid)) {
+    while let Some(pid) = next.filter(|pid| ancestors.insert(*pid)) {
         next = read_stat(system, pid).map(|stat| stat.parent);
     }
-    own
+    ancestors
 }

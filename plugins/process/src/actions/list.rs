@@ -40,15 +40,15 @@ pub(crate) struct ProcessRow {
 }
 
 impl From<&ProcessDetails> for ProcessRow {
-    fn from(seen: &ProcessDetails) -> Self {
+    fn from(details: &ProcessDetails) -> Self {
         Self {
-            pid: seen.process.pid,
-            parent: seen.stat.parent,
-            user: seen.user.clone(),
-            state: seen.stat.state.to_string(),
-            memory_bytes: seen.memory,
-            cpu_seconds: seen.cpu_seconds(),
-            command: seen
+            pid: details.process.pid,
+            parent: details.stat.parent,
+            user: details.user.clone(),
+            state: details.stat.state.to_string(),
+            memory_bytes: details.memory,
+            cpu_seconds: details.cpu_seconds(),
+            command: details
                 .command_line()
                 .chars()
                 .take(MAX_COMMAND_CHARS)
@@ -67,10 +67,10 @@ impl AgentAction for ProcessListAction {
         cx: &CallContext,
         input: ProcessListInput,
     ) -> Result<ProcessListOutput, ActionError> {
-        let wanted = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, None)?;
+        let filter = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, None)?;
         let system = Arc::clone(&cx.system);
         let found = cx
-            .run_blocking(move |cancel| wanted.find_processes(&*system, &cancel))
+            .run_blocking(move |cancel| filter.find_processes(&*system, &cancel))
             .await??;
         Ok(ProcessListOutput {
             count: found.len(),

@@ -81,17 +81,17 @@ impl ProcessFilter {
         let all = table::read_processes(system, cancel)
             .map_err(|error| ActionError::failed(error.to_string()))?;
         let users = read_user_names(system);
-        let seen = all.into_iter().filter_map(|process| {
-            let meant = self.matches_process(&process);
-            meant
+        let found = all.into_iter().filter_map(|process| {
+            let matched = self.matches_process(&process);
+            matched
                 .then(|| read_details(system, &users, &process))
                 .flatten()
         });
         // The details were read before the arguments were read again, so both belong to the same process.
-        let seen = seen.filter(|seen| self.matches_process(&seen.process));
+        let found = found.filter(|details| self.matches_process(&details.process));
         let of_user =
-            |seen: &ProcessDetails| self.user.as_ref().is_none_or(|user| *user == seen.user);
-        Ok(seen.filter(of_user).collect())
+            |details: &ProcessDetails| self.user.as_ref().is_none_or(|user| *user == details.user);
+        Ok(found.filter(of_user).collect())
     }
 
     fn matches_process(&self, process: &ProcessEntry) -> bool {

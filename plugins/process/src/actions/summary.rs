@@ -15,7 +15,7 @@ pub(crate) struct ProcessSummaryAction;
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProcessSummaryInput {
-    /// How many of the largest are told.
+    /// Number of the largest processes to return.
     top: usize,
 }
 
@@ -45,15 +45,15 @@ impl AgentAction for ProcessSummaryAction {
             .await??;
         let top = input.top.min(50);
         let (mut states, mut users) = (BTreeMap::new(), BTreeMap::new());
-        for seen in &found {
-            *states.entry(seen.stat.state.to_string()).or_default() += 1;
-            *users.entry(seen.user.clone()).or_default() += 1;
+        for process in &found {
+            *states.entry(process.stat.state.to_string()).or_default() += 1;
+            *users.entry(process.user.clone()).or_default() += 1;
         }
         let largest =
             |found: &[ProcessDetails]| found.iter().take(top).map(ProcessRow::from).collect();
-        found.sort_by_key(|seen| Reverse(seen.memory));
+        found.sort_by_key(|process| Reverse(process.memory));
         let by_memory = largest(&found);
-        found.sort_by_key(|seen| Reverse(seen.stat.ticks));
+        found.sort_by_key(|process| Reverse(process.stat.ticks));
         Ok(ProcessSummaryOutput {
             count: found.len(),
             states,

@@ -96,11 +96,14 @@ fn check_certificate(
             found.not_after = read.not_after;
         }
         Ok(read) => {
-            found.problem = format!("it is the certificate of {}", read.name.escape_debug());
+            found.problem = format!(
+                "the certificate is for `{}`, not for this node",
+                read.name.escape_debug()
+            );
             return Ok(found);
         }
         Err(error) => {
-            found.problem = format!("the certificate cannot be read: {error}");
+            found.problem = format!("cannot parse the certificate: {error}");
             return Ok(found);
         }
     }
@@ -109,14 +112,14 @@ fn check_certificate(
         return Ok(found);
     };
     let Some(authority) = puppet.read_text(&places.setting_path("localcacert"))? else {
-        found.problem = missing("certificate of an authority", "localcacert");
+        found.problem = missing("CA certificate", "localcacert");
         return Ok(found);
     };
     let revoked = puppet.read_text(&places.setting_path("hostcrl"))?;
     let now = cx.system.now();
     match verify_certificate(&certificate, &key, &authority, revoked.as_deref(), now) {
         Ok(()) => found.has_cert = true,
-        Err(unfit) => found.problem = format!("the certificate is none: {unfit}"),
+        Err(unfit) => found.problem = format!("the certificate is not valid: {unfit}"),
     }
     Ok(found)
 }
@@ -164,7 +167,7 @@ fn submit_request(
     let is_conflict = text.contains(CONFLICT_MESSAGE);
     if !output.is_success() && !is_conflict {
         return Err(ActionError::failed(format!(
-            "the request was not sent (exit code {}): {}",
+            "Puppet did not submit the certificate request (exit code {}): {}",
             output.code,
             first_error_line(&text)
         )));
@@ -187,7 +190,7 @@ fn submit_request(
     if let Some(csr) = puppet.read_text(&path)? {
         let unusable = |problem: String| {
             ActionError::failed(format!(
-                "the request in {} cannot be used: {problem}",
+                "the certificate request in {} is not usable: {problem}",
                 path.display()
             ))
         };
@@ -195,7 +198,7 @@ fn submit_request(
             CertificateRequest::parse(&csr).map_err(|error| unusable(error.to_string()))?;
         if request.name != places.certname {
             return Err(unusable(format!(
-                "it is one of {}",
+                "it is for `{}`, not for this node",
                 request.name.escape_debug()
             )));
         }
@@ -215,7 +218,7 @@ fn submit_request(
         return Ok(answer);
     }
     Err(ActionError::failed(format!(
-        "the authority has a request or certificate of {} that this node does not have: clean the name there, and ask again",
+        "the CA already has a request or certificate for `{}` that does not belong to this node; clean the name on the CA, then request the certificate again",
         places.certname
     )))
 }

@@ -87,7 +87,7 @@ fn run_daemon_command(
         .map_err(|error| to_action_error(&error))?;
     if !output.is_success() {
         return Err(ActionError::failed(format!(
-            "`{}` ended with {}: {}",
+            "`{}` exited with code {}: {}",
             command.program_name(),
             output.code,
             first_error_line(&output.combined_text())

@@ -67,7 +67,10 @@ impl AgentAction for SetPuppetHostAction {
 fn parse_address<T: std::str::FromStr>(text: &str) -> Result<T, ActionError> {
     let parsed = text.parse();
     parsed.map_err(|_| {
-        ActionError::invalid_input(format!("`{}` is no such address", text.escape_debug()))
+        ActionError::invalid_input(format!(
+            "`{}` is not a valid IP address for this input",
+            text.escape_debug()
+        ))
     })
 }
 

@@ -30,7 +30,7 @@ fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<Strin
     if let Some(server) = server {
         if server.starts_with('-') {
             return Err(ActionError::invalid_input(format!(
-                "`{server}` is no name of a server"
+                "`{server}` is not a server name: it starts with `-`"
             )));
         }
         words.extend(["--server".to_owned(), server.to_owned()]);

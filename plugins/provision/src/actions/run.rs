@@ -95,7 +95,7 @@ async fn run_puppet(
             Ok(lock) => Ok(lock),
             Err(LockError::Running { .. }) => Err(run_error(
                 PuppetRunClass::Locked,
-                "another run goes on on this node",
+                "another run is in progress on this node",
             )),
             Err(error) => Err(ActionError::failed(error_chain(&error))),
         })
@@ -120,7 +120,7 @@ async fn run_puppet(
             permit.release().await;
             return done;
         }
-        () = permit.lost_token().cancelled() => "the run's permit was lost, and the run was stopped",
+        () = permit.lost_token().cancelled() => "the permit of the run was lost; the run was stopped",
     };
     call.cancel.cancel();
     let stopped = work.await;
@@ -138,7 +138,7 @@ async fn acquire_permit(
     };
     let pool = SubjectName::parse(&desk.options.pool).map_err(|error| {
         ActionError::failed(with_causes(
-            "pool in [plugins.provision] is no name",
+            "`pool` in [plugins.provision] is not a valid name",
             &error,
         ))
     })?;

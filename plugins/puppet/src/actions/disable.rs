@@ -43,7 +43,7 @@ impl AgentAction for PuppetDisableAction {
             let places = find_paths(&runs.options, &*system)?;
             if let Some(first) = disabled_reason(&*system, &places).map_err(to_action_error)? {
                 return Ok(PuppetDisableOutput {
-                    status: format!("disabled already: {first}"),
+                    status: format!("already disabled: {first}"),
                     enabled: false,
                     disable_message: first,
                 });

@@ -40,8 +40,8 @@ impl AgentAction for PuppetEnableAction {
                 .remove_file(&places.disabled_lock_path())
                 .map_err(to_action_error)?;
             let status = match was {
-                Some(reason) => format!("enabled; it was disabled: {reason}"),
-                None => "enabled already".to_owned(),
+                Some(reason) => format!("enabled; the reason for disabling was: {reason}"),
+                None => "already enabled".to_owned(),
             };
             Ok(PuppetEnableOutput {
                 status,

@@ -81,9 +81,8 @@ impl AgentAction for LastRunReportAction {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
             let places = find_paths(&runs.options, &*system)?;
-            let report = program::wait_for_report(&*system, &places).ok_or_else(|| {
-                ActionError::failed("Puppet left no report of a run that can be read")
-            })?;
+            let report = program::wait_for_report(&*system, &places)
+                .ok_or_else(|| ActionError::failed("no readable report of a Puppet run found"))?;
             Ok(LastRunReportOutput::from_report(&report, input.logs))
         })
         .await?

@@ -47,7 +47,7 @@ fn summarise_last_run(
     let places = find_paths(&runs.options, system)?;
     let Some(summary) = activity::read_summary(system, &places).map_err(to_action_error)? else {
         return Err(ActionError::failed(
-            "Puppet left no summary of a run that can be read",
+            "no readable summary of a Puppet run found",
         ));
     };
     let report = program::wait_for_report(system, &places);

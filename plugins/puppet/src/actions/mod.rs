@@ -39,7 +39,7 @@ fn find_paths(options: &Options, system: &dyn System) -> Result<PuppetPaths, Act
 
 fn parse_run_id(text: &str) -> Result<Uuid, ActionError> {
     Uuid::try_parse(text)
-        .map_err(|error| ActionError::invalid_input(format!("run `{text}` is no UUID: {error}")))
+        .map_err(|error| ActionError::invalid_input(format!("run `{text}` is not a UUID: {error}")))
 }
 
 /// Formats a duration as `1 hours 05 minutes 07 seconds`, the format of `MCollective`'s `puppet` agent.

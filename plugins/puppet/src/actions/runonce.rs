@@ -87,7 +87,7 @@ impl PuppetRunOnceAction {
                         return check_outcome(PuppetRunOutcome { attached: was_begun, ..outcome });
                     }
                 }
-                () = tokio::time::sleep_until(last) => return Err(still_running_error(&live.outcome.borrow(), "the request's time is up")),
+                () = tokio::time::sleep_until(last) => return Err(still_running_error(&live.outcome.borrow(), "the request reached its deadline")),
                 () = self.0.leaving.cancelled() => return Err(still_running_error(&live.outcome.borrow(), "the daemon is stopping")),
                 () = cx.cancel.cancelled() => {
                     attached.cancel_run();
@@ -118,7 +118,7 @@ fn check_outcome(outcome: PuppetRunOutcome) -> Result<PuppetRunOutcome, ActionEr
 
 fn still_running_error(outcome: &PuppetRunOutcome, why: &str) -> ActionError {
     let message = format!(
-        "{why}; run {} is {}: ask for it again by its name",
+        "{why}; run {} is {}: request it again with this ID as `run` to get its result",
         outcome.run,
         outcome.state.as_str()
     );
@@ -138,7 +138,7 @@ fn parse_request(
     let options = &runs.options;
     if input.server.is_some() && !options.allow_server_override {
         return Err(ActionError::denied_by_rule(
-            "this node does not let callers choose the server: [plugins.puppet] allow_server_override",
+            "this node does not allow callers to choose the server: [plugins.puppet] allow_server_override",
             "plugins.puppet.allow_server_override",
         ));
     }
@@ -155,7 +155,9 @@ fn parse_request(
                 .ok()
                 .and_then(NonZeroU32::new)
                 .ok_or_else(|| {
-                    ActionError::invalid_input(format!("limit {limit} is no positive number"))
+                    ActionError::invalid_input(format!(
+                        "limit {limit} is not between 1 and 4294967295"
+                    ))
                 })?,
         ),
     };
@@ -214,7 +216,7 @@ fn refuse_puppet_inputs(wish: &PuppetRunOptions) -> Result<(), ActionError> {
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(ActionError::invalid_input(format!(
-            "{name} means nothing here: [plugins.puppet] engine is `native`"
+            "{name} is not supported: [plugins.puppet] engine is `native`"
         ))),
         None => Ok(()),
     }

@@ -87,7 +87,7 @@ impl RunDriver {
         let Some(step) = self.record.step.clone() else {
             return Err(RunFailure(
                 PuppetRunClass::NotStarted,
-                "nothing was started".to_owned(),
+                "no program was started".to_owned(),
             ));
         };
         let left = step.until.saturating_sub(unix_millis_now(&*self.system));

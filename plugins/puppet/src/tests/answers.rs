@@ -100,7 +100,7 @@ async fn a_machine_without_a_run_says_so() {
     for action in ["last_run_summary", "last_run_report"] {
         let error = ask(&puppet, action, json!({})).await.unwrap_err();
         assert!(
-            error.message.starts_with("Puppet left no"),
+            error.message.starts_with("no readable"),
             "{}",
             error.message
         );

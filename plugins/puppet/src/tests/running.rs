@@ -353,7 +353,7 @@ async fn a_caller_whose_time_is_over_learns_the_name_and_the_run_goes_on() {
     cx.deadline = tokio::time::Instant::now() + Duration::from_millis(3500);
     let error = ask_in(&puppet, &cx, json!({})).await.unwrap_err();
     assert!(
-        error.message.contains("the request's time is up"),
+        error.message.contains("the request reached its deadline"),
         "{}",
         error.message
     );

@@ -150,7 +150,7 @@ impl TraceInterpreter {
                 self.due.remove(&comparison_key(&reference));
                 event_list(Some(RefreshEvent::Kept {
                     target: reference,
-                    reason: "it was skipped, or something that it needs failed",
+                    reason: "it was skipped, or a dependency failed",
                 }))
             }
             TraceEvent::Noop => {

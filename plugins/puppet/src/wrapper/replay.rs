@@ -33,7 +33,7 @@ pub fn add_replay_resource(mut catalog: Value, targets: &[String]) -> Option<Val
 
 fn replay_message(targets: &[String]) -> String {
     format!(
-        "owed a refresh since an earlier run: {}",
+        "refreshes pending since earlier runs: {}",
         targets.join(", ")
     )
 }

@@ -39,8 +39,8 @@ impl AgentAction for PuppetcaCleanAction {
 /// Name of the outcome in the reply.
 fn describe_outcome(done: &CleanOutcome) -> &'static str {
     match (done.found, done.revoked) {
-        (false, _) => "the authority does not know this name",
+        (false, _) => "the CA has no entry for this name",
         (true, true) => "revoked the certificate and removed it",
-        (true, false) => "removed what was left of it; there was nothing to revoke",
+        (true, false) => "removed the entry; there was no valid certificate to revoke",
     }
 }

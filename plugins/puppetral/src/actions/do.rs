@@ -21,7 +21,7 @@ pub(crate) struct PuppetralDoInput {
     noop: Option<bool>,
     /// Everything else that was given: properties and parameters of the type.
     #[serde(flatten)]
-    words: Map<String, Value>,
+    attributes: Map<String, Value>,
 }
 
 impl AgentAction for PuppetralDoAction {
@@ -39,17 +39,19 @@ impl AgentAction for PuppetralDoAction {
             name,
             undo,
             noop,
-            words,
+            attributes,
         } = input;
-        let wanted = match (undo, type_name, name) {
-            (Some(id), None, None) if words.is_empty() => self.0.recall_resource(cx, id).await?,
+        let desired = match (undo, type_name, name) {
+            (Some(id), None, None) if attributes.is_empty() => {
+                self.0.recall_resource(cx, id).await?
+            }
             (None, Some(type_name), Some(title)) => DesiredResource {
                 type_name,
                 title,
-                words,
+                attributes,
             },
             _ => {
-                let problem = "give `type` and `name`, or `undo` alone";
+                let problem = "specify either `type` and `name`, or only `undo`";
                 return Err(ActionError::invalid_input(problem));
             }
         };
@@ -58,6 +60,6 @@ impl AgentAction for PuppetralDoAction {
         } else {
             ChangeMode::Apply
         };
-        self.0.apply_resource(cx, wanted, mode).await
+        self.0.apply_resource(cx, desired, mode).await
     }
 }

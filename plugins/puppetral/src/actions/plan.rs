@@ -19,7 +19,7 @@ pub(crate) struct PuppetralPlanInput {
     name: String,
     /// Everything else that was given: properties and parameters of the type.
     #[serde(flatten)]
-    words: Map<String, Value>,
+    attributes: Map<String, Value>,
 }
 
 impl AgentAction for PuppetralPlanAction {
@@ -35,7 +35,7 @@ impl AgentAction for PuppetralPlanAction {
         let PuppetralPlanInput {
             type_name,
             name: title,
-            words,
+            attributes,
         } = input;
         self.0
             .apply_resource(
@@ -43,7 +43,7 @@ impl AgentAction for PuppetralPlanAction {
                 DesiredResource {
                     type_name,
                     title,
-                    words,
+                    attributes,
                 },
                 ChangeMode::Plan,
             )

@@ -45,11 +45,11 @@ impl AgentAction for PuppetralSearchAction {
             let found = engine
                 .list_instances(&type_name)
                 .map_err(|error| action_errors::from_engine_error(&error))?;
-            let shown =
+            let declared =
                 |values| properties::declared_properties(&engine, &type_name, values).into();
             let resources: Map<String, Value> = found
                 .iter()
-                .map(|(title, values)| (title.clone(), shown(values)))
+                .map(|(title, values)| (title.clone(), declared(values)))
                 .collect();
             Ok(PuppetralSearchOutput {
                 count: resources.len(),

@@ -104,7 +104,11 @@ async fn what_cannot_be_taken_back_says_why() {
         .ask("do", json!({"undo": unknown}))
         .await
         .unwrap_err();
-    assert!(error.message.contains("no change"), "{}", error.message);
+    assert!(
+        error.message.contains("no undo record"),
+        "{}",
+        error.message
+    );
     let command = json!({"type": "exec", "name": "/bin/true"});
     machine.ask("do", command).await.unwrap();
     let ids = kept(state.path());
@@ -115,17 +119,21 @@ async fn what_cannot_be_taken_back_says_why() {
     assert!(
         error
             .message
-            .contains("Exec[/bin/true] cannot be taken back"),
+            .contains("the change of Exec[/bin/true] cannot be undone"),
         "{}",
         error.message
     );
     let both = json!({"undo": unknown, "type": "file", "name": "/tmp/motd"});
     let error = machine.ask("do", both).await.unwrap_err();
-    assert!(error.message.contains("alone"), "{}", error.message);
+    assert!(error.message.contains("only `undo`"), "{}", error.message);
     let nothing = Machine::new(memory(), json!({}));
     let error = nothing
         .ask("do", json!({"undo": unknown}))
         .await
         .unwrap_err();
-    assert!(error.message.contains("does not keep"), "{}", error.message);
+    assert!(
+        error.message.contains("keeps no undo records"),
+        "{}",
+        error.message
+    );
 }

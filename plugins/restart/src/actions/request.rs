@@ -49,12 +49,12 @@ pub(crate) struct RestartRequestOutput {
 }
 
 impl RestartRequestOutput {
-    fn new(cycle: &RestartCycle, asked: AcceptedRestart) -> Self {
+    fn new(cycle: &RestartCycle, accepted: AcceptedRestart) -> Self {
         Self {
             state: cycle.state.as_str().to_owned(),
             text: cycle.text.clone(),
-            id: asked.id.to_string(),
-            merged: asked.merged,
+            id: accepted.id.to_string(),
+            merged: accepted.merged,
             requests: cycle.requests,
             pid: cycle.after.map(|process| process.pid),
         }
@@ -72,14 +72,14 @@ impl AgentAction for RestartRequestAction {
         input: RestartRequestInput,
     ) -> Result<RestartRequestOutput, ActionError> {
         let target = parse_unit(&input.unit)?;
-        let waits = input.wait.unwrap_or(false);
-        if waits && target.is_daemon() {
+        let should_wait = input.wait.unwrap_or(false);
+        if should_wait && target.is_daemon() {
             return Err(ActionError::invalid_input(
-                "rpcd cannot wait for its own restart: leave `wait` out, and ask for `status` afterwards",
+                "rpcd cannot wait for its own restart; omit `wait`, and call `status` afterwards",
             ));
         }
         let defaults = RestartOptions::default();
-        let wish = RestartOptions {
+        let options = RestartOptions {
             when_idle: input.when_idle.unwrap_or(defaults.when_idle),
             deadline: input
                 .deadline
@@ -88,26 +88,26 @@ impl AgentAction for RestartRequestAction {
             verify_bus: input.verify_bus.map(Duration::from_secs),
             pid_file: None,
         };
-        let (restarts, system, wanted) =
+        let (restarts, system, checked_target) =
             (Arc::clone(&self.0), Arc::clone(&cx.system), target.clone());
-        let asked = cx
+        let accepted = cx
             .run_blocking(move |_| {
-                let ourselves = wanted.is_daemon()
+                let is_running_daemon = checked_target.is_daemon()
                     && DaemonInstance::read_from(restarts.store())
                         .is_ok_and(|found| found.is_some());
-                if !ourselves {
-                    check_known(&system, &wanted)?;
+                if !is_running_daemon {
+                    check_known(&system, &checked_target)?;
                 }
                 restarts
-                    .request_restart(&wanted, &wish)
+                    .request_restart(&checked_target, &options)
                     .map_err(|error| ActionError::failed(error_chain(&error)))
             })
             .await??;
-        if waits {
-            self.await_outcome(cx, target, asked).await
+        if should_wait {
+            self.await_outcome(cx, target, accepted).await
         } else {
-            let cycle = self.find_cycle(cx, target, asked.id).await?;
-            Ok(RestartRequestOutput::new(&cycle, asked))
+            let cycle = self.find_cycle(cx, target, accepted.id).await?;
+            Ok(RestartRequestOutput::new(&cycle, accepted))
         }
     }
 }
@@ -118,27 +118,27 @@ impl RestartRequestAction {
         &self,
         cx: &CallContext,
         target: RestartTarget,
-        asked: AcceptedRestart,
+        accepted: AcceptedRestart,
     ) -> Result<RestartRequestOutput, ActionError> {
-        let last = cx.deadline.checked_sub(REPLY_MARGIN).unwrap_or(cx.deadline);
-        let mut told = None;
+        let reply_deadline = cx.deadline.checked_sub(REPLY_MARGIN).unwrap_or(cx.deadline);
+        let mut reported = None;
         loop {
-            let cycle = self.find_cycle(cx, target.clone(), asked.id).await?;
-            if told != Some((cycle.state, cycle.text.clone())) {
+            let cycle = self.find_cycle(cx, target.clone(), accepted.id).await?;
+            if reported != Some((cycle.state, cycle.text.clone())) {
                 cx.report_progress(format!("{}: {}", cycle.state.as_str(), cycle.text));
-                told = Some((cycle.state, cycle.text.clone()));
+                reported = Some((cycle.state, cycle.text.clone()));
             }
-            let output = RestartRequestOutput::new(&cycle, asked);
+            let output = RestartRequestOutput::new(&cycle, accepted);
             if cycle.state == RestartState::Ok {
                 return Ok(output);
             }
-            let late = Instant::now() >= last;
-            if cycle.state.is_finished() || late {
+            let timed_out = Instant::now() >= reply_deadline;
+            if cycle.state.is_finished() || timed_out {
                 let problem = if cycle.state.is_finished() {
                     cycle.text
                 } else {
                     format!(
-                        "it is not known yet what comes of it ({}); ask for `status` later",
+                        "the restart has not ended yet ({}); call `status` later",
                         cycle.text
                     )
                 };
@@ -166,7 +166,7 @@ impl RestartRequestAction {
             .run_blocking(move |_| restarts.find_cycle(&target, Some(id)))
             .await?;
         let found = found.map_err(|error| ActionError::failed(error_chain(&error)))?;
-        found.ok_or_else(|| ActionError::failed("the restart is not known any more"))
+        found.ok_or_else(|| ActionError::failed("the record of the restart no longer exists"))
     }
 }
 
@@ -176,6 +176,6 @@ fn check_known(system: &Arc<dyn System>, target: &RestartTarget) -> Result<(), A
         .map_err(|error| ActionError::failed(error.one_line_message()))?;
     match found.missing {
         None => Ok(()),
-        Some(place) => Err(ActionError::failed(unknown_service_message(&place))),
+        Some(path) => Err(ActionError::failed(unknown_service_message(&path))),
     }
 }

@@ -48,7 +48,7 @@ impl AgentAction for RestartStatusAction {
         Ok(match found {
             None => RestartStatusOutput {
                 state: "none".to_owned(),
-                text: "no restart was asked for".to_owned(),
+                text: "no restart was requested".to_owned(),
                 id: None,
                 requests: 0,
                 requested: None,

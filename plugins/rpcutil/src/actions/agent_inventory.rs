@@ -12,11 +12,11 @@ pub(crate) struct RpcutilAgentInventoryAction;
 #[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub(crate) struct RpcutilAgentInventoryOutput {
     agents: Vec<AgentInventoryRow>,
-    /// Agents that cannot be offered as their files are.
+    /// Agents that cannot be loaded because of their files.
     problems: Vec<AgentProblemRow>,
 }
 
-/// Agents of the node that cannot be offered as their files are.
+/// Agents of the node that could not be loaded.
 pub(super) fn list_agent_problems(cx: &CallContext) -> Vec<AgentProblemRow> {
     let row = |found: AgentProblem| AgentProblemRow {
         agent: found.agent,

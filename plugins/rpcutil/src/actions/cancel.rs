@@ -52,11 +52,11 @@ fn cancel_request(
     of: Option<&Identity>,
 ) -> Result<RpcutilCancelOutput, ActionError> {
     let id = Uuid::parse_str(&input.id).map_err(|error| {
-        ActionError::invalid_input(format!("`{}` is no request's id: {error}", input.id))
+        ActionError::invalid_input(format!("`{}` is not a request ID: {error}", input.id))
     })?;
     if id == cx.request {
         return Err(ActionError::invalid_input(
-            "a request cannot take itself back",
+            "the request cannot cancel itself",
         ));
     }
     let Some((request, done)) = cx.node.cancel_request(id, of) else {
@@ -67,7 +67,7 @@ fn cancel_request(
     };
     if !done {
         let message = format!(
-            "request {id} is of {}, and `cancel` takes back only {}'s own; `cancel_any` takes back any",
+            "request {id} belongs to {}; {} can cancel it only with `cancel_any`",
             request.caller, cx.caller
         );
         return Err(ActionError::denied_by_rule(message, "rpcutil cancel"));

@@ -27,8 +27,9 @@ impl AgentAction for RpcutilDdlAction {
             let message = format!("this node has no agent {}", input.agent);
             return Err(ActionError::failed(message));
         };
-        let text = serde_json::to_string(&*ddl)
-            .map_err(|error| ActionError::internal_error(format!("the DDL is no JSON: {error}")))?;
+        let text = serde_json::to_string(&*ddl).map_err(|error| {
+            ActionError::internal_error(format!("cannot encode the DDL as JSON: {error}"))
+        })?;
         let digest = Sha256::digest(text.as_bytes());
         Ok(RpcutilDdlOutput {
             version: ddl.version().to_owned(),

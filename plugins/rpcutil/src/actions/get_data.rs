@@ -33,7 +33,7 @@ impl AgentAction for RpcutilGetDataAction {
         let Some(source) = sources.iter().find(|source| source.name() == input.source) else {
             let known: Vec<&str> = sources.iter().map(ValidatedDataSource::name).collect();
             let (asked, known) = (input.source, known.join(", "));
-            let message = format!("this node has no data source `{asked}`; it has: {known}");
+            let message = format!("this node has no data source `{asked}`; available: {known}");
             return Err(ActionError::invalid_input(message));
         };
         let data = source.query_values(cx, input.query.as_deref()).await?;

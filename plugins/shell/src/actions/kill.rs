@@ -22,7 +22,7 @@ pub(crate) struct ShellKillInput {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 pub(crate) struct ShellKillOutput {
-    /// Whether there was anything to end.
+    /// Whether the job was still running.
     ended: bool,
     state: String,
     exitcode: Option<i32>,

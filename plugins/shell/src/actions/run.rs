@@ -10,7 +10,7 @@ use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::output::LiveOutputBuffer as Heard;
+use crate::output::LiveOutputBuffer;
 use crate::program::ShellProgramInput;
 
 /// Part of the call's time that is reserved for the reply after the program is stopped.
@@ -53,9 +53,9 @@ impl AgentAction for ShellRunAction {
             .timeout
             .map_or(left, |seconds| left.min(Duration::from_secs(seconds)));
         let system = Arc::clone(&cx.system);
-        let heard = Arc::new(Heard::new(cx.progress.clone()));
-        let ear = Arc::clone(&heard);
-        let ended = cx
+        let buffer = Arc::new(LiveOutputBuffer::new(cx.progress.clone()));
+        let listener_buffer = Arc::clone(&buffer);
+        let result = cx
             .run_blocking(move |cancel| {
                 let mut command = input.program.build_command(&*system)?;
                 command.timeout = Some(timeout);
@@ -63,26 +63,26 @@ impl AgentAction for ShellRunAction {
                 // The output callback keeps the output, so the command itself need not.
                 command.output_limit = 0;
                 command.listener = Some(OutputListener::new(move |stream, bytes| {
-                    ear.append_bytes(stream, bytes);
+                    listener_buffer.append_bytes(stream, bytes);
                 }));
                 Ok::<_, ActionError>(system.run_command(&command))
             })
             .await??;
-        let mut data = heard.finish_streams();
-        let error = match ended {
+        let mut data = buffer.finish_streams();
+        let error = match result {
             Ok(output) => {
                 data.insert("exitcode".to_owned(), output.code.into());
                 match output.code {
                     0 => {
                         return serde_json::from_value(data.into())
-                            .map(|answer: CollectedRunOutput| answer.into())
+                            .map(|collected: CollectedRunOutput| collected.into())
                             .map_err(|error| ActionError::internal_error(error.to_string()));
                     }
                     code if code > 128 => ActionError::failed(format!(
-                        "ended by signal {}, or with {code}",
+                        "terminated by signal {}, or exited with code {code}",
                         code - 128
                     )),
-                    code => ActionError::failed(format!("ended with {code}")),
+                    code => ActionError::failed(format!("exited with code {code}")),
                 }
             }
             Err(error) => run_error(&error),
@@ -101,12 +101,12 @@ struct CollectedRunOutput {
 }
 
 impl From<CollectedRunOutput> for ShellRunOutput {
-    fn from(answer: CollectedRunOutput) -> Self {
+    fn from(collected: CollectedRunOutput) -> Self {
         Self {
-            exitcode: answer.exitcode,
-            stdout: answer.stdout,
-            stderr: answer.stderr,
-            truncated: answer.truncated,
+            exitcode: collected.exitcode,
+            stdout: collected.stdout,
+            stderr: collected.stderr,
+            truncated: collected.truncated,
         }
     }
 }

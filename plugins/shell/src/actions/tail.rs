@@ -29,7 +29,7 @@ pub(crate) struct ShellTailInput {
     stream: TailStream,
     /// Where to begin; from the end when negative.
     offset: i64,
-    /// Whether to go on telling until the job ends.
+    /// Whether to report new output until the job ends.
     follow: bool,
 }
 
@@ -80,10 +80,10 @@ impl AgentAction for ShellTailAction {
         }
         let (text, end) = cx
             .run_blocking(move |_| {
-                follower.read_chunk().map(|(piece, talking)| {
-                    let end = piece.is_empty() && !talking;
+                follower.read_chunk().map(|(chunk, is_running)| {
+                    let end = chunk.is_empty() && !is_running;
                     let offset = follower.offset;
-                    ((String::from_utf8_lossy(&piece).into_owned(), offset), end)
+                    ((String::from_utf8_lossy(&chunk).into_owned(), offset), end)
                 })
             })
             .await??;
@@ -107,44 +107,46 @@ impl StreamFollower {
     /// Reads the next chunk. Returns it with whether more output may follow. Blocks.
     fn read_chunk(&mut self) -> Result<(Vec<u8>, bool), ActionError> {
         // Checked before the read, so that output printed before the exit is not missed.
-        let talking = ShellJobStore::is_running(&self.record, &*self.system);
-        let piece =
+        let is_running = ShellJobStore::is_running(&self.record, &*self.system);
+        let chunk =
             self.jobs
                 .read_stream(&self.record, self.stream, self.offset, MAX_CHUNK_BYTES)?;
-        self.offset += piece.len() as u64;
-        Ok((piece, talking))
+        self.offset += chunk.len() as u64;
+        Ok((chunk, is_running))
     }
 
     /// Streams lines until the job ends or the call's time is nearly over. The reply contains the offset to continue at.
     async fn follow_stream(mut self, cx: &CallContext) -> Result<ShellTailOutput, ActionError> {
-        let last = cx.deadline - REPLY_MARGIN;
+        let reply_deadline = cx.deadline - REPLY_MARGIN;
         loop {
-            let (mut back, piece, talking) = cx
+            let (mut follower, chunk, is_running) = cx
                 .run_blocking(move |_| {
-                    let piece = self.read_chunk();
-                    piece.map(|(piece, talking)| (self, piece, talking))
+                    let chunk = self.read_chunk();
+                    chunk.map(|(chunk, is_running)| (self, chunk, is_running))
                 })
                 .await??;
-            let (sink, stream) = (back.sink.clone(), back.stream);
-            back.lines
-                .push_bytes(&piece, |line| emit_line(&sink, stream, &line));
-            let end = piece.is_empty() && !talking;
-            if end || Instant::now() >= last {
-                back.lines
+            let (sink, stream) = (follower.sink.clone(), follower.stream);
+            follower
+                .lines
+                .push_bytes(&chunk, |line| emit_line(&sink, stream, &line));
+            let end = chunk.is_empty() && !is_running;
+            if end || Instant::now() >= reply_deadline {
+                follower
+                    .lines
                     .flush_line(|line| emit_line(&sink, stream, &line));
                 return Ok(ShellTailOutput {
                     text: String::new(),
-                    offset: back.offset,
+                    offset: follower.offset,
                     end,
                 });
             }
-            if piece.is_empty() {
+            if chunk.is_empty() {
                 tokio::select! {
                     () = tokio::time::sleep(POLL_INTERVAL) => {}
                     () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
                 }
             }
-            self = back;
+            self = follower;
         }
     }
 }

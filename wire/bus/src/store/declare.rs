@@ -18,37 +18,37 @@ impl Bus {
     /// existing bucket is kept. Needs administrator permissions.
     pub async fn declare_bucket(
         &self,
-        store: &BucketDefinition,
+        definition: &BucketDefinition,
         replicas: usize,
     ) -> Result<Bucket, BucketError> {
-        let bucket = self.bucket(store.name);
+        let bucket = self.bucket(definition.name);
         let jetstream = jetstream::new(self.nats_client().clone());
-        let wanted = stream_config(store, replicas);
-        let Ok(stream) = jetstream.get_stream(&wanted.name).await else {
-            let created = jetstream.create_stream(wanted).await;
-            created.map_err(|error| bucket.failed_error("make it", &error))?;
+        let expected = stream_config(definition, replicas);
+        let Ok(stream) = jetstream.get_stream(&expected.name).await else {
+            let created = jetstream.create_stream(expected).await;
+            created.map_err(|error| bucket.failed_error("create", &error))?;
             return Ok(bucket);
         };
         let current = &stream.cached_info().config;
-        let repaired = repaired_config(current, wanted);
+        let repaired = repaired_config(current, expected);
         if repaired != *current {
             let updated = jetstream.update_stream(&repaired).await;
-            updated.map_err(|error| bucket.failed_error("repair it", &error))?;
+            updated.map_err(|error| bucket.failed_error("update", &error))?;
         }
         Ok(bucket)
     }
 }
 
 /// A stream that keeps the last value of each key and refuses headers with which a writer could affect other keys.
-fn stream_config(store: &BucketDefinition, replicas: usize) -> Config {
+fn stream_config(definition: &BucketDefinition, replicas: usize) -> Config {
     Config {
-        name: format!("KV_{}", store.name),
-        description: Some(store.description.to_owned()),
-        subjects: vec![subject::bucket_key(store.name, ">")],
+        name: format!("KV_{}", definition.name),
+        description: Some(definition.description.to_owned()),
+        subjects: vec![subject::bucket_key(definition.name, ">")],
         max_messages_per_subject: 1,
-        max_message_size: i32::try_from(store.max_value_bytes).unwrap_or(i32::MAX),
-        max_bytes: i64::try_from(store.max_bytes).unwrap_or(i64::MAX),
-        max_age: store.max_age.unwrap_or_default(),
+        max_message_size: i32::try_from(definition.max_value_bytes).unwrap_or(i32::MAX),
+        max_bytes: i64::try_from(definition.max_bytes).unwrap_or(i64::MAX),
+        max_age: definition.max_age.unwrap_or_default(),
         discard: DiscardPolicy::New,
         storage: StorageType::File,
         num_replicas: replicas,
@@ -59,8 +59,8 @@ fn stream_config(store: &BucketDefinition, replicas: usize) -> Config {
         deny_purge: true,
         allow_direct: true,
         republish: Some(Republish {
-            source: subject::bucket_key(store.name, ">"),
-            destination: subject::bucket_changes(store.name, ">"),
+            source: subject::bucket_key(definition.name, ">"),
+            destination: subject::bucket_changes(definition.name, ">"),
             headers_only: false,
         }),
         ..Config::default()
@@ -68,21 +68,21 @@ fn stream_config(store: &BucketDefinition, replicas: usize) -> Config {
 }
 
 /// The configuration of an existing stream with all required rules.
-fn repaired_config(current: &Config, wanted: Config) -> Config {
+fn repaired_config(current: &Config, expected: Config) -> Config {
     Config {
-        description: wanted.description,
-        subjects: wanted.subjects,
-        max_messages_per_subject: wanted.max_messages_per_subject,
-        max_message_size: wanted.max_message_size,
-        max_bytes: wanted.max_bytes,
-        max_age: wanted.max_age,
-        discard: wanted.discard,
-        duplicate_window: wanted.duplicate_window,
-        allow_rollup: wanted.allow_rollup,
-        deny_delete: wanted.deny_delete,
-        deny_purge: wanted.deny_purge,
-        allow_direct: wanted.allow_direct,
-        republish: wanted.republish,
+        description: expected.description,
+        subjects: expected.subjects,
+        max_messages_per_subject: expected.max_messages_per_subject,
+        max_message_size: expected.max_message_size,
+        max_bytes: expected.max_bytes,
+        max_age: expected.max_age,
+        discard: expected.discard,
+        duplicate_window: expected.duplicate_window,
+        allow_rollup: expected.allow_rollup,
+        deny_delete: expected.deny_delete,
+        deny_purge: expected.deny_purge,
+        allow_direct: expected.allow_direct,
+        republish: expected.republish,
         ..current.clone()
     }
 }

@@ -50,9 +50,9 @@ pub(super) fn is_control(message: &Message) -> bool {
 
 /// A header that occurs exactly once.
 fn single_header<'a>(headers: &'a HeaderMap, name: &'static str) -> Option<&'a str> {
-    let mut all = headers.get_all(name);
-    let value = all.next()?;
-    all.next().is_none().then(|| value.as_str())
+    let mut values = headers.get_all(name);
+    let value = values.next()?;
+    values.next().is_none().then(|| value.as_str())
 }
 
 #[cfg(test)]

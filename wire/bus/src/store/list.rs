@@ -32,7 +32,7 @@ impl Bucket {
     ) -> Result<Vec<BucketEntry>, BucketError> {
         let mut entries = Vec::new();
         let mut first = revision.saturating_add(1);
-        let mut latest = Instant::now() + READER_TIMEOUT;
+        let mut deadline = Instant::now() + READER_TIMEOUT;
         loop {
             match self.read_page(pattern, first).await {
                 Ok(page) => {
@@ -41,9 +41,9 @@ impl Bucket {
                         return Ok(entries);
                     };
                     first = next;
-                    latest = Instant::now() + READER_TIMEOUT;
+                    deadline = Instant::now() + READER_TIMEOUT;
                 }
-                Err(BucketRequestError::NoResponders) if Instant::now() < latest => {
+                Err(BucketRequestError::NoResponders) if Instant::now() < deadline => {
                     sleep(RETRY_INTERVAL).await;
                 }
                 Err(BucketRequestError::NoResponders) => return Err(self.missing_error()),
@@ -57,29 +57,32 @@ impl Bucket {
             BucketRequestError::Failed(self.failed_error("list", problem))
         };
         let closed = || failed(&"the connection is closed");
-        let answers = self.bus.nats_client().new_inbox();
-        let subscription = self.bus.subscribe(&answers).await;
+        let inbox = self.bus.nats_client().new_inbox();
+        let subscription = self.bus.subscribe(&inbox).await;
         let mut subscription = subscription.map_err(|error| failed(&error))?;
-        let question = json!({
+        let page_request = json!({
             "seq": first,
             "batch": MAX_PAGE_ENTRIES,
             "next_by_subj": subject::bucket_key(self.name(), pattern),
         });
-        let question = Bytes::from(question.to_string());
+        let page_request = Bytes::from(page_request.to_string());
         let mut events = self.bus.subscribe_events();
-        let list = subject::bucket_list(self.name());
-        let asked = self.bus.publish_with_reply(&list, &answers, question).await;
-        asked.map_err(|error| failed(&error))?;
+        let list_subject = subject::bucket_list(self.name());
+        let published = self
+            .bus
+            .publish_with_reply(&list_subject, &inbox, page_request)
+            .await;
+        published.map_err(|error| failed(&error))?;
         let mut page = BucketPage::default();
         loop {
-            let latest = Instant::now() + ANSWER_TIMEOUT;
+            let deadline = Instant::now() + ANSWER_TIMEOUT;
             let next = tokio::select! {
-                next = timeout_at(latest, subscription.next()) => next,
-                () = wait_refused(&mut events, &list) => {
-                    return Err(BucketRequestError::Failed(self.refused_error("list", &list)));
+                next = timeout_at(deadline, subscription.next()) => next,
+                () = wait_refused(&mut events, &list_subject) => {
+                    return Err(BucketRequestError::Failed(self.refused_error("list", &list_subject)));
                 }
             };
-            let next = next.map_err(|_| failed(&"no answer in time"))?;
+            let next = next.map_err(|_| failed(&"the broker did not answer in time"))?;
             let message = next.ok_or_else(closed)?;
             if message.is_no_responders() {
                 return Err(BucketRequestError::NoResponders);
@@ -106,12 +109,14 @@ struct BucketPage {
 impl BucketPage {
     /// Parses the broker's end-of-batch status: the number of remaining entries, and the last sent sequence. "Not found" has neither.
     fn finish_page(&mut self, message: &async_nats::Message) {
-        let number = |name: &'static str| {
+        let header_number = |name: &'static str| {
             let headers = message.headers.as_ref()?;
             headers.get(name)?.as_str().parse::<u64>().ok()
         };
-        if let (Some(1..), Some(last)) = (number("Nats-Num-Pending"), number("Nats-Last-Sequence"))
-        {
+        if let (Some(1..), Some(last)) = (
+            header_number("Nats-Num-Pending"),
+            header_number("Nats-Last-Sequence"),
+        ) {
             self.next = Some(last.saturating_add(1));
         }
     }

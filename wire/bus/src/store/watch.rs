@@ -30,11 +30,11 @@ pub struct BucketWatch {
     /// Entries not returned yet.
     ready: VecDeque<BucketEntry>,
     /// Last returned revision per key.
-    known: HashMap<String, u64>,
+    known_revisions: HashMap<String, u64>,
     /// All changes up to this revision are known.
-    complete: u64,
+    complete_revision: u64,
     /// At least this revision exists; the changes up to it must be read.
-    missing: Option<u64>,
+    missing_revision: Option<u64>,
     next_check: Instant,
 }
 
@@ -52,9 +52,9 @@ impl Bucket {
             changes: changes.ok_or_else(|| self.missing_error())?,
             mark,
             ready: VecDeque::new(),
-            known: HashMap::new(),
-            complete: 0,
-            missing: None,
+            known_revisions: HashMap::new(),
+            complete_revision: 0,
+            missing_revision: None,
             next_check: Instant::now() + CHECK_INTERVAL,
         };
         watch.read_missing(0).await?;
@@ -71,14 +71,14 @@ impl BucketWatch {
                     return Ok(Some(entry));
                 }
             }
-            if let Some(revision) = self.missing {
+            if let Some(revision) = self.missing_revision {
                 self.read_missing(revision).await?;
                 continue;
             }
             if self.bucket.bus.disturbed_since(self.mark).is_some() {
                 self.mark = self.bucket.bus.mark_connection();
                 // Revision 0 reads all unknown changes, without waiting for a certain one.
-                self.missing = Some(0);
+                self.missing_revision = Some(0);
                 continue;
             }
             let is_whole = self.is_whole();
@@ -87,7 +87,7 @@ impl BucketWatch {
                     Some(message) => self.accept_change(&message),
                     None => return Ok(None),
                 },
-                () = sleep_until(self.next_check), if is_whole => self.missing = Some(0),
+                () = sleep_until(self.next_check), if is_whole => self.missing_revision = Some(0),
             }
         }
     }
@@ -113,34 +113,38 @@ impl BucketWatch {
         }
         if !self.is_whole() {
             self.ready.push_back(entry);
-        } else if entry.revision == self.complete + 1 {
-            self.complete = entry.revision;
+        } else if entry.revision == self.complete_revision + 1 {
+            self.complete_revision = entry.revision;
             self.ready.push_back(entry);
-        } else if entry.revision > self.complete {
-            self.missing = Some(entry.revision);
+        } else if entry.revision > self.complete_revision {
+            self.missing_revision = Some(entry.revision);
         }
     }
 
     /// Reads unknown changes until this revision is included, because a replica may lag.
     async fn read_missing(&mut self, revision: u64) -> Result<(), BucketError> {
-        let since = if self.is_whole() { self.complete } else { 0 };
+        let since = if self.is_whole() {
+            self.complete_revision
+        } else {
+            0
+        };
         let entries = self.bucket.changes_since(&self.pattern, since).await?;
         let last = entries.iter().map(|entry| entry.revision).max();
-        self.complete = self.complete.max(last.unwrap_or_default());
+        self.complete_revision = self.complete_revision.max(last.unwrap_or_default());
         self.ready.extend(entries);
-        if self.complete < revision && self.is_whole() {
+        if self.complete_revision < revision && self.is_whole() {
             sleep(RETRY_INTERVAL).await;
             return Ok(());
         }
-        self.missing = None;
+        self.missing_revision = None;
         self.next_check = Instant::now() + CHECK_INTERVAL;
         Ok(())
     }
 
     fn is_new(&mut self, entry: &BucketEntry) -> bool {
-        let known = self.known.entry(entry.key.clone()).or_default();
-        let is_new = entry.revision > *known;
-        *known = entry.revision.max(*known);
+        let last_revision = self.known_revisions.entry(entry.key.clone()).or_default();
+        let is_new = entry.revision > *last_revision;
+        *last_revision = entry.revision.max(*last_revision);
         is_new
     }
 }

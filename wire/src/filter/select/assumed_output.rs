@@ -27,20 +27,20 @@ impl FromStr for AssumedOutput {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        let wrong = || {
+        let invalid = || {
             let expected =
                 "one output of a data source and its value, as in puppet().enabled=false";
             FilterFault::new(0, expected).into_filter_error(text)
         };
-        let SelectExpression(BooleanTree::Term(SelectCondition::Of(
+        let SelectExpression(BooleanTree::Term(SelectCondition::Test(
             ConditionSubject::Output(output),
-            demand,
+            test,
         ))) = SelectExpression::parse(text)?
         else {
-            return Err(wrong());
+            return Err(invalid());
         };
-        let ValueTest::Compare(FactOperator::Equal, FactOperand::Literal(literal)) = demand else {
-            return Err(wrong());
+        let ValueTest::Compare(FactOperator::Equal, FactOperand::Literal(literal)) = test else {
+            return Err(invalid());
         };
         let SourceOutput { lookup, name, .. } = output;
         Ok(Self {
@@ -55,22 +55,22 @@ impl FromStr for DataLookup {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        let stated = AssumedOutput::from_str(&format!("{text}.x=1"));
-        let stated = stated.ok().filter(|stated| stated.output == "x");
-        stated.map(|stated| stated.lookup).ok_or_else(|| {
-            let expected = "a question to a data source, as in puppet() or service(\"sshd\")";
+        let assumed = AssumedOutput::from_str(&format!("{text}.x=1"));
+        let assumed = assumed.ok().filter(|assumed| assumed.output == "x");
+        assumed.map(|assumed| assumed.lookup).ok_or_else(|| {
+            let expected = "a data source lookup, as in puppet() or service(\"sshd\")";
             FilterFault::new(0, expected).into_filter_error(text)
         })
     }
 }
 
 fn literal_to_json(literal: LiteralOperand) -> Value {
-    let plain = || serde_json::from_str(&literal.text).ok();
-    let plain: Option<Value> = match literal.text.as_str() {
-        "true" | "false" => plain(),
-        _ => literal.number.and_then(|_: NumericValue| plain()),
+    let parse = || serde_json::from_str(&literal.text).ok();
+    let parsed: Option<Value> = match literal.text.as_str() {
+        "true" | "false" => parse(),
+        _ => literal.number.and_then(|_: NumericValue| parse()),
     };
-    plain.unwrap_or(Value::String(literal.text))
+    parsed.unwrap_or(Value::String(literal.text))
 }
 
 #[cfg(test)]

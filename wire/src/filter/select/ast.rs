@@ -129,7 +129,7 @@ pub(super) struct CallField {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SelectCondition {
     /// A value and its test.
-    Of(ConditionSubject, ValueTest),
+    Test(ConditionSubject, ValueTest),
     Class(FilterPattern),
     Agent(FilterPattern),
     /// A class or an agent.

@@ -43,7 +43,7 @@ pub(super) struct SelectChecker<'a> {
 
 /// The collection of a membership test.
 enum MemberCollection {
-    Of(ConditionSubject),
+    Subject(ConditionSubject),
     Classes,
     Agents,
 }
@@ -115,7 +115,7 @@ impl SelectChecker<'_> {
                 SelectCondition::Class(self.parse_pattern(at, &text)?)
             }
             SelectValueKind::Text(_) | SelectValueKind::List(_) => {
-                let expected = "a condition, not a text (class(\"...\") is a class)";
+                let expected = "a condition, not a string (class(\"...\") is a class)";
                 return Err(FilterFault::new(at, expected));
             }
             SelectValueKind::Call(call) => self.check_call(at, call, end)?,
@@ -130,7 +130,7 @@ impl SelectChecker<'_> {
         test: ValueTest,
     ) -> Result<SelectCondition, FilterFault> {
         self.check_test_kind(at, &subject, &test)?;
-        Ok(SelectCondition::Of(subject, test))
+        Ok(SelectCondition::Test(subject, test))
     }
 
     fn check_call(
@@ -154,14 +154,14 @@ impl SelectChecker<'_> {
                 self.include_condition(member, collection)
             }
             "semver" => {
-                let [version, demand] =
+                let [version, constraint] =
                     expect_arguments(at, call, "semver(fact(\"name\"), \">= 1.2\")")?;
                 let version_at = version.at;
                 let subject = self.parse_subject(version)?;
-                let (at, demand) = expect_quoted_text(demand)?;
-                let demand =
-                    VersionConstraint::parse_part(&demand).map_err(|fault| fault.shifted_by(at))?;
-                self.value_condition(version_at, subject, ValueTest::Version(demand))
+                let (at, constraint) = expect_quoted_text(constraint)?;
+                let constraint = VersionConstraint::parse_part(&constraint)
+                    .map_err(|fault| fault.shifted_by(at))?;
+                self.value_condition(version_at, subject, ValueTest::Version(constraint))
             }
             "agent" => {
                 let [name] = expect_arguments(at, call, "agent(\"name\")")?;
@@ -192,7 +192,7 @@ impl SelectChecker<'_> {
             && !matches!(kind, OutputKind::Boolean | OutputKind::Any)
         {
             let expected = format!(
-                "a comparison after {name}, for it is {}",
+                "a comparison after {name}, because it is {}",
                 kind.description_phrase()
             );
             return Err(FilterFault::new(end, expected));
@@ -219,7 +219,7 @@ impl SelectChecker<'_> {
             literal @ FactOperand::Literal(_) => literal,
         };
         let test = ValueTest::Compare(operator, operand);
-        Ok(SelectCondition::Of(ConditionSubject::Fact(path), test))
+        Ok(SelectCondition::Test(ConditionSubject::Fact(path), test))
     }
 
     /// `value in collection`, `fact in [values]`.
@@ -244,7 +244,7 @@ impl SelectChecker<'_> {
         }
         let mut choices = choices.into_iter();
         let Some(first) = choices.next() else {
-            return Err(FilterFault::new(right.at, "a list of one value or more"));
+            return Err(FilterFault::new(right.at, "a list of at least one value"));
         };
         Ok(BooleanTree::join_any(first, choices.collect()))
     }
@@ -253,7 +253,7 @@ impl SelectChecker<'_> {
         match &value.kind {
             SelectValueKind::Word(word) if word == "classes" => Ok(MemberCollection::Classes),
             SelectValueKind::Word(word) if word == "agents" => Ok(MemberCollection::Agents),
-            _ => self.parse_subject(value).map(MemberCollection::Of),
+            _ => self.parse_subject(value).map(MemberCollection::Subject),
         }
     }
 
@@ -268,7 +268,7 @@ impl SelectChecker<'_> {
                 self.pattern_from_value(member).map(SelectCondition::Class)
             }
             MemberCollection::Agents => self.pattern_from_value(member).map(SelectCondition::Agent),
-            MemberCollection::Of(subject) => {
+            MemberCollection::Subject(subject) => {
                 let (at, member) = match member.kind {
                     SelectValueKind::Word(word) if is_value(&word) => (member.at, word),
                     _ => expect_quoted_text(member)?,
@@ -310,7 +310,7 @@ impl SelectChecker<'_> {
                 return Err(FilterFault::new(at, "one value (`in` takes a list)"));
             }
             (SelectValueKind::Call(_), _) => {
-                let expected = "a value that is written here, not a function";
+                let expected = "a literal value, not a function";
                 return Err(FilterFault::new(at, expected));
             }
         };
@@ -397,16 +397,16 @@ impl SelectChecker<'_> {
 pub(super) fn expect_quoted_text(value: SelectValue) -> Result<(usize, String), FilterFault> {
     match value.kind {
         SelectValueKind::Text(text) => Ok((value.at + 1, text)),
-        _ => Err(FilterFault::new(value.at, "a text in quotes")),
+        _ => Err(FilterFault::new(value.at, "a string in quotes")),
     }
 }
 
 pub(super) fn expect_arguments<const N: usize>(
     at: usize,
     call: FunctionCall,
-    form: &str,
+    usage: &str,
 ) -> Result<[SelectValue; N], FilterFault> {
-    <[SelectValue; N]>::try_from(call.arguments).map_err(|_| FilterFault::new(at, form.to_owned()))
+    <[SelectValue; N]>::try_from(call.arguments).map_err(|_| FilterFault::new(at, usage.to_owned()))
 }
 
 fn expect_no_field(at: usize, call: &FunctionCall) -> Result<(), FilterFault> {
@@ -421,13 +421,13 @@ fn expect_no_field(at: usize, call: &FunctionCall) -> Result<(), FilterFault> {
 
 fn with_escaped_slashes(source: &str) -> String {
     let mut escaped = false;
-    let mut written = String::with_capacity(source.len() + 8);
+    let mut output = String::with_capacity(source.len() + 8);
     for c in source.chars() {
         if c == '/' && !escaped {
-            written.push('\\');
+            output.push('\\');
         }
         escaped = c == '\\' && !escaped;
-        written.push(c);
+        output.push(c);
     }
-    written
+    output
 }

@@ -21,8 +21,8 @@ type LookupAnswers<'a> = &'a dyn Fn(&DataLookup) -> Option<&'a DataLookupResult>
 impl SelectExpression {
     /// Whether the expression matches the node. All data sources are unknown.
     pub fn matches(&self, node: &NodeView<'_>) -> bool {
-        let not_asked = DataLookupResult::Unknown(String::new());
-        self.0.evaluate_tree(node, &|_| Some(&not_asked))
+        let unknown = DataLookupResult::Unknown(String::new());
+        self.0.evaluate_tree(node, &|_| Some(&unknown))
             == EvaluationProgress::Decided(TruthValue::True)
     }
 
@@ -37,14 +37,14 @@ impl SelectExpression {
         node: &NodeView<'_>,
         known: &KnownLookups,
     ) -> Vec<(String, Option<TruthValue>)> {
-        let judge = |condition: &SelectCondition| {
+        let evaluate_one = |condition: &SelectCondition| {
             let truth = match condition.evaluate_condition(node, &|lookup| known.get(lookup)) {
                 EvaluationProgress::Decided(truth) => Some(truth),
                 EvaluationProgress::Needs(_) => None,
             };
             (condition.to_string(), truth)
         };
-        self.0.leaf_terms().into_iter().map(judge).collect()
+        self.0.leaf_terms().into_iter().map(evaluate_one).collect()
     }
 
     /// The facts in the expression, including duplicates.
@@ -52,7 +52,7 @@ impl SelectExpression {
         let terms = self.0.leaf_terms().into_iter();
         terms
             .filter_map(|condition| match condition {
-                SelectCondition::Of(ConditionSubject::Fact(path), _) => Some(path),
+                SelectCondition::Test(ConditionSubject::Fact(path), _) => Some(path),
                 _ => None,
             })
             .collect()
@@ -60,14 +60,15 @@ impl SelectExpression {
 
     /// Whether the expression has class or agent conditions.
     pub fn has_name_conditions(&self) -> bool {
-        let is_name = |condition: &&SelectCondition| !matches!(condition, SelectCondition::Of(..));
+        let is_name =
+            |condition: &&SelectCondition| !matches!(condition, SelectCondition::Test(..));
         self.0.leaf_terms().iter().any(is_name)
     }
 
     /// The data source outputs in the expression, including duplicates; the empty name is a source's default output.
     pub fn source_outputs(&self) -> Vec<(&DataLookup, &str)> {
         let output = |condition| match condition {
-            &SelectCondition::Of(
+            &SelectCondition::Test(
                 ConditionSubject::Output(SourceOutput {
                     ref lookup,
                     ref name,
@@ -81,16 +82,16 @@ impl SelectExpression {
 
     /// The distinct data source lookups that evaluation may need.
     pub fn data_lookups(&self) -> Vec<&DataLookup> {
-        let mut found = Vec::new();
+        let mut lookups = Vec::new();
         for condition in self.0.leaf_terms() {
-            if let SelectCondition::Of(ConditionSubject::Output(SourceOutput { lookup, .. }), _) =
+            if let SelectCondition::Test(ConditionSubject::Output(SourceOutput { lookup, .. }), _) =
                 condition
-                && !found.contains(&lookup)
+                && !lookups.contains(&lookup)
             {
-                found.push(lookup);
+                lookups.push(lookup);
             }
         }
-        found
+        lookups
     }
 }
 
@@ -128,15 +129,15 @@ fn evaluate_list<'a>(
             }
             EvaluationProgress::Decided(truth) => unknown |= truth == TruthValue::Unknown,
             // Continue after a needed lookup: a later element may decide the list without it.
-            open @ EvaluationProgress::Needs(_) => needs = needs.or(Some(open)),
+            pending @ EvaluationProgress::Needs(_) => needs = needs.or(Some(pending)),
         }
     }
-    let otherwise = if unknown {
+    let default = if unknown {
         TruthValue::Unknown
     } else {
         !decisive
     };
-    needs.unwrap_or(EvaluationProgress::Decided(otherwise))
+    needs.unwrap_or(EvaluationProgress::Decided(default))
 }
 
 impl SelectCondition {
@@ -146,13 +147,13 @@ impl SelectCondition {
         answers: LookupAnswers<'_>,
     ) -> EvaluationProgress<'_> {
         EvaluationProgress::Decided(match self {
-            Self::Of(ConditionSubject::Output(output), test) => {
+            Self::Test(ConditionSubject::Output(output), test) => {
                 return output.evaluate_output(test, answers);
             }
-            Self::Of(ConditionSubject::Fact(path), _) if !node.facts.is_known(path) => {
+            Self::Test(ConditionSubject::Fact(path), _) if !node.facts.is_known(path) => {
                 TruthValue::Unknown
             }
-            Self::Of(ConditionSubject::Fact(path), test) => {
+            Self::Test(ConditionSubject::Fact(path), test) => {
                 test.matches_value(node.facts.get_path(path)).into()
             }
             Self::Agent(pattern) => pattern.matches_any(node.agents).into(),
@@ -192,9 +193,9 @@ impl ValueTest {
 
 impl LiteralOperand {
     fn is_member_of(&self, value: &Value) -> bool {
-        let equal = FactOperand::Literal(self.clone());
+        let operand = FactOperand::Literal(self.clone());
         (value.is_array() || value.is_object())
-            && FactOperator::Equal.compare_value(&equal, Some(value))
+            && FactOperator::Equal.compare_value(&operand, Some(value))
     }
 }
 

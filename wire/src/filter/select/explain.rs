@@ -26,49 +26,49 @@ impl SelectExpression {
 }
 
 impl BooleanTree<SelectCondition> {
-    fn explain_tree(&self, denied: bool) -> String {
-        let (list, all) = match self {
-            Self::Not(inner) => return inner.explain_tree(!denied),
-            Self::Term(condition) => return condition.explain_condition(denied),
+    fn explain_tree(&self, negated: bool) -> String {
+        let (list, is_all) = match self {
+            Self::Not(inner) => return inner.explain_tree(!negated),
+            Self::Term(condition) => return condition.explain_condition(negated),
             Self::All(list) => (list, true),
             Self::Any(list) => (list, false),
         };
-        let said: Vec<_> = list
+        let phrases: Vec<_> = list
             .iter()
-            .map(|tree| tree.explain_subtree(denied))
+            .map(|tree| tree.explain_subtree(negated))
             .collect();
-        join_phrases(&said, if all == denied { "or" } else { "and" })
+        join_phrases(&phrases, if is_all == negated { "or" } else { "and" })
     }
 
     /// The phrase as a part of a longer one.
-    fn explain_subtree(&self, denied: bool) -> String {
-        let said = self.explain_tree(denied);
+    fn explain_subtree(&self, negated: bool) -> String {
+        let phrase = self.explain_tree(negated);
         match self {
-            Self::Not(inner) => inner.explain_subtree(!denied),
-            Self::All(_) | Self::Any(_) => format!("({said})"),
-            Self::Term(_) => said,
+            Self::Not(inner) => inner.explain_subtree(!negated),
+            Self::All(_) | Self::Any(_) => format!("({phrase})"),
+            Self::Term(_) => phrase,
         }
     }
 }
 
 impl SelectCondition {
-    fn explain_condition(&self, denied: bool) -> String {
+    fn explain_condition(&self, negated: bool) -> String {
         match self {
-            Self::Of(subject, test) => {
-                let of = match subject {
+            Self::Test(subject, test) => {
+                let subject_phrase = match subject {
                     ConditionSubject::Fact(path) => format!("fact {path}"),
                     ConditionSubject::Output(output) => output.to_string(),
                 };
-                format!("whose {of} {}", test.explain_test(denied))
+                format!("whose {subject_phrase} {}", test.explain_test(negated))
             }
             Self::Class(pattern) => {
-                explain_name_condition(denied, ["a class", "any class", "class"], pattern)
+                explain_name_condition(negated, ["a class", "any class", "class"], pattern)
             }
             Self::Agent(pattern) => {
-                explain_name_condition(denied, ["an agent", "any agent", "agent"], pattern)
+                explain_name_condition(negated, ["an agent", "any agent", "agent"], pattern)
             }
             Self::With(pattern) => explain_name_condition(
-                denied,
+                negated,
                 ["a class or agent", "any class or agent", "class or agent"],
                 pattern,
             ),
@@ -77,20 +77,20 @@ impl SelectCondition {
 }
 
 impl ValueTest {
-    fn explain_test(&self, denied: bool) -> String {
+    fn explain_test(&self, negated: bool) -> String {
         match self {
             Self::Compare(operator, operand) => {
-                let relation = if denied {
+                let relation = if negated {
                     negated_operator_phrase(*operator)
                 } else {
                     operator_phrase(*operator)
                 };
                 format!("{relation} {}", explain_operand(operand))
             }
-            Self::Include(member) if denied => format!("does not include \"{}\"", member.text),
+            Self::Include(member) if negated => format!("does not include \"{}\"", member.text),
             Self::Include(member) => format!("includes \"{}\"", member.text),
             Self::Version(constraint) => {
-                let relation = if denied { "is no" } else { "is a" };
+                let relation = if negated { "is no" } else { "is a" };
                 let constraint = constraint.as_str();
                 format!("{relation} version that satisfies \"{constraint}\"")
             }
@@ -113,18 +113,18 @@ fn negated_operator_phrase(operator: FactOperator) -> &'static str {
 }
 
 fn explain_name_condition(
-    denied: bool,
-    [one, any, kind]: [&str; 3],
+    negated: bool,
+    [with_article, with_any, kind]: [&str; 3],
     pattern: &FilterPattern,
 ) -> String {
-    match (pattern, denied) {
+    match (pattern, negated) {
         (FilterPattern::Exact(name), false) => format!("that have {kind} {name}"),
         (FilterPattern::Exact(name), true) => format!("that do not have {kind} {name}"),
         (FilterPattern::Regex(expression), false) => {
-            format!("that have {one} matching {expression}")
+            format!("that have {with_article} matching {expression}")
         }
         (FilterPattern::Regex(expression), true) => {
-            format!("that do not have {any} matching {expression}")
+            format!("that do not have {with_any} matching {expression}")
         }
     }
 }

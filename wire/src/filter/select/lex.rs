@@ -74,15 +74,15 @@ pub(super) fn is_whole_regex(slashed: &str) -> bool {
 
 /// The first token of a non-empty text, and the rest.
 fn next_token(text: &str) -> Result<(SelectTokenKind, &str), FilterFault> {
-    let spelled = OPERATOR_SPELLINGS
+    let operator_token = OPERATOR_SPELLINGS
         .iter()
         .map(|(spelling, operator)| (*spelling, SelectTokenKind::Compare(*operator)))
         .chain(SYMBOL_TOKENS)
         .find_map(|(spelling, kind)| Some((kind, text.strip_prefix(spelling)?)));
-    if let Some(found) = spelled {
+    if let Some(found) = operator_token {
         return Ok(found);
     }
-    let (make, end): (fn(&str) -> Option<SelectTokenKind>, usize) = match text.chars().next() {
+    let (to_kind, end): (fn(&str) -> Option<SelectTokenKind>, usize) = match text.chars().next() {
         Some('"' | '\'') => (
             |word| unquote_text(word).map(SelectTokenKind::Text),
             text_end(text)?,
@@ -94,7 +94,7 @@ fn next_token(text: &str) -> Result<(SelectTokenKind, &str), FilterFault> {
         _ => (|word| Some(keyword_or_word(word)), word_end(text)?),
     };
     text.split_at_checked(end)
-        .and_then(|(word, after)| Some((make(word)?, after)))
+        .and_then(|(word, after)| Some((to_kind(word)?, after)))
         .ok_or_else(|| FilterFault::new(0, EXPECTED_CONDITION))
 }
 
@@ -126,13 +126,13 @@ fn text_end(text: &str) -> Result<usize, FilterFault> {
         }
         escaped = c == '\\' && !escaped;
     }
-    Err(FilterFault::new(0, "a closing quote for this one"))
+    Err(FilterFault::new(0, "a matching closing quote"))
 }
 
 /// The length of the leading `/regex/`: to a slash, or `/i`, that is followed by white space, a bracket, a comma or the end.
 /// A backslash escapes a slash.
 fn regex_end(text: &str) -> Result<usize, FilterFault> {
-    let ends = |rest: &str| {
+    let is_end = |rest: &str| {
         let next = rest.chars().next();
         next.is_none_or(|c| c.is_whitespace() || "()[],&|".contains(c))
     };
@@ -140,10 +140,10 @@ fn regex_end(text: &str) -> Result<usize, FilterFault> {
     for (at, c) in text.char_indices().skip(1) {
         if c == '/' && !escaped {
             let after = text.get(at + 1..).unwrap_or_default();
-            if ends(after) {
+            if is_end(after) {
                 return Ok(at + 1);
             }
-            if after.strip_prefix('i').is_some_and(ends) {
+            if after.strip_prefix('i').is_some_and(is_end) {
                 return Ok(at + 2);
             }
         }
@@ -155,13 +155,13 @@ fn regex_end(text: &str) -> Result<usize, FilterFault> {
 
 /// The length of the leading word; quotes may group a segment of a fact path.
 fn word_end(text: &str) -> Result<usize, FilterFault> {
-    let mut open: Option<(usize, char)> = None;
-    let mut segment_begins = false;
+    let mut open_quote: Option<(usize, char)> = None;
+    let mut at_segment_start = false;
     for (at, c) in text.char_indices() {
-        if open.is_some() {
-            open = open.filter(|&(_, quote)| c != quote);
-        } else if segment_begins && matches!(c, '"' | '\'') {
-            open = Some((at, c));
+        if open_quote.is_some() {
+            open_quote = open_quote.filter(|&(_, quote)| c != quote);
+        } else if at_segment_start && matches!(c, '"' | '\'') {
+            open_quote = Some((at, c));
         } else if !is_plain(c) {
             return if at == 0 {
                 Err(FilterFault::new(0, EXPECTED_CONDITION))
@@ -169,10 +169,10 @@ fn word_end(text: &str) -> Result<usize, FilterFault> {
                 Ok(at)
             };
         }
-        segment_begins = c == '.';
+        at_segment_start = c == '.';
     }
-    match open {
-        Some((at, _)) => Err(FilterFault::new(at, "a closing quote for this one")),
+    match open_quote {
+        Some((at, _)) => Err(FilterFault::new(at, "a matching closing quote")),
         None => Ok(text.len()),
     }
 }

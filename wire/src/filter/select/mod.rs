@@ -96,7 +96,7 @@ impl fmt::Display for SelectExpression {
 }
 
 fn too_long(at: usize) -> FilterFault {
-    FilterFault::new(at, "an expression of at most 4,096 bytes, spelled out")
+    FilterFault::new(at, "an expression of at most 4,096 bytes when normalised")
 }
 
 #[cfg(test)]
@@ -190,24 +190,24 @@ mod tests {
             ("a & b", 3, "other characters need quotes"),
             ("`id`=1 ; x", 8, "and, or"),
             ("a not b", 7, "`in` after not"),
-            ("a in b", 1, "a text in quotes"),
-            ("a in []", 6, "one value or more"),
+            ("a in b", 1, "a string in quotes"),
+            ("a in []", 6, "at least one value"),
             ("a == [1]", 6, "`in` takes a list"),
             ("a < /x/", 5, "not a regular expression"),
             ("a =~ '('", 7, "a valid regular expression"),
             ("/(/", 2, "a valid regular expression"),
             ("'x' = 1", 1, "a fact"),
-            ("'x'", 1, "not a text"),
+            ("'x'", 1, "not a string"),
             ("a or 8", 6, "class(\"8\")"),
             ("true", 1, "not a value"),
             ("fact('a') and b", 11, "a comparison after fact"),
-            ("fact(a)=1", 6, "a text in quotes"),
+            ("fact(a)=1", 6, "a string in quotes"),
             ("fact('a', 'b')=1", 1, "fact(\"name\")"),
             ("fact('a').b.c=1", 11, "one name of an output"),
             ("fact('a b')=1", 8, "a dot or the end of the name"),
             ("class('a')=1", 1, "true or false by itself"),
             ("with('a').b", 1, "without .b"),
-            ("semver(fact('a'), 'new')", 20, "a demand on a version"),
+            ("semver(fact('a'), 'new')", 20, "a version constraint"),
             (
                 "include(fact('a'))",
                 1,
@@ -217,7 +217,7 @@ mod tests {
             ("a and clas('x')", 7, "did you mean class?"),
             ("puppet().=1", 10, "one name of an output"),
             ("Puppet().enabled", 1, "a data source's name"),
-            ("fstat(/etc/).size=1", 7, "a text in quotes"),
+            ("fstat(/etc/).size=1", 7, "a string in quotes"),
             ("fstat('').size=1", 8, "not empty, or fstat()"),
             ("fstat('a', 'b').size=1", 12, "one query at most"),
             ("fstat('a\u{7}').size=1", 9, "without control characters"),
@@ -262,7 +262,7 @@ mod tests {
             16
         );
         let error = SelectExpression::parse(&lookups(17)).unwrap_err();
-        assert_eq!(error.expected(), "at most 16 questions to data sources");
+        assert_eq!(error.expected(), "at most 16 data source lookups");
 
         let expressions = |count: usize| vec!["/a/"; count].join(" or ");
         assert!(SelectExpression::parse(&expressions(64)).is_ok());

@@ -120,7 +120,7 @@ impl SelectParser {
 
     /// The right operand. Parentheses are accepted because Choria's own examples write `matches('x')`.
     fn parse_right_operand(&mut self) -> Result<SelectValue, FilterFault> {
-        let expected = "a value after the operator (in quotes, if it is a word of the language)";
+        let expected = "a value after the operator (in quotes, if it is a keyword)";
         let at = self.next_offset();
         if self.accept_token(&SelectTokenKind::OpenList) {
             return Err(FilterFault::new(at, "one value (`in` takes a list)"));
@@ -215,13 +215,13 @@ impl SelectParser {
     fn parse_nested<T>(
         &mut self,
         at: usize,
-        read: impl FnOnce(&mut Self) -> Result<T, FilterFault>,
+        parse: impl FnOnce(&mut Self) -> Result<T, FilterFault>,
     ) -> Result<T, FilterFault> {
         if self.depth == MAX_SELECT_DEPTH {
             return Err(too_deep(at));
         }
         self.depth += 1;
-        let found = read(self)?;
+        let found = parse(self)?;
         self.depth -= 1;
         Ok(found)
     }

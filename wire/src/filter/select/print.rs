@@ -27,10 +27,10 @@ impl fmt::Display for BooleanTree<SelectCondition> {
 impl fmt::Display for SelectCondition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Of(subject, ValueTest::Compare(operator, operand)) => {
+            Self::Test(subject, ValueTest::Compare(operator, operand)) => {
                 print_comparison(out, subject, *operator, operand)
             }
-            Self::Of(subject, ValueTest::Include(member)) => {
+            Self::Test(subject, ValueTest::Include(member)) => {
                 write!(
                     out,
                     "include({}, {})",
@@ -38,7 +38,7 @@ impl fmt::Display for SelectCondition {
                     QuotedText(&member.text)
                 )
             }
-            Self::Of(subject, ValueTest::Version(constraint)) => {
+            Self::Test(subject, ValueTest::Version(constraint)) => {
                 let constraint = QuotedText(constraint.as_str());
                 write!(out, "semver({}, {constraint})", SubjectCall(subject))
             }
@@ -124,11 +124,11 @@ impl fmt::Display for SubjectCall<'_> {
 
 fn print_class(out: &mut fmt::Formatter<'_>, pattern: &FilterPattern) -> fmt::Result {
     let text = pattern.to_string();
-    let bare = match pattern {
+    let is_bare = match pattern {
         FilterPattern::Exact(_) => is_plain_word(&text) && !is_value(&text),
         FilterPattern::Regex(_) => true,
     };
-    if bare {
+    if is_bare {
         out.write_str(&text)
     } else {
         write!(out, "class({})", QuotedText(&text))

@@ -26,7 +26,7 @@ struct VersionRangeSet {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct VersionRange {
-    outside: bool,
+    is_excluded: bool,
     bounds: (Bound<SemanticVersion>, Bound<SemanticVersion>),
 }
 
@@ -58,7 +58,10 @@ impl VersionConstraint {
     /// Parses a constraint. White space around it is ignored.
     pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         if text.len() > MAX_PATTERN_BYTES {
-            return Err(FilterFault::new(0, "a demand of at most 1,024 bytes"));
+            return Err(FilterFault::new(
+                0,
+                "a version constraint of at most 1,024 bytes",
+            ));
         }
         let mut alternatives = Vec::new();
         let mut at = 0;
@@ -82,32 +85,32 @@ impl VersionConstraint {
             return false;
         };
         let is_pre = version.stage != ReleaseStage::Release;
-        self.alternatives.iter().any(|demand| {
-            (demand.pre_releases || !is_pre)
-                && demand
+        self.alternatives.iter().any(|range_set| {
+            (range_set.pre_releases || !is_pre)
+                && range_set
                     .ranges
                     .iter()
-                    .all(|range| range.bounds.contains(&version) != range.outside)
+                    .all(|range| range.bounds.contains(&version) != range.is_excluded)
         })
     }
 }
 
 impl VersionRangeSet {
     fn parse_part(text: &str) -> Result<Self, FilterFault> {
-        let separates = |c: char| c == ',' || c == ' ';
-        let mut demand = Self {
+        let is_separator = |c: char| c == ',' || c == ' ';
+        let mut range_set = Self {
             ranges: Vec::new(),
             pre_releases: false,
         };
-        let mut rest = text.trim_start_matches(separates);
+        let mut rest = text.trim_start_matches(is_separator);
         while !rest.is_empty() {
             let at = text.len() - rest.len();
             let operator = VERSION_OPERATORS
                 .into_iter()
-                .find(|sign| rest.starts_with(sign));
+                .find(|spelling| rest.starts_with(spelling));
             let operator = operator.unwrap_or_default();
             let version = rest.get(operator.len()..).unwrap_or_default().trim_start();
-            let end = version.find(separates).unwrap_or(version.len());
+            let end = version.find(is_separator).unwrap_or(version.len());
             let (version, after) = version.split_at_checked(end).unwrap_or((version, ""));
             let found = read_version(version).and_then(|(version, given)| {
                 Some((
@@ -116,18 +119,18 @@ impl VersionRangeSet {
                 ))
             });
             let Some((range, version)) = found else {
-                let expected = "a demand on a version, such as >= 1.2, ~1.2.3 or ^2";
+                let expected = "a version constraint, such as >= 1.2, ~1.2.3 or ^2";
                 return Err(FilterFault::new(at, expected));
             };
-            demand.ranges.push(range);
-            demand.pre_releases |= version.stage != ReleaseStage::Release;
-            rest = after.trim_start_matches(separates);
+            range_set.ranges.push(range);
+            range_set.pre_releases |= version.stage != ReleaseStage::Release;
+            rest = after.trim_start_matches(is_separator);
         }
-        if demand.ranges.is_empty() {
-            let expected = "a demand on a version, such as >= 1.2, ~1.2.3 or ^2";
+        if range_set.ranges.is_empty() {
+            let expected = "a version constraint, such as >= 1.2, ~1.2.3 or ^2";
             return Err(FilterFault::new(0, expected));
         }
-        Ok(demand)
+        Ok(range_set)
     }
 }
 
@@ -152,8 +155,8 @@ impl VersionRange {
             "<=" | "=<" => (Unbounded, to()?),
             "<" => (Unbounded, Excluded(version.clone())),
             "^" => {
-                let fixed = version.numbers.iter().take(given).position(|n| *n != 0);
-                let last = fixed.unwrap_or(given - 1);
+                let first_nonzero = version.numbers.iter().take(given).position(|n| *n != 0);
+                let last = first_nonzero.unwrap_or(given - 1);
                 (from(), Excluded(version.before_next(last)?))
             }
             _ => (
@@ -161,17 +164,20 @@ impl VersionRange {
                 Excluded(version.before_next(usize::from(given > 1))?),
             ),
         };
-        let outside = operator == "!=";
-        Some(Self { outside, bounds })
+        let is_excluded = operator == "!=";
+        Some(Self {
+            is_excluded,
+            bounds,
+        })
     }
 }
 
 impl SemanticVersion {
     /// The lower bound, pre-releases included, of versions whose number at this place is one greater.
     /// `None` on overflow.
-    fn before_next(&self, place: usize) -> Option<Self> {
+    fn before_next(&self, index: usize) -> Option<Self> {
         let [major, minor, patch] = self.numbers;
-        let numbers = match place {
+        let numbers = match index {
             0 => [major.checked_add(1)?, 0, 0],
             1 => [major, minor.checked_add(1)?, 0],
             _ => [major, minor, patch.checked_add(1)?],
@@ -195,10 +201,10 @@ fn read_version(text: &str) -> Option<(SemanticVersion, usize)> {
     let mut parts = numbers_text.split('.');
     let mut numbers = [0; 3];
     let mut given = 0;
-    let mut open = false;
+    let mut has_wildcard = false;
     for (number, part) in numbers.iter_mut().zip(parts.by_ref()) {
-        open |= matches!(part, "x" | "X" | "*");
-        if !open {
+        has_wildcard |= matches!(part, "x" | "X" | "*");
+        if !has_wildcard {
             *number = read_number(part)?;
             given += 1;
         } else if !matches!(part, "x" | "X" | "*") {
@@ -214,8 +220,8 @@ fn read_version(text: &str) -> Option<(SemanticVersion, usize)> {
 fn read_identifiers(text: &str) -> Option<Vec<PrereleaseIdentifier>> {
     text.split('.')
         .map(|part| {
-            let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-            if part.is_empty() || !part.bytes().all(legal) {
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+            if part.is_empty() || !part.bytes().all(is_allowed) {
                 return None;
             }
             let number = read_number(part).map(PrereleaseIdentifier::Number);
@@ -225,8 +231,8 @@ fn read_identifiers(text: &str) -> Option<Vec<PrereleaseIdentifier>> {
 }
 
 fn read_number(text: &str) -> Option<u64> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    if digits { text.parse().ok() } else { None }
+    let is_numeric = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_numeric { text.parse().ok() } else { None }
 }
 
 #[cfg(test)]

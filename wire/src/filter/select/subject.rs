@@ -78,12 +78,12 @@ impl SelectChecker<'_> {
             return Err(FilterFault::new(field.at, expected));
         }
         let query = parse_query(&source, call.arguments)?;
-        let asked = query.as_ref().map_or(at, |(at, _)| *at);
+        let query_at = query.as_ref().map_or(at, |(at, _)| *at);
         let query = query.map(|(_, query)| query);
         if let Some(declared) = self.declared.and_then(|sources| sources.get(&source)) {
             declared
                 .check_query(&source, query.as_deref())
-                .map_err(|expected| FilterFault::new(asked, expected))?;
+                .map_err(|expected| FilterFault::new(query_at, expected))?;
             if !declared.outputs.contains_key(&field.name) {
                 let expected = declared.expected_output(&source, &field.name);
                 return Err(FilterFault::new(field.at, expected));
@@ -92,7 +92,7 @@ impl SelectChecker<'_> {
         let lookup = DataLookup { source, query };
         self.lookups.insert(lookup.clone());
         if self.lookups.len() > MAX_SELECT_LOOKUPS {
-            let expected = format!("at most {MAX_SELECT_LOOKUPS} questions to data sources");
+            let expected = format!("at most {MAX_SELECT_LOOKUPS} data source lookups");
             return Err(FilterFault::new(at, expected));
         }
         Ok(SourceOutput {
@@ -119,7 +119,8 @@ impl SelectChecker<'_> {
         }
         if call.field.is_none() {
             let hint = nearest_name(name, FUNCTION_NAMES.into_iter());
-            let hint = hint.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            let hint =
+                hint.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
             let expected = format!(
                 "one of the functions agent, class, fact, include, semver and with, or a data source and its output \
                  ({name}(...) is neither{hint})"
@@ -166,9 +167,12 @@ impl SelectChecker<'_> {
                 }
             }
             (_, ValueTest::Include(_)) => "a list",
-            (_, ValueTest::Version(_)) => "a text",
+            (_, ValueTest::Version(_)) => "a string",
         };
-        let expected = format!("{expected}, for {output} is {}", kind.description_phrase());
+        let expected = format!(
+            "{expected}, because {output} is {}",
+            kind.description_phrase()
+        );
         Err(FilterFault::new(at, expected))
     }
 }
@@ -179,14 +183,14 @@ fn unfitting_operand(
     operator: FactOperator,
     operand: &FactOperand,
 ) -> Option<&'static str> {
-    let ordered = !operator.takes_regex()
+    let is_ordering = !operator.takes_regex()
         && !matches!(operator, FactOperator::Equal | FactOperator::NotEqual);
     match (kind, operand) {
-        (OutputKind::Text, _) if ordered => {
-            Some("= != =~ !~ or, for versions, semver(..., \">= 1.2\") instead of an order")
+        (OutputKind::Text, _) if is_ordering => {
+            Some("= != =~ !~ or, for versions, semver(..., \">= 1.2\"), not < <= > >=")
         }
-        (OutputKind::List, _) if ordered => Some("= != =~ !~ or include(...) instead of an order"),
-        (OutputKind::Boolean, _) if ordered => Some("= or != instead of an order"),
+        (OutputKind::List, _) if is_ordering => Some("= != =~ !~ or include(...), not < <= > >="),
+        (OutputKind::Boolean, _) if is_ordering => Some("= or !=, not < <= > >="),
         (OutputKind::Boolean, FactOperand::Literal(literal))
             if !["true", "false"]
                 .iter()

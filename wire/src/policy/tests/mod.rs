@@ -394,9 +394,13 @@ fn what_is_wrong_has_a_line_and_a_column() {
             "expected a condition",
         ),
         ("allow\té\t*\t*", 7, "`é`"),
-        ("allow\trip\t*\tcustomer", 13, "classes are the fifth field"),
-        ("allow\trip\t*\t*\t*\tuntil=x", 17, "no instant"),
-        ("permit\trip\t*\t*", 1, "begins with `allow` or `deny`"),
+        (
+            "allow\trip\t*\tcustomer",
+            13,
+            "put classes in the fifth field",
+        ),
+        ("allow\trip\t*\t*\t*\tuntil=x", 17, "not a time"),
+        ("permit\trip\t*\t*", 1, "`allow` or `deny` followed by"),
     ] {
         let (_, problems) = load(&[("x.policy", line)], RuleVerdict::Deny);
         assert_eq!(
@@ -443,11 +447,11 @@ fn an_explanation_tells_why_each_earlier_rule_did_not_decide() {
     assert_eq!(
         said,
         [
-            "it is for the callers eve",
-            "it is for the actions start status",
-            "it is for nodes whose fact customer equals \"globex\"",
-            "it is for nodes that have class apache or that have class nginx",
-            "its time was over at 1970-01-01T00:00:00Z",
+            "it applies to the callers eve",
+            "it applies to the actions start status",
+            "it applies to nodes whose fact customer equals \"globex\"",
+            "it applies to nodes that have class apache or that have class nginx",
+            "it expired at 1970-01-01T00:00:00Z",
             "",
         ]
     );
@@ -553,7 +557,7 @@ fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
         RuleVerdict::Deny,
     );
     assert!(
-        problems[0].to_string().contains("a group holds names"),
+        problems[0].to_string().contains("a group cannot contain"),
         "{problems:?}"
     );
 }

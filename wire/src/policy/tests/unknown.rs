@@ -84,7 +84,10 @@ fn an_explanation_tells_what_is_unknown() {
     let why = first.mismatch.as_ref().map(ToString::to_string).unwrap();
     assert!(why.contains("apache"), "{why}");
     let why = second.mismatch.as_ref().map(ToString::to_string).unwrap();
-    assert!(why.ends_with("and whether this is one is unknown"), "{why}");
+    assert!(
+        why.ends_with("whether this node matches is unknown"),
+        "{why}"
+    );
     assert_eq!(second.unknown, ["puppet().enabled==true"]);
     assert_eq!(third.mismatch, None);
     let known = ask(["rip", "service", "stop"], 0, |asked| {

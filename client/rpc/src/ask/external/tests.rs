@@ -53,18 +53,18 @@ async fn programs_that_fail_lie_or_say_nothing_are_told() {
     for (script, expected) in [
         (
             "echo '{\"error\": \"no database\"}' > \"$3\"",
-            "it says: no database",
+            "it reported an error: no database",
         ),
         ("exit 3", "failed: exit status: 3"),
         ("true", "it wrote no reply"),
         (
             "echo '<nodes/>' > \"$3\"",
-            "its reply is not what the protocol says",
+            "its reply does not conform to the protocol",
         ),
         ("rm \"$3\"", "cannot exchange files"),
         (
             "echo '{\"nodes\": [\"a\"]}' > \"$3\"",
-            "its reply is of protocol",
+            "its reply has protocol",
         ),
         ("kill -9 $$", "failed: signal: 9"),
     ] {
@@ -85,7 +85,7 @@ async fn what_does_not_end_is_ended_with_all_that_it_started() {
     let begun = Instant::now();
     let script = format!("sleep 600 & echo $! > '{}'; wait", pid.display());
     let (told, _) = of(&script, Duration::from_secs(2)).await;
-    assert!(told.unwrap_err().contains("did not end within 2 s"));
+    assert!(told.unwrap_err().contains("did not exit within 2 s"));
     assert!(begun.elapsed() < Duration::from_mins(5));
     let pid = fs::read_to_string(pid).unwrap();
     let stat = format!("/proc/{}/stat", pid.trim());

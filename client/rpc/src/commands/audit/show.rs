@@ -27,7 +27,7 @@ pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> Result<Comman
     }
     printed?;
     if unread > 0 {
-        let hint = "`rpc audit verify` tells more";
+        let hint = "run `rpc audit verify` for details";
         cx.printer
             .print_warning(format_args!("{unread} lines cannot be read; {hint}"));
     }

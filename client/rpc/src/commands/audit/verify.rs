@@ -62,7 +62,7 @@ fn head_anchors(
             {
                 let path = path.display();
                 cx.printer.print_warning(format_args!(
-                    "{path} cannot be read, so a log that was cut short may look whole; run this as root"
+                    "cannot read {path}: permission denied; a truncated log may not be detected; run this as root"
                 ));
                 Ok(Vec::new())
             }

@@ -16,8 +16,10 @@ pub fn run(
     organisation.rename_broker(&lock, &args.hosts)?;
     let urls = organisation.profile().broker.urls.join(", ");
     printer.print_message(format_args!(
-        "{GOOD}renamed{GOOD:#} the broker; it is found at {urls}"
+        "{GOOD}renamed{GOOD:#} the broker; its addresses are {urls}"
     ));
-    printer.print_hint("restart the broker, and write the new addresses into the configurations that you gave away");
+    printer.print_hint(
+        "restart the broker, and write the new addresses to the configurations of nodes and users",
+    );
     Ok(CommandExitCode::Passed)
 }

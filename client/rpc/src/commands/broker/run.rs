@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 #[expect(
     clippy::disallowed_types,
-    reason = "becomes the broker; starts nothing beside itself"
+    reason = "replaces this process by the broker; starts no other process"
 )]
 use std::process::Command;
 
@@ -18,7 +18,7 @@ use crate::printer::OutputPrinter;
 /// Runs nats-server. Returns only if the exec fails.
 #[expect(
     clippy::disallowed_types,
-    reason = "becomes the broker; starts nothing beside itself"
+    reason = "replaces this process by the broker; starts no other process"
 )]
 pub fn run(
     args: &BrokerRunArgs,

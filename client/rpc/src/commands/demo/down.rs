@@ -21,7 +21,7 @@ pub async fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExi
     process::stop_processes(&broker, STOP_TIMEOUT).await?;
     record::remove_directory(directory)?;
     printer.print_message(format_args!(
-        "{GOOD}down{GOOD:#}: everything is stopped, and {} is gone",
+        "{GOOD}down{GOOD:#}: all processes are stopped, and {} is removed",
         directory.display()
     ));
     Ok(CommandExitCode::Passed)

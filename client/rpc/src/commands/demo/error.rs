@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::broker::program::BrokerProgramError;
 use crate::environment::RPCD;
+use crate::error::CommandError;
 use crate::files::RpcFileError;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
@@ -15,19 +16,19 @@ use crate::organisation::push::PushError;
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// There is no home directory, and no directory was given.
-    #[error("there is no place for the demonstration: neither XDG_CACHE_HOME nor HOME is set")]
+    #[error("no directory for the demonstration: neither XDG_CACHE_HOME nor HOME is set")]
     NoPlace,
     /// The directory already holds a demonstration.
-    #[error("there is a demonstration in {} already", .0.display())]
+    #[error("{} contains a demonstration already", .0.display())]
     Already(PathBuf),
     /// The directory holds other files.
-    #[error("{} is not empty; nothing there was touched", .0.display())]
+    #[error("{} is not empty; nothing was changed", .0.display())]
     Occupied(PathBuf),
     /// The directory holds no demonstration.
-    #[error("{} holds no demonstration; nothing there was touched", .0.display())]
+    #[error("{} contains no demonstration; nothing was changed", .0.display())]
     None(PathBuf),
     /// More nodes than one machine can run as processes.
-    #[error("{nodes} nodes would be {nodes} processes; at most {most} are started")]
+    #[error("{nodes} nodes would need {nodes} processes; the maximum is {most}")]
     TooMany {
         /// Number of requested nodes.
         nodes: u32,
@@ -35,10 +36,10 @@ pub enum DemoError {
         most: u32,
     },
     /// The rpcd program was not found.
-    #[error("there is no rpcd beside rpc, nor in PATH")]
+    #[error("cannot find `rpcd`, neither next to `rpc` nor in PATH")]
     NoDaemon,
     /// The environment variable does not name a file.
-    #[error("{RPCD} is {}, which is no file", .0.display())]
+    #[error("{RPCD} is set to {}, which is not a file", .0.display())]
     NamedDaemon(PathBuf),
     /// Creating the organisation failed.
     #[error(transparent)]
@@ -53,7 +54,7 @@ pub enum DemoError {
     #[error(transparent)]
     File(#[from] RpcFileError),
     /// The process record cannot be read or written.
-    #[error("{} is no record of a demonstration", path.display())]
+    #[error("{} is not a valid record of a demonstration", path.display())]
     Record {
         /// The file.
         path: PathBuf,
@@ -80,7 +81,7 @@ pub enum DemoError {
         source: io::Error,
     },
     /// A program exited before it was ready.
-    #[error("{name} ended ({status}) before it was ready; its last words:\n{words}")]
+    #[error("{name} exited ({status}) before it was ready; last lines of its log:\n{words}")]
     Ended {
         /// Name of the process.
         name: String,
@@ -90,7 +91,7 @@ pub enum DemoError {
         words: String,
     },
     /// A program was not ready before the timeout.
-    #[error("{name} was not ready within {} s; its last words:\n{words}", within.as_secs())]
+    #[error("{name} was not ready within {} s; last lines of its log:\n{words}", within.as_secs())]
     Late {
         /// Name of the process.
         name: String,
@@ -100,21 +101,20 @@ pub enum DemoError {
         words: String,
     },
     /// Processes that survived SIGKILL.
-    #[error("these processes do not end: {}", join_pids(.0))]
+    #[error("processes still running after SIGKILL: {}", join_pids(.0))]
     Survivors(Vec<u32>),
 }
 
-impl DemoError {
-    /// Hints on how to resolve the error.
-    pub fn hints(&self) -> Vec<String> {
+impl CommandError for DemoError {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::NoPlace | Self::Occupied(_) => "name another directory with `--dir`",
-            Self::Already(_) => "`rpc demo status` shows it, `rpc demo down` ends it",
-            Self::None(_) => "`rpc demo up` starts one; `--dir` says where it is",
-            Self::TooMany { .. } => "with `--virtual` they are one process",
-            Self::NoDaemon => "say where it is with RPCD",
+            Self::NoPlace | Self::Occupied(_) => "specify another directory with `--dir`",
+            Self::Already(_) => "run `rpc demo status` to show it, or `rpc demo down` to remove it",
+            Self::None(_) => "run `rpc demo up` to start one, or give its directory with `--dir`",
+            Self::TooMany { .. } => "use `--virtual` to run all nodes in one process",
+            Self::NoDaemon => "set RPCD to the path of `rpcd`",
             Self::Ended { .. } | Self::Late { .. } => {
-                "everything was stopped; the logs are still there until `rpc demo down`"
+                "all processes were stopped; `rpc demo down` removes the logs"
             }
             Self::Organisation(error) => return error.hints(),
             Self::Broker(error) => return error.hints(),

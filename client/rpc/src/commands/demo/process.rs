@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 #[expect(
     clippy::disallowed_types,
-    reason = "a demonstration is made of processes"
+    reason = "the demonstration runs the broker and nodes as processes"
 )]
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct DemoProcess {
 /// empty and its output goes to the log.
 #[expect(
     clippy::disallowed_types,
-    reason = "a demonstration is made of processes"
+    reason = "the demonstration runs the broker and nodes as processes"
 )]
 pub fn start_process(
     program: &Path,

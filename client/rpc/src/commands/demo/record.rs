@@ -95,7 +95,7 @@ pub fn claim_directory(directory: &Path) -> Result<(), DemoError> {
     }
     Ok(files::replace_public(
         &directory.join(MARKER_FILE),
-        b"`rpc demo down` removes everything in here\n",
+        b"`rpc demo down` removes this directory with all its files\n",
     )?)
 }
 

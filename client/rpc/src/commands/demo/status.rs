@@ -32,7 +32,7 @@ pub fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExitCode,
     }
     let whole = record.nodes_first().iter().all(DemoProcess::is_alive);
     if rows.is_empty() || !whole {
-        printer.print_warning("not everything runs; `rpc demo down` cleans up");
+        printer.print_warning("not all processes are running; run `rpc demo down` to clean up");
         return Ok(CommandExitCode::Local);
     }
     Ok(CommandExitCode::Passed)
@@ -42,7 +42,7 @@ fn process_row(name: &str, process: DemoProcess, place: String) -> [String; 5] {
     let state = if process.is_alive() {
         "running"
     } else {
-        "gone"
+        "exited"
     };
     [
         name.to_owned(),

@@ -87,20 +87,20 @@ pub async fn run(
 fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
     let place = args.place.directory.as_ref();
     let place = place.map_or_else(String::new, |path| format!(" --dir {}", path.display()));
-    printer.print_message("\nTry next, after the line above:");
+    printer.print_message("\nRun the line above, then try:");
     for (command, purpose) in [
-        ("rpc ping", "who is there"),
+        ("rpc ping", "list the nodes that reply"),
         (
             "rpc find -W \"environment=development customer=acme mysql::master\"",
-            "who is meant",
+            "list the nodes that match",
         ),
         (
             "rpc do puppetral type=user name=rip -C mysql::master",
-            "a user on each of them",
+            "create a user on each of them",
         ),
         (
             &format!("rpc demo down{place}"),
-            "ends it, and removes everything",
+            "stop the demonstration and remove its files",
         ),
     ] {
         printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));

@@ -40,7 +40,7 @@ pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> Result<Command
     let silent = report.stats.missing.len();
     if silent > 0 {
         cx.printer.print_warning(format_args!(
-            "{silent} of {} nodes did not answer",
+            "{silent} of {} nodes did not reply",
             report.stats.discovered
         ));
     }

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use muster_client::discovery::inventory::InventoryError;
 
+use crate::error::CommandError;
 use crate::files::RpcFileError;
 
 /// Writing or reading an inventory file failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryFileError {
     /// The file exists already.
-    #[error("{} is there already; `--update` writes it anew and keeps its groups", path.display())]
+    #[error("{} exists already; use `--update` to rewrite it and keep its groups", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -28,3 +29,5 @@ pub enum InventoryFileError {
     #[error(transparent)]
     File(#[from] RpcFileError),
 }
+
+impl CommandError for InventoryFileError {}

@@ -93,7 +93,7 @@ pub async fn run(
         Err(complaint) => Ok(ReplyVerdict::Bad(complaint)),
     })
     .await?;
-    turns::report_missing(&total, "and not in the file", cx);
+    turns::report_missing(&total, "left out of the file", cx);
     if total.ok == 0 {
         return Ok(total.exit_code());
     }
@@ -134,18 +134,18 @@ fn node_entry(reply: &NodeReply) -> Result<InventoryNode, String> {
             printable::escape_to_line(&reply.message)
         ));
     }
-    let told = read_values(&reply.data).and_then(|told: RpcutilInventoryOutput| {
+    let node = read_values(&reply.data).and_then(|output: RpcutilInventoryOutput| {
         Ok(InventoryNode {
             name: name.clone(),
-            collectives: told.collectives,
-            facts: serde_json::from_value(told.facts.into())?,
-            classes: told.classes,
-            agents: told.agents,
+            collectives: output.collectives,
+            facts: serde_json::from_value(output.facts.into())?,
+            classes: output.classes,
+            agents: output.agents,
         })
     });
-    told.map_err(|error| {
+    node.map_err(|error| {
         format!(
-            "{name}: its inventory is none: {}",
+            "{name}: its inventory is not valid: {}",
             printable::escape_to_line(&error.to_string())
         )
     })
@@ -242,8 +242,11 @@ mod tests {
                 .unwrap_err()
                 .contains("denied")
         );
-        let odd = node_entry(&reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
-        assert!(odd.starts_with("a: its inventory is none"), "{odd}");
+        let error = node_entry(&reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
+        assert!(
+            error.starts_with("a: its inventory is not valid"),
+            "{error}"
+        );
         assert!(node_entry(&reply("a", 0, "", json!({}))).is_ok());
     }
 }

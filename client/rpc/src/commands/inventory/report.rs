@@ -55,6 +55,6 @@ pub async fn run(
         Ok(ReplyVerdict::Good)
     })
     .await?;
-    turns::report_missing(&total, "and nothing to print", cx);
+    turns::report_missing(&total, "nothing printed", cx);
     Ok(total.exit_code())
 }

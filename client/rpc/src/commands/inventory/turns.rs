@@ -82,7 +82,7 @@ pub fn report_missing(total: &RequestStats, so: &str, cx: CommandContext<'_>) {
             String::new()
         };
         cx.printer
-            .print_warning(format_args!("no answer, {so}: {names}{more}"));
+            .print_warning(format_args!("no reply, {so}: {names}{more}"));
     }
     for gap in &total.gaps {
         cx.printer

@@ -28,7 +28,7 @@ pub fn run(
     let had = current_grants(organisation, args, now / 1000)?;
     if had.contains(&CallerGrant::Everything) {
         printer.print_message(format_args!(
-            "{} may ask every agent already; what else denies is the policy of a node",
+            "{} may already call every agent; only the policy of a node can deny a request",
             args.name
         ));
         return Ok(CommandExitCode::Passed);
@@ -59,13 +59,14 @@ pub fn run(
     ));
     printer.print_line(issued.path.display())?;
     printer.print_hint(format_args!(
-        "{} asks with `RPC_CREDENTIALS={} rpc ...`; `rpc org revoke {}` ends it early",
+        "{} uses the grant with `RPC_CREDENTIALS={} rpc ...`; run `rpc org revoke {}` to end it early",
         args.name,
         issued.path.display(),
         issued.record.key
     ));
-    printer
-        .print_hint("the nodes' policies have the last word: give a line for it `until=...`, too");
+    printer.print_hint(
+        "the nodes' policies must allow the requests, too; add a policy line with `until=...`",
+    );
     Ok(CommandExitCode::Passed)
 }
 

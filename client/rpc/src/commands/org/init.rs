@@ -21,7 +21,7 @@ pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode
     let made = organisation::create_organisation(plan, clock::now())?;
     let (profile, directory) = (made.profile(), made.layout().directory().display());
     printer.print_message(format_args!(
-        "{GOOD}made{GOOD:#} the organisation {} in {directory}",
+        "{GOOD}created{GOOD:#} the organisation {} in {directory}",
         profile.name
     ));
     printer.print_message(format_args!("  operator  {}", profile.operator));
@@ -30,22 +30,23 @@ pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode
         "  broker    {}",
         profile.broker.urls.join(", ")
     ));
-    printer
-        .print_message("Keep the directory like a safe: whoever has its keys is the organisation.");
+    printer.print_message(
+        "Protect this directory: anyone who has its keys controls the organisation.",
+    );
     printer.print_message("\nNext:");
     for (command, purpose) in [
         (
             format!("export MUSTER_ORG={directory}"),
-            "so that the other commands find it",
+            "let the other commands find it",
         ),
-        ("rpc broker run".to_owned(), "starts the broker"),
+        ("rpc broker run".to_owned(), "start the broker"),
         (
             "rpc org add node web1.acme.net --bundle ./web1".to_owned(),
-            "all that a node needs",
+            "create all files of a node",
         ),
         (
             "rpc org add user NAME --bundle ~/.config/muster".to_owned(),
-            "all that you need",
+            "create all files of a user",
         ),
     ] {
         printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));

@@ -22,7 +22,7 @@ pub struct OrgListDocument {
     parties: Vec<CredentialRow>,
 }
 
-/// One party's credentials. Instants are seconds since the epoch.
+/// Credentials of one principal. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct CredentialRow {
@@ -87,8 +87,8 @@ pub fn run(
         return Ok(CommandExitCode::Passed);
     }
     if parties.is_empty() {
-        printer.print_message("nobody was given credentials yet");
-        printer.print_hint("`rpc org add user NAME` and `rpc org add node NAME` make some");
+        printer.print_message("no credentials were issued yet");
+        printer.print_hint("run `rpc org add user NAME` or `rpc org add node NAME` to issue some");
         return Ok(CommandExitCode::Passed);
     }
     let heading = [

@@ -52,7 +52,7 @@ pub async fn publish_token(
     if let Err(error) = organisation.publish_token(record, now).await {
         let reason = error_chain(&error);
         printer.print_warning(format_args!(
-            "the token of {} is not renewed yet: {reason}",
+            "the enroller cannot renew the token of {} yet: {reason}",
             record.name
         ));
         printer.print_hint("run `rpc org push` before the token expires");

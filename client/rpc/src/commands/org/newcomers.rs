@@ -14,7 +14,7 @@ pub async fn run(
 ) -> Result<CommandExitCode, Error> {
     let lock = organisation.lock()?;
     if !add_account(&mut organisation, &lock, printer).await? {
-        printer.print_message("there is an account for newcomers already");
+        printer.print_message("the organisation has an account for newcomers already");
     }
     Ok(CommandExitCode::Passed)
 }
@@ -36,8 +36,8 @@ pub async fn add_account(
     match organisation.push_tokens(clock::now()).await {
         Ok(()) => {}
         Err(PushError::Bus(error)) => {
-            printer.print_warning(format_args!("the broker does not know it yet: {error}"));
-            printer.print_hint("run `rpc org push` when the broker is reachable; a broker that starts now knows it");
+            printer.print_warning(format_args!("the broker does not have it yet: {error}"));
+            printer.print_hint("run `rpc org push` when the broker is reachable; a broker that is started from now on has it already");
         }
         Err(error) => return Err(error.into()),
     }

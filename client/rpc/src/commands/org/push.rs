@@ -21,13 +21,13 @@ pub async fn run(
     {
         Ok(()) => {
             printer.print_message(format_args!(
-                "{GOOD}made{GOOD:#} the stores for run permits and provisioning, where they were missing"
+                "{GOOD}created{GOOD:#} the stores for run permits and provisioning, unless they existed"
             ));
             push_names(organisation, printer).await?;
             renew_tokens(organisation, printer).await?;
         }
         Err(error) => printer.print_warning(format_args!(
-            "no stores for run permits and provisioning: {}",
+            "cannot create the stores for run permits and provisioning: {}",
             error_chain(&error)
         )),
     }
@@ -99,10 +99,10 @@ pub async fn push_account_tokens(
 async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
     if let Err(error) = organisation.publish_account(clock::now()).await {
         printer.print_warning(format_args!(
-            "nodes and callers do not learn the account's token: {}",
+            "cannot publish the account's token to nodes and callers: {}",
             error_chain(&error)
         ));
-        printer.print_hint("the broker needs JetStream; `rpc org push` makes the stores");
+        printer.print_hint("the broker needs JetStream; run `rpc org push` to create the stores");
     }
 }
 

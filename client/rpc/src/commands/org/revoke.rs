@@ -56,8 +56,8 @@ pub async fn run(
         .collect();
     if void.is_empty() {
         match parties.as_slice() {
-            [party] => printer.print_message(format_args!("{party} was revoked before")),
-            _ => printer.print_message(format_args!("all {} were revoked before", parties.len())),
+            [party] => printer.print_message(format_args!("{party} is revoked already")),
+            _ => printer.print_message(format_args!("all {} are revoked already", parties.len())),
         }
         return Ok(CommandExitCode::Passed);
     }
@@ -87,9 +87,9 @@ async fn open_register(
         Ok(_) => Ok(None),
         Err(PushError::Bus(error)) => {
             printer.print_warning(format_args!(
-                "enrolled nodes are not looked up, and their names not marked as revoked: {error}"
+                "cannot look up enrolled nodes, or mark their names as revoked: {error}"
             ));
-            printer.print_hint("run `rpc org push` when the broker is reachable: it marks them");
+            printer.print_hint("run `rpc org push` when the broker is reachable to mark them");
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -119,11 +119,11 @@ fn warn_of_unlisted(meant: &[RevokedKey], printer: &OutputPrinter) {
     match (unlisted.next(), unlisted.count()) {
         (None, _) => {}
         (Some(one), 0) => printer.print_warning(format_args!(
-            "{} was issued neither here nor by an enroller that is known",
+            "{} was issued neither here nor by a known enroller",
             one.key
         )),
         (Some(_), more) => printer.print_warning(format_args!(
-            "{} keys were issued neither here nor by an enroller that is known",
+            "{} keys were issued neither here nor by a known enroller",
             more + 1
         )),
     }
@@ -155,9 +155,12 @@ async fn push_revocation(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     match super::push::push_account_tokens(organisation, printer).await {
-        Err(Error::Push(PushError::Bus(error))) => {
-            printer.print_warning(format_args!("saved, but not yet in force: {error}"));
-            printer.print_hint("run `rpc org push` when the broker is reachable; a broker that starts now knows it");
+        Err(error) => {
+            let Some(PushError::Bus(cause)) = error.downcast_ref() else {
+                return Err(error);
+            };
+            printer.print_warning(format_args!("saved, but not yet in force: {cause}"));
+            printer.print_hint("run `rpc org push` when the broker is reachable; a broker that is started from now on has it already");
             Ok(CommandExitCode::Local)
         }
         Ok(exit) => {
@@ -169,12 +172,11 @@ async fn push_revocation(
                 .collect();
             if let Err(error) = organisation.clear_nodes(&nodes, clock::now()).await {
                 printer.print_warning(format_args!(
-                    "run permits of revoked nodes stay until they lapse: {error}"
+                    "cannot remove run permits of revoked nodes; they remain until they expire: {error}"
                 ));
             }
             Ok(exit)
         }
-        failed => failed,
     }
 }
 
@@ -193,9 +195,9 @@ fn confirm_revocation(meant: &[RevokedKey], has_list: bool, printer: &OutputPrin
         }
     }
     if has_list || meant.len() > MAX_LISTED {
-        printer.print_question(format_args!("{} keys in all", meant.len()));
+        printer.print_question(format_args!("{} keys in total", meant.len()));
     }
-    printer.print_question("Revoke for good? [y/N]");
+    printer.print_question("Revoke permanently? [y/N]");
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

@@ -17,7 +17,7 @@ use crate::organisation::{
 };
 use crate::printer::{OutputPrinter, STRONG};
 
-/// What `-j` prints of an organisation. Instants are seconds since the epoch.
+/// The document that `-j` prints for an organisation. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OrganisationDocument<'a> {
@@ -28,12 +28,12 @@ pub struct OrganisationDocument<'a> {
     account_issued_at: Seconds,
     revocations: usize,
     roles: Vec<RolePermissions>,
-    /// Those of the newcomers' account; none where there is no such account.
+    /// Roles of the newcomers' account; absent if there is no such account.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     newcomer_roles: Vec<RolePermissions>,
 }
 
-/// What `-j` prints of a party.
+/// The document that `-j` prints for a principal.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PrincipalDocument {
@@ -45,14 +45,14 @@ pub struct PrincipalDocument {
     permissions: RolePermissions,
 }
 
-/// What the broker allows.
+/// Permissions that the broker enforces.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RolePermissions {
     role: String,
     publish: SubjectPermissions,
     subscribe: SubjectPermissions,
-    /// Whether it may answer what it receives, wherever the answer goes.
+    /// Whether it may publish replies to the reply subject of any message that it receives.
     answer: bool,
 }
 
@@ -127,7 +127,7 @@ fn principal_document(
     let scope = scopes.find(|scope| scope.key == claims.iss);
     let fill = |subject: &str| fill_subject(subject, &claims.name, &claims.sub, &claims.nats.tags);
     let none = || RolePermissions {
-        role: "none: the account does not know the issuer any more".to_owned(),
+        role: "none: the issuer is no longer a signing key of the account".to_owned(),
         publish: SubjectPermissions::default(),
         subscribe: SubjectPermissions::default(),
         answer: false,
@@ -249,7 +249,7 @@ fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> 
         }
     }
     if permissions.answer {
-        printer.print_line("    answer        what it receives")?;
+        printer.print_line("    reply         to received messages")?;
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ pub fn pack_bundle(
         .any(|tag| tag == PLUGIN_SIGN_TAG)
     {
         cx.printer.print_warning(format_args!(
-            "the token of {} lacks the tag {PLUGIN_SIGN_TAG}: only who gives --key {} will install this",
+            "the token of {} lacks the tag {PLUGIN_SIGN_TAG}: the bundle can be installed only with `--key {}`",
             signer.identity(),
             signer.public_key()
         ));
@@ -112,7 +112,7 @@ pub fn install_bundle(
     let (_, version) = agent::check_agent_files(manifest.name.as_str(), &bundle.files)?;
     if version != manifest.version {
         let what = format!(
-            "its DDL is of version {version}, its manifest of {}",
+            "the version of its DDL is {version}, but that of its manifest is {}",
             manifest.version
         );
         return Err(BundleFileError::Agent(what).into());
@@ -120,7 +120,7 @@ pub fn install_bundle(
     let before = place::install_bundle(&args.into, &open, now, args.downgrade)?;
     let (name, signer) = (&manifest.name, &open.signer);
     let what = before.map_or_else(String::new, |before| {
-        format!(" in the place of {}", before.version)
+        format!(" instead of {}", before.version)
     });
     cx.printer.print_message(format_args!(
         "{GOOD}installed{GOOD:#} {name} {version}{what}, signed by {} ({})",
@@ -131,7 +131,7 @@ pub fn install_bundle(
     let policy = format!("{name}.policy");
     if manifest.files.contains_key(&policy) {
         cx.printer.print_hint(format_args!(
-            "its author suggests {} as a policy; it does nothing where it is",
+            "the bundle contains the suggested policy {}; it has no effect until you copy it to `paths.policies`",
             directory.join(policy).display()
         ));
     }
@@ -170,7 +170,7 @@ pub fn remove_bundle(
         .print_message(format_args!("{GOOD}removed{GOOD:#} {what}"));
     if !left.is_empty() {
         cx.printer.print_warning(format_args!(
-            "{} stays, as no bundle put it there",
+            "not removed, because not installed from the bundle: {}",
             left.join(", ")
         ));
     }

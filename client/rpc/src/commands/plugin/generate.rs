@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::plugin::PluginGenerateArgs;
 use crate::commands::context::CommandContext;
-use crate::error::Error;
+use crate::error::{CommandError, Error};
 use crate::exit::CommandExitCode;
 use crate::skeleton::{self, SkeletonError, SkeletonFile};
 
@@ -28,9 +28,8 @@ pub enum GenerateError {
     },
 }
 
-impl GenerateError {
-    /// Exit code of the command.
-    pub fn exit(&self) -> CommandExitCode {
+impl CommandError for GenerateError {
+    fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Skeleton(_) => CommandExitCode::Usage,
             Self::Write { .. } => CommandExitCode::Local,

@@ -108,7 +108,7 @@ fn an_explanation_names_the_line_that_decides() {
     assert_eq!(exit, CommandExitCode::SomeFailed);
     assert_eq!(
         data,
-        "rip may not ask for puppetral do\ndecided by default (no puppetral.policy)\n"
+        "rip is not allowed to call puppetral do\ndecided by default (no puppetral.policy)\n"
     );
 }
 
@@ -120,9 +120,9 @@ fn a_malformed_policy_denies_and_the_explanation_says_so() {
     assert_eq!(exit, CommandExitCode::SomeFailed);
     assert_eq!(
         data,
-        "rip may not ask for service stop\ndecided by service.policy:2: malformed\n"
+        "rip is not allowed to call service stop\ndecided by service.policy:2: malformed\n"
     );
-    assert!(talk.contains("service.policy:2:1: a line is"), "{talk}");
+    assert!(talk.contains("service.policy:2:1: expected"), "{talk}");
 }
 
 #[test]

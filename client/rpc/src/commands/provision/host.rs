@@ -46,15 +46,15 @@ pub async fn run(
     organisation.bundle_provisioner(&args.out)?;
     names::publish_names(&organisation, printer).await?;
     printer.print_message(format_args!(
-        "{GOOD}made{GOOD:#} what the provisioner {} needs on its host",
+        "{GOOD}created{GOOD:#} the files of the provisioner {} for its host",
         args.name
     ));
     printer.print_warning(
-        "whoever has this directory can make nodes of the fleet, and ask them anything",
+        "anyone who has this directory can add nodes to the fleet and send them any request",
     );
     printer.print_line(args.out.display())?;
     printer.print_hint(format_args!(
-        "move it to that host as {PROVISIONER_HOME}, root's and mode 0700, and its {} to /etc/muster/conf.d",
+        "move it to that host as {PROVISIONER_HOME}, owned by root with mode 0700, and its {} to /etc/muster/conf.d",
         name::PROVISIONER_CONFIG
     ));
     Ok(CommandExitCode::Passed)

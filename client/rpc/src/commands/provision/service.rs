@@ -39,7 +39,7 @@ impl<'a> ProvisionerClient<'a> {
         let hosts = fleet.discover_nodes(&target, &progress).await?.nodes;
         if hosts.is_empty() {
             cx.printer.print_error(
-                "no host runs the provisioning service: enable it in [plugins.provisioner] of one",
+                "no host runs the provisioning service; enable it in [plugins.provisioner] on one",
             );
             return Ok(None);
         }

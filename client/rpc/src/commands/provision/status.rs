@@ -28,23 +28,23 @@ pub async fn run(
     let node = args.node.as_ref().map(|node| ("node", node.as_str()));
     let state = args.state.map(|state| ("state", state.as_str()));
     let history_wanted = args.node.is_some() || json.is_some();
-    let told = history_wanted.then_some(("history", "true"));
-    let inputs: Vec<_> = [node, state, told].into_iter().flatten().collect();
-    let standing = match query_overview(&service, &inputs, cx).await? {
-        Ok(standing) => standing,
+    let history = history_wanted.then_some(("history", "true"));
+    let inputs: Vec<_> = [node, state, history].into_iter().flatten().collect();
+    let overview = match query_overview(&service, &inputs, cx).await? {
+        Ok(overview) => overview,
         Err(exit) => return Ok(exit),
     };
     if let Some(json) = &json {
-        cx.print_json(&ProvisioningDocument::new(&standing), json)?;
+        cx.print_json(&ProvisioningDocument::new(&overview), json)?;
     } else {
         let width = cx.printer.screen().width;
         cx.printer
-            .print_text(render_overview_table(&standing, width))?;
+            .print_text(render_overview_table(&overview, width))?;
         if args.node.is_some() {
-            cx.printer.print_text(render_history(&standing))?;
+            cx.printer.print_text(render_history(&overview))?;
         }
     }
-    Ok(exit_code(&standing))
+    Ok(exit_code(&overview))
 }
 
 /// Shows the state until no node is pending. Redraws the table on a terminal; otherwise prints a line for each change.
@@ -61,12 +61,12 @@ pub async fn watch_nodes(
     let mut before: Option<ProvisionerStatusOutput> = None;
     let mut drawn = 0;
     loop {
-        let standing = match query_overview(&service, &inputs, cx).await? {
-            Ok(standing) => standing,
+        let overview = match query_overview(&service, &inputs, cx).await? {
+            Ok(overview) => overview,
             Err(exit) => return Ok(exit),
         };
         if screen.is_terminal {
-            let text = render_overview_table(&standing, screen.width);
+            let text = render_overview_table(&overview, screen.width);
             // ANSI codes: move up to the first line of the last table and clear everything below.
             let back = if drawn > 0 {
                 format!("\u{1b}[{drawn}A\u{1b}[J")
@@ -76,14 +76,14 @@ pub async fn watch_nodes(
             drawn = text.lines().count();
             cx.printer.print_text(format_args!("{back}{text}"))?;
         } else {
-            for change in describe_changes(before.as_ref(), &standing) {
+            for change in describe_changes(before.as_ref(), &overview) {
                 cx.printer.print_line(change)?;
             }
         }
-        if is_settled(&standing) {
-            return Ok(exit_code(&standing));
+        if is_settled(&overview) {
+            return Ok(exit_code(&overview));
         }
-        before = Some(standing);
+        before = Some(overview);
         tokio::time::sleep(Duration::from_secs(args.every)).await;
     }
 }
@@ -102,14 +102,14 @@ async fn query_overview(
         }
         Err(report) => {
             cx.warn_of_gaps(&report);
-            cx.printer.print_error("no host of the service answers");
+            cx.printer.print_error("no provisioning host replied");
             Ok(Err(CommandExitCode::NoneAnswered))
         }
     }
 }
 
-fn exit_code(standing: &ProvisionerStatusOutput) -> CommandExitCode {
-    if has_failed(standing) {
+fn exit_code(overview: &ProvisionerStatusOutput) -> CommandExitCode {
+    if has_failed(overview) {
         CommandExitCode::SomeFailed
     } else {
         CommandExitCode::Passed

@@ -38,14 +38,14 @@ pub async fn run(
     let issued = organisation.issue_credentials(&lock, &order, clock::now())?;
     add::print_issued(&issued, printer);
     for name in &ticket.names {
-        printer.print_message(format_args!("  lets in  {name}"));
+        printer.print_message(format_args!("  admits    {name}"));
     }
     if let Some(uses) = ticket.uses {
-        printer.print_message(format_args!("  at most  {uses}"));
+        printer.print_message(format_args!("  max uses  {uses}"));
     }
     printer.print_line(issued.path.display())?;
     printer.print_hint(format_args!(
-        "`rpc org revoke {}` ends it early",
+        "run `rpc org revoke {}` to end it early",
         order.name
     ));
     Ok(CommandExitCode::Passed)

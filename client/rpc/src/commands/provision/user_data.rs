@@ -45,12 +45,12 @@ pub fn run(
         cloud_init::render_user_data(&machine_files(args, &text, organisation)?, &install);
     if document.len() > MAX_USER_DATA_BYTES {
         printer.print_warning(format_args!(
-            "this is {} bytes long, and some clouds take {MAX_USER_DATA_BYTES}; most compress well with gzip, which cloud-init reads",
+            "the user data has {} bytes, and some clouds accept at most {MAX_USER_DATA_BYTES}; compress it with gzip, which cloud-init supports",
             document.len()
         ));
     }
     printer.print_text(document)?;
-    printer.print_hint("it holds the bootstrap token: give it to the cloud, and to nobody else");
+    printer.print_hint("it contains the bootstrap token: give it to the cloud only");
     Ok(CommandExitCode::Passed)
 }
 
@@ -115,7 +115,7 @@ fn machine_files(
         made.push(file(bundle::name::AUTHORITY, 0o644, authority));
     }
     let policy = format!(
-        "# The service that provisions this machine, and nobody else.\n\
+        "# Allows only the service that provisions this machine.\n\
          policy default deny\nallow\t{}\t*\t*\t*\n",
         args.provisioner
     );

@@ -30,7 +30,7 @@ pub async fn run(
             Ok(reply) => reply,
             Err(report) => {
                 cx.warn_of_gaps(&report);
-                cx.printer.print_error("no host of the service answers");
+                cx.printer.print_error("no provisioning host replied");
                 return Ok(CommandExitCode::NoneAnswered);
             }
         };
@@ -59,12 +59,12 @@ pub async fn retire_nodes(
         let names = names.join(", ");
         if !is_terminal() {
             cx.printer.print_error(format_args!(
-                "retiring {names} cannot be undone; say --yes to do it without being asked"
+                "retiring {names} cannot be undone; pass `--yes` to do it without confirmation"
             ));
             return Ok(CommandExitCode::Usage);
         }
         let question =
-            format!("Revoke the certificates of {names} and take them out of the fleet? [y/N] ");
+            format!("Revoke the certificates of {names} and remove them from the fleet? [y/N] ");
         if !ask_confirmation(&question, cx.printer).await? {
             cx.printer.print_message("Nothing was done");
             return Ok(CommandExitCode::Local);
@@ -72,7 +72,7 @@ pub async fn retire_nodes(
     }
     let exit = run("retire", &args.nodes, cx).await?;
     cx.printer.print_hint(
-        "the nodes' own tokens stay valid: `rpc org revoke NODE` ends them, where the organisation's keys are",
+        "the nodes' own tokens remain valid; to revoke them, run `rpc org revoke NODE` where the organisation's keys are",
     );
     Ok(exit)
 }

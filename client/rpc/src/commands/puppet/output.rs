@@ -89,11 +89,11 @@ impl PuppetOutput<'_> {
                 if under_way > 0 {
                     let nodes = node_count_text(under_way);
                     let now = if halt == PuppetRolloutStopReason::Interrupted {
-                        "; Ctrl-C once more ends the command at once, and not their runs"
+                        "; press Ctrl-C again to exit at once; their runs continue"
                     } else {
                         ""
                     };
-                    let words = format!("waiting for {nodes} that were asked{now}");
+                    let words = format!("waiting for {nodes} in flight{now}");
                     self.cx.printer.print_message(words);
                 }
             }
@@ -149,7 +149,7 @@ impl PuppetOutput<'_> {
         for (word, count) in &runs.disbelieved {
             self.cx
                 .printer
-                .print_warning(format_args!("{count} answers were not believed ({word})"));
+                .print_warning(format_args!("{count} replies failed verification ({word})"));
         }
         self.print_next_steps(runs);
         Ok(())
@@ -164,7 +164,7 @@ impl PuppetOutput<'_> {
         if rest > 0 {
             let nodes = node_count_text(rest);
             self.cx.printer.print_hint(format_args!(
-                "`rpc puppet runall --resume {job}` runs the {nodes} that are not known to have run"
+                "run `rpc puppet runall --resume {job}` for the {nodes} whose result is not known"
             ));
         }
     }

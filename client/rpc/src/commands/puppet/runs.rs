@@ -140,7 +140,7 @@ async fn run_rounds(
         };
         let pause = least.saturating_sub(begun.elapsed());
         output.log_message(&format!(
-            "All have run; beginning anew in {} s",
+            "All nodes have run; starting again in {} s",
             pause.as_secs()
         ));
         tokio::select! {
@@ -200,7 +200,7 @@ async fn run_round(
             report_no_nodes(&target, cx);
         } else {
             cx.printer.print_error(
-                "nobody may run: Puppet is disabled on all nodes, or they do not answer",
+                "nothing to run: Puppet is disabled on all nodes, or they do not reply",
             );
         }
         output.print_end(&runs)?;
@@ -268,7 +268,7 @@ async fn resume_job(
         remaining_rollout(&job, silence, wait).map_err(FleetRequestError::from)?;
     mission.timeout = timeout.or(mission.timeout);
     output.log_message(&format!(
-        "Going on with job {}: {} to run, {} have run",
+        "Resuming job {}: {} to run, {} have run",
         job.header.id,
         mission.runs.len(),
         runs.ended.len()
@@ -362,8 +362,8 @@ async fn order_nodes(
             let found = DiscoveredNodes::from_names(nodes.clone());
             let report = inquiry::ask_nodes(fleet, &plan, found, progress).await?;
             let took = |reply: &NodeReply| {
-                let told: LastRunSummaryOutput = reply.typed_outputs();
-                Duration::try_from_secs_f64(told.total_time?).ok()
+                let summary: LastRunSummaryOutput = reply.typed_outputs();
+                Duration::try_from_secs_f64(summary.total_time?).ok()
             };
             let times = report.replies.iter();
             let times = times.filter_map(|reply| Some((reply.node.clone(), took(reply)?)));
@@ -394,7 +394,7 @@ async fn confirm_runs(
                 format!("{limit} at a time")
             });
             let (all, names) = (node_count_text(nodes.len()), list_sample_nodes(nodes));
-            let text = format!("Plan: puppet runs on {all}, {at_once}: {names}\nGo on? [y/N]");
+            let text = format!("Plan: puppet runs on {all}, {at_once}: {names}\nContinue? [y/N]");
             let yes = ask_confirmation(&text, cx.printer).await?;
             yes.then_some(()).ok_or(FleetRequestError::Declined)
         }

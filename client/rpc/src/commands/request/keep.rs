@@ -62,7 +62,7 @@ pub fn open_journal(
 fn warn_not_kept(error: &SavedJobError, cx: CommandContext<'_>) {
     let why = error_chain(error);
     cx.printer.print_warning(format_args!(
-        "this request is not kept as a job, and cannot be resumed or retried: {why}"
+        "this request is not saved as a job and cannot be resumed or retried: {why}"
     ));
 }
 

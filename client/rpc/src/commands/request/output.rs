@@ -227,7 +227,8 @@ impl RequestOutput<'_> {
         self.cx.printer.print_line(&grid.text)?;
         if !grid.left_out.is_empty() {
             let names = grid.left_out.join(", ");
-            let hint = format_args!("no room for {names}; a wider terminal or `-j` shows them");
+            let hint =
+                format_args!("no space for {names}; use a wider terminal or `-j` to show them");
             self.cx.printer.print_hint(hint);
         }
         Ok(())
@@ -253,7 +254,8 @@ impl RequestOutput<'_> {
             .map(|group| group.nodes.len())
             .max();
         if let Some(most) = most.filter(|most| *most >= MIN_FOLDED_NODES) {
-            let hint = format_args!("{most} nodes say the same; `--group` shows it once");
+            let hint =
+                format_args!("{most} nodes sent the same reply; use `--group` to show it once");
             self.cx.printer.print_hint(hint);
         }
     }
@@ -299,7 +301,7 @@ pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), FleetReq
 
 /// Prints the error of the command in the JSON lines form. Does nothing if the output is closed.
 pub fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> {
-    if matches!(error, Error::Output(_)) {
+    if error.downcast_ref::<PrintError>().is_some() {
         return Ok(());
     }
     let error = anstream::adapter::strip_str(&diagnostics::error_text(error)).to_string();

@@ -70,9 +70,9 @@ impl EarlierJob {
             });
         }
         let (nodes, what) = if self.resumes {
-            (self.job.never_asked_nodes(), "was never asked")
+            (self.job.never_asked_nodes(), "still has to be called")
         } else {
-            (self.job.unsuccessful_nodes(), "failed or did not answer")
+            (self.job.unsuccessful_nodes(), "failed or did not reply")
         };
         if nodes.is_empty() {
             let id = header.id.clone();

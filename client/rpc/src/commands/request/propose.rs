@@ -78,11 +78,11 @@ pub fn write_proposal(
     write_private(path, &sealed)?;
     cx.printer.print_line(path.display())?;
     cx.printer.print_message(format_args!(
-        "proposed for {count} {}; nothing was asked",
+        "proposed for {count} {}; no request was sent",
         if count == 1 { "node" } else { "nodes" }
     ));
     cx.printer.print_hint(format_args!(
-        "a second person runs `rpc approve {}`",
+        "a second user must run `rpc approve {}`",
         path.display()
     ));
     Ok(CommandExitCode::Passed)

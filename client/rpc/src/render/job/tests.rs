@@ -47,9 +47,9 @@ fn an_interrupted_job_says_who_failed_was_silent_and_was_never_asked() {
              Job: 20260101-000000-00000a
             Name: patch
            State: interrupted
-       Asked for: service restart
+          Action: service restart
           Inputs: force=true service=httpd
-              Of: nodes that have class apache
+          Target: nodes that have class apache
       Collective: muster
          Started: 2026-01-01 00:00:00Z
         Requests: 01890a5d-ac96-774b-bcce-b302099a8057
@@ -59,11 +59,11 @@ fn an_interrupted_job_says_who_failed_was_silent_and_was_never_asked() {
 
        b: Request Aborted: no\x1b[2J
 
-    Asked, and did not answer:
+    No response from:
 
        c
 
-    Never asked:
+    No request sent to:
 
        d
     ");
@@ -105,11 +105,11 @@ fn two_jobs_differ_where_their_nodes_answered_differently() {
     c
        status: OK -> Request Aborted: no
 
-    Answered only in the earlier job:
+    Replied only in the earlier job:
 
        d
 
-    1 node answered the same, 2 differently
+    1 node with the same reply, 2 with different replies
     "#);
     let document = serde_json::to_value(JobDiffDocument::new(&difference)).unwrap();
     assert_eq!(document["changed"]["c"][0]["what"], "status");

@@ -12,20 +12,20 @@ use crate::report::RequestReport;
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PuppetNodeTotals {
-    /// Nodes that told.
+    /// Nodes that replied.
     total: usize,
     enabled: usize,
     disabled: usize,
-    /// Where a catalog is being applied.
+    /// Nodes that are applying a catalog.
     running: usize,
-    /// Where none is, and no daemon would begin to.
+    /// Nodes that are not applying a catalog and have no daemon that would start a run.
     stopped: usize,
-    /// With Puppet's daemon.
+    /// Nodes with Puppet's daemon.
     daemons: usize,
     without_daemon: usize,
-    /// Whose daemon waits for its next run.
+    /// Nodes whose daemon waits for its next run.
     idling: usize,
-    /// That owe refreshes.
+    /// Nodes with pending refreshes.
     owing: usize,
 }
 
@@ -35,16 +35,16 @@ impl PuppetNodeTotals {
         let mut totals = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
             let one = |holds: bool| usize::from(holds);
-            let told: PuppetStatusOutput = reply.typed_outputs();
+            let status: PuppetStatusOutput = reply.typed_outputs();
             totals.total += 1;
-            totals.enabled += one(told.enabled);
-            totals.disabled += one(!told.enabled);
-            totals.running += one(told.applying);
-            totals.stopped += one(told.status == "stopped");
-            totals.daemons += one(told.daemon_present);
-            totals.without_daemon += one(!told.daemon_present);
-            totals.idling += one(told.idling);
-            totals.owing += one(told.pending > 0);
+            totals.enabled += one(status.enabled);
+            totals.disabled += one(!status.enabled);
+            totals.running += one(status.applying);
+            totals.stopped += one(status.status == "stopped");
+            totals.daemons += one(status.daemon_present);
+            totals.without_daemon += one(!status.daemon_present);
+            totals.idling += one(status.idling);
+            totals.owing += one(status.pending > 0);
         }
         totals
     }
@@ -67,7 +67,7 @@ impl PuppetNodeTotals {
                 ("Nodes without daemons started", self.without_daemon),
                 ("Daemons started but idling", self.idling),
             ],
-            &[("Nodes that owe refreshes", self.owing)],
+            &[("Nodes with pending refreshes", self.owing)],
         ] {
             for (title, count) in group {
                 page.push_line(format_args!("{title:>36}: {count}"));

@@ -12,12 +12,12 @@ use crate::render::printable::escape_to_line;
 use crate::render::request::balance_line;
 use crate::report::{NodeReply, RequestReport};
 
-/// What Puppet does on one node.
+/// State of Puppet on one node.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "the agent tells each of them"
+    reason = "the agent reports each of them"
 )]
 pub struct PuppetNodeState {
     node: Identity,
@@ -33,20 +33,20 @@ pub struct PuppetNodeState {
     lastrun: u64,
     /// Seconds since then.
     since_lastrun: u64,
-    /// Whose the run lock is: `ours`, `puppet`, `stale` or `none`.
+    /// Holder of the run lock: `ours`, `puppet`, `stale` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     holder_pid: Option<u64>,
-    /// The run of ours that goes on, or waits.
+    /// Id of the run that Muster started and that is running or waiting.
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<String>,
-    /// How far that is.
+    /// State of that run.
     #[serde(rename = "run_state", skip_serializing_if = "Option::is_none")]
     progress: Option<String>,
-    /// How many refreshes are owed.
+    /// Number of pending refreshes.
     pending: u64,
-    /// The same in a sentence.
+    /// The state in a sentence.
     message: String,
 }
 
@@ -60,24 +60,24 @@ pub fn node_states(report: &RequestReport) -> Vec<PuppetNodeState> {
 
 impl PuppetNodeState {
     fn from_reply(reply: &NodeReply) -> Self {
-        let told: PuppetStatusOutput = reply.typed_outputs();
+        let output: PuppetStatusOutput = reply.typed_outputs();
         let present = |text: &String| !text.is_empty();
         Self {
             node: reply.node.clone(),
-            status: told.status,
-            enabled: told.enabled,
-            applying: told.applying,
-            idling: told.idling,
-            daemon_present: told.daemon_present,
-            disable_message: Some(told.disable_message).filter(present),
-            lastrun: told.lastrun,
-            since_lastrun: told.since_lastrun,
-            holder: Some(told.holder).filter(present),
-            holder_pid: told.holder_pid,
-            run: told.run.filter(present),
-            progress: told.run_state.filter(present),
-            pending: told.pending,
-            message: told.message,
+            status: output.status,
+            enabled: output.enabled,
+            applying: output.applying,
+            idling: output.idling,
+            daemon_present: output.daemon_present,
+            disable_message: Some(output.disable_message).filter(present),
+            lastrun: output.lastrun,
+            since_lastrun: output.since_lastrun,
+            holder: Some(output.holder).filter(present),
+            holder_pid: output.holder_pid,
+            run: output.run.filter(present),
+            progress: output.run_state.filter(present),
+            pending: output.pending,
+            message: output.message,
         }
     }
 
@@ -102,14 +102,14 @@ impl PuppetNodeState {
                 "our run: {}",
                 escape_to_line(state).replace('_', " ")
             )),
-            (None, Some("puppet")) => notes.push("a run that somebody else began".to_owned()),
+            (None, Some("puppet")) => notes.push("run of another process".to_owned()),
             _ => {}
         }
         if self.holder.as_deref() == Some("stale") {
-            notes.push("a lock that nobody holds".to_owned());
+            notes.push("stale lock".to_owned());
         }
         if self.pending > 0 {
-            notes.push(format!("{} refreshes are owed", self.pending));
+            notes.push(format!("{} pending refreshes", self.pending));
         }
         notes.join("; ")
     }

@@ -31,31 +31,31 @@ const FIGURES: [(&str, &str); 8] = [
     clippy::cast_precision_loss,
     reason = "counters and seconds are far below 2^53"
 )]
-fn figure_values(told: &LastRunSummaryOutput) -> [Option<f64>; FIGURES.len()] {
+fn figure_values(output: &LastRunSummaryOutput) -> [Option<f64>; FIGURES.len()] {
     let counter = |count: Option<u64>| count.map(|count| count as f64);
     let time = |seconds: Option<f64>| seconds.filter(|seconds| seconds.is_finite());
     [
-        counter(told.total_resources),
-        counter(told.out_of_sync_resources),
-        counter(told.failed_resources),
-        counter(told.changed_resources),
-        counter(told.corrected_resources),
-        time(told.config_retrieval_time),
-        time(told.total_time),
-        counter(told.since_lastrun),
+        counter(output.total_resources),
+        counter(output.out_of_sync_resources),
+        counter(output.failed_resources),
+        counter(output.changed_resources),
+        counter(output.corrected_resources),
+        time(output.config_retrieval_time),
+        time(output.total_time),
+        counter(output.since_lastrun),
     ]
 }
 
-/// How one figure is spread.
+/// Distribution of one figure.
 #[derive(Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FigureDistribution {
-    /// How many nodes told it.
+    /// Number of nodes that reported it.
     count: usize,
     min: Option<f64>,
     max: Option<f64>,
     mean: Option<f64>,
-    /// How many nodes are in each of as many equal parts between the two.
+    /// Number of nodes in each of this many equal intervals between minimum and maximum.
     buckets: [usize; BAR_COUNT],
 }
 
@@ -74,17 +74,17 @@ impl FigureDistribution {
     }
 }
 
-/// What the last runs came to.
+/// Statistics of the last runs.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LastRunsSummary {
-    /// Nodes that told of a last run.
+    /// Number of nodes that replied.
     nodes: usize,
     /// By figure.
     distributions: BTreeMap<&'static str, FigureDistribution>,
-    /// How many runs ended how.
+    /// Number of runs by outcome class.
     classes: BTreeMap<String, usize>,
-    /// Nodes whose last run failed as a whole, as when there was no catalog.
+    /// Nodes whose last run failed as a whole, for example without a catalog.
     failed_runs: Vec<Identity>,
 }
 
@@ -94,16 +94,16 @@ impl LastRunsSummary {
         let mut numbers = FIGURES.map(|_| Vec::new());
         let (mut nodes, mut classes, mut failed_runs) = (0, BTreeMap::new(), Vec::new());
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            let told: LastRunSummaryOutput = reply.typed_outputs();
+            let output: LastRunSummaryOutput = reply.typed_outputs();
             nodes += 1;
-            for (numbers, value) in numbers.iter_mut().zip(figure_values(&told)) {
+            for (numbers, value) in numbers.iter_mut().zip(figure_values(&output)) {
                 numbers.extend(value);
             }
-            let class = told.class.as_ref().map(PuppetRunClass::as_str);
+            let class = output.class.as_ref().map(PuppetRunClass::as_str);
             if let Some(class) = class.filter(|class| !class.is_empty()) {
                 *classes.entry(class.to_owned()).or_default() += 1;
             }
-            if told.failed_run {
+            if output.failed_run {
                 failed_runs.push(reply.node.clone());
             }
         }
@@ -129,7 +129,7 @@ impl LastRunsSummary {
                 continue;
             };
             let (Some(min), Some(max)) = (spread.min, spread.max) else {
-                page.push_line(format_args!("{title:>33}: nobody told"));
+                page.push_line(format_args!("{title:>33}: no data"));
                 continue;
             };
             let bars = render_spark_bars(&spread.buckets, utf8);
@@ -140,7 +140,7 @@ impl LastRunsSummary {
         }
         page.push_gap();
         if !self.classes.is_empty() {
-            page.push_line("How they ended:\n");
+            page.push_line("Outcomes:\n");
             for (class, count) in &self.classes {
                 page.push_line(format_args!("{:>33}: {count}", escape_to_line(class)));
             }

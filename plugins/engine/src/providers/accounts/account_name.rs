@@ -5,11 +5,11 @@ const MAX_NAME_BYTES: usize = 256;
 
 /// Why a name is invalid; `None` if it is valid.
 pub fn invalid_name_reason(name: &str) -> Option<&'static str> {
-    let bad = |c: char| c.is_whitespace() || c.is_control() || ":,/\\\"'#".contains(c);
+    let is_invalid = |c: char| c.is_whitespace() || c.is_control() || ":,/\\\"'#".contains(c);
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         Some("must have 1 to 256 bytes")
-    } else if name.contains(bad) {
-        Some("must be without blanks, control characters and `:`, `,`, `/`, `\\`, quotes, `#`")
+    } else if name.contains(is_invalid) {
+        Some("must not contain blanks, control characters, `:`, `,`, `/`, `\\`, quotes or `#`")
     } else if name.starts_with(['-', '+', '~']) || matches!(name, "." | "..") {
         Some("must not begin with `-`, `+` or `~`, or be `.` or `..`")
     } else if name.bytes().all(|byte| byte.is_ascii_digit()) {

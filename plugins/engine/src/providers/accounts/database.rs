@@ -170,13 +170,14 @@ fn save_table(
     system.write_file(path, &table.render(), &attributes)
 }
 
-fn field_text(entry: &[String], at: usize) -> String {
-    entry.get(at).cloned().unwrap_or_default()
+fn field_text(entry: &[String], index: usize) -> String {
+    entry.get(index).cloned().unwrap_or_default()
 }
 
 /// Parses a line of passwd or of `getent passwd`, with the line of shadow. Supplementary groups are in neither.
 pub fn parse_user(passwd: &[String], shadow: Option<&[String]>) -> Option<UserAccount> {
-    let days = |entry: &[String], at| entry.get(at).and_then(|text: &String| text.parse().ok());
+    let days =
+        |entry: &[String], index| entry.get(index).and_then(|text: &String| text.parse().ok());
     let shadow = shadow.map(|entry| ShadowEntry {
         password: CryptedPassword::new(field_text(entry, 1)),
         min_age: days(entry, 3).unwrap_or(-1),

@@ -7,8 +7,8 @@ const SECS_PER_DAY: u64 = 86_400;
 const DAYS_PER_ERA: i64 = 146_097;
 
 /// The UTC day of a time.
-pub fn epoch_day(moment: SystemTime) -> i64 {
-    let seconds = moment
+pub fn epoch_day(time: SystemTime) -> i64 {
+    let seconds = time
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();

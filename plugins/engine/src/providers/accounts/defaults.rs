@@ -37,12 +37,12 @@ impl AccountDefaults {
             |name: &str| find_value(login_defs, name, |byte: char| byte.is_ascii_whitespace());
         let add = |name: &str| find_value(useradd, name, |byte: char| byte == '=');
         let range = |name: &str, low: u32, high: u32| {
-            let end = |end: &str, or| {
-                login(&format!("{name}_{end}"))
+            let bound = |suffix: &str, default| {
+                login(&format!("{name}_{suffix}"))
                     .and_then(parse_number)
-                    .unwrap_or(or)
+                    .unwrap_or(default)
             };
-            end("MIN", low)..=end("MAX", high)
+            bound("MIN", low)..=bound("MAX", high)
         };
         let octal = |text: &str| {
             u32::from_str_radix(text, 8)
@@ -55,10 +55,10 @@ impl AccountDefaults {
             days.filter(|days| *days >= 0)
                 .map_or_else(String::new, |days| days.to_string())
         };
-        let text = |found: Option<&str>, or: &str| {
+        let text = |found: Option<&str>, default: &str| {
             found
                 .filter(|found| !found.is_empty())
-                .unwrap_or(or)
+                .unwrap_or(default)
                 .to_owned()
         };
         Self {

@@ -73,10 +73,10 @@ pub fn choose_provider(system: &dyn System, cancel: CancelFlag) -> Box<dyn Accou
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// An operating system call failed.
-    #[error("cannot {doing}")]
+    #[error("cannot {operation}")]
     System {
         /// The operation that failed.
-        doing: String,
+        operation: String,
         /// The system error.
         #[source]
         source: SystemError,
@@ -88,16 +88,16 @@ pub enum AccountError {
 
 impl AccountError {
     /// Adds the operation to a system error; for `map_err`.
-    pub(crate) fn during(doing: impl Into<String>) -> impl FnOnce(SystemError) -> Self {
-        let doing = doing.into();
-        move |source| Self::System { doing, source }
+    pub(crate) fn during(operation: impl Into<String>) -> impl FnOnce(SystemError) -> Self {
+        let operation = operation.into();
+        move |source| Self::System { operation, source }
     }
 
     /// Converts to an [`EngineError`] about the resource.
     pub fn into_engine_error(self, resource: &Resource) -> EngineError {
         match self {
-            Self::System { doing, source } => {
-                EngineError::during(resource, format!("cannot {doing}"))(source)
+            Self::System { operation, source } => {
+                EngineError::during(resource, format!("cannot {operation}"))(source)
             }
             Self::Refused(problem) => EngineError::failed(resource, problem),
         }

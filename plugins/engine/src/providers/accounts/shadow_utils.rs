@@ -46,7 +46,7 @@ impl<'a> ShadowUtilsProvider<'a> {
         let output = match self.system.run_command(&command) {
             // A machine without getent uses its files only.
             Err(error) if error.is_not_found() => return Ok(None),
-            result => result.map_err(AccountError::during("ask the name service"))?,
+            result => result.map_err(AccountError::during("query the name service"))?,
         };
         match output.code {
             0 => {
@@ -90,7 +90,7 @@ impl<'a> ShadowUtilsProvider<'a> {
 
     fn check_shell(&self, shell: &str) -> Result<(), AccountError> {
         let found = paths::follow_links(self.system, Path::new(shell))
-            .map_err(AccountError::during("look at the shell"))?;
+            .map_err(AccountError::during("inspect the shell"))?;
         match found {
             Some(found) if found.kind == FileEntryKind::File && found.mode & 0o111 != 0 => Ok(()),
             Some(_) => Err(AccountError::Refused(format!(
@@ -252,9 +252,9 @@ fn chage_arguments(new: &NewUser) -> Option<Vec<String>> {
         .then(|| [vec!["chage".to_owned()], options, vec![new.name.clone()]].concat())
 }
 
-fn tool_error(program: &str, code: i32, said: &str) -> AccountError {
+fn tool_error(program: &str, code: i32, output: &str) -> AccountError {
     AccountError::Refused(format!(
         "`{program}` ended with code {code}: {}",
-        said.trim()
+        output.trim()
     ))
 }

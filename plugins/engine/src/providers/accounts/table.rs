@@ -41,14 +41,14 @@ impl AccountTable {
     /// Fields of the first entry of that name.
     pub fn get(&self, name: &str) -> Option<Vec<String>> {
         self.find_position(name)
-            .and_then(|at| self.lines.get(at))
+            .and_then(|index| self.lines.get(index))
             .map(|line| split_fields(line))
     }
 
     /// Sets one field of the first entry of that name; missing fields before it become empty. Returns whether the entry exists.
     pub fn set_field(&mut self, name: &str, field: usize, value: &str) -> bool {
-        let at = self.find_position(name);
-        let Some(line) = at.and_then(|at| self.lines.get_mut(at)) else {
+        let index = self.find_position(name);
+        let Some(line) = index.and_then(|index| self.lines.get_mut(index)) else {
             return false;
         };
         let mut parts: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
@@ -66,11 +66,11 @@ impl AccountTable {
     pub fn put(&mut self, fields: &[&str]) {
         let line = fields.join(":").into_bytes();
         let name = fields.first().copied().unwrap_or_default();
-        if let Some(old) = self
+        if let Some(existing) = self
             .find_position(name)
-            .and_then(|at| self.lines.get_mut(at))
+            .and_then(|index| self.lines.get_mut(index))
         {
-            *old = line;
+            *existing = line;
             return;
         }
         let end = self.lines.iter().position(|line| line.starts_with(b"+"));
@@ -114,11 +114,11 @@ pub fn parse_members(list: &str) -> Vec<String> {
         .collect()
 }
 
-/// A member list with exactly the wanted names: existing ones keep their order, new ones follow.
-pub fn update_members(list: &str, wanted: &[String]) -> String {
+/// A member list with exactly the desired names: existing ones keep their order, new ones follow.
+pub fn update_members(list: &str, desired: &[String]) -> String {
     let mut names = parse_members(list);
-    names.retain(|name| wanted.contains(name));
-    for name in wanted {
+    names.retain(|name| desired.contains(name));
+    for name in desired {
         if !names.contains(name) {
             names.push(name.clone());
         }

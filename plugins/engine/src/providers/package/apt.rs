@@ -35,18 +35,18 @@ impl PackageProvider for AptPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: PackageOperation<'_>,
+        operation: PackageOperation<'_>,
     ) -> Result<(), EngineError> {
         let name = resource.name.clone();
         let force = format!("DPkg::Options::={}", dpkg::conffile_flag(resource));
-        preseed_answers(cx, resource, action)?;
+        preseed_answers(cx, resource, operation)?;
         let mut argv = vec!["apt-get", "-q", "-y"];
-        let wanted = match action {
+        let argument = match operation {
             PackageOperation::Install | PackageOperation::InstallVersion(_) => {
                 argv.extend(["-o", &force]);
                 argv.extend(resource.get_list("install_options"));
                 argv.push("install");
-                match action {
+                match operation {
                     _ if resource.get_text("source").is_some() => {
                         resource.get_text("source").unwrap_or_default().to_owned()
                     }
@@ -74,7 +74,7 @@ impl PackageProvider for AptPackageProvider {
                 name
             }
         };
-        argv.push(&wanted);
+        argv.push(&argument);
         tool::run_change(cx, resource, &argv)
     }
 
@@ -136,10 +136,10 @@ impl PackageProvider for AptPackageProvider {
 fn preseed_answers(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-    action: PackageOperation<'_>,
+    operation: PackageOperation<'_>,
 ) -> Result<(), EngineError> {
     match resource.get_text("responsefile") {
-        Some(file) if !matches!(action, PackageOperation::Hold | PackageOperation::Unhold) => {
+        Some(file) if !matches!(operation, PackageOperation::Hold | PackageOperation::Unhold) => {
             tool::run_change(cx, resource, &["debconf-set-selections", "--", file])
         }
         _ => Ok(()),

@@ -50,11 +50,11 @@ impl PackageProvider for DpkgPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: PackageOperation<'_>,
+        operation: PackageOperation<'_>,
     ) -> Result<(), EngineError> {
         let name = resource.name.as_str();
         let force = conffile_flag(resource);
-        match action {
+        match operation {
             PackageOperation::Install | PackageOperation::InstallVersion(_) => {
                 let source = tool::source_file(resource, "dpkg")?;
                 tool::run_change(cx, resource, &["dpkg", force, "-i", "--", source])
@@ -159,16 +159,17 @@ pub(super) fn find_package(all: &[PackageState], name: &str) -> PackageState {
         .map_or((name, None), |(bare, architecture)| {
             (bare, Some(architecture))
         });
-    let same = |package: &&PackageState| {
-        let (own, its) = package
+    let is_match = |package: &&PackageState| {
+        let (candidate_name, candidate_architecture) = package
             .name
             .split_once(':')
             .unwrap_or((&package.name, "native"));
-        own == bare && architecture.is_none_or(|wanted| wanted == its)
+        candidate_name == bare
+            && architecture.is_none_or(|architecture| architecture == candidate_architecture)
     };
     let best = all
         .iter()
-        .filter(same)
+        .filter(is_match)
         .max_by_key(|package| matches!(package.status, PackageInstallStatus::Installed(_)));
     PackageState {
         name: name.to_owned(),
@@ -185,10 +186,10 @@ pub(super) fn require_database(
     resource: &Resource,
 ) -> Result<(), EngineError> {
     let found = cx.system.metadata(Path::new(DPKG_STATUS_FILE));
-    let looking = EngineError::during(resource, format!("looking at {DPKG_STATUS_FILE}"));
-    if found.map_err(looking)?.is_none() {
+    let to_error = EngineError::during(resource, format!("inspecting {DPKG_STATUS_FILE}"));
+    if found.map_err(to_error)?.is_none() {
         let problem = format!(
-            "no package database at {DPKG_STATUS_FILE}; on a machine without dpkg another `provider` must be named"
+            "no package database at {DPKG_STATUS_FILE}; on a system without dpkg, specify another `provider`"
         );
         return Err(EngineError::failed(resource, problem));
     }
@@ -203,15 +204,15 @@ fn parse_all(text: &str) -> Vec<PackageState> {
 /// Lines `want flag status name version [provided, provided (= 2)]`: one package per provided name.
 fn parse_provides(text: &str) -> Vec<PackageState> {
     let line = |line: &str| {
-        let (own, provided) = line.trim_end().strip_suffix(']')?.split_once(" [")?;
-        let own = parse_line(own)?;
+        let (fields, provided) = line.trim_end().strip_suffix(']')?.split_once(" [")?;
+        let provider = parse_line(fields)?;
         let package = |name: &str| PackageState {
             name: name
                 .split_whitespace()
                 .next()
                 .unwrap_or_default()
                 .to_owned(),
-            ..own.clone()
+            ..provider.clone()
         };
         Some(provided.split(',').map(package).collect::<Vec<_>>())
     };

@@ -22,13 +22,13 @@ impl PackageProvider for GemPackageProvider {
         let all = self.list_packages(cx, resource)?;
         let versions: Vec<PackageState> = all
             .into_iter()
-            .filter(|known| known.name == resource.name)
+            .filter(|package| package.name == resource.name)
             .collect();
-        let wanted = resource.get_text("ensure").unwrap_or_default();
-        let is_wanted = |package: &&PackageState| {
-            package.status == PackageInstallStatus::Installed(wanted.to_owned())
+        let version = resource.get_text("ensure").unwrap_or_default();
+        let is_match = |package: &&PackageState| {
+            package.status == PackageInstallStatus::Installed(version.to_owned())
         };
-        let found = versions.iter().find(is_wanted).or(versions.first());
+        let found = versions.iter().find(is_match).or(versions.first());
         Ok(found
             .cloned()
             .unwrap_or_else(|| PackageState::absent(&resource.name)))
@@ -63,10 +63,10 @@ impl PackageProvider for GemPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: PackageOperation<'_>,
+        operation: PackageOperation<'_>,
     ) -> Result<(), EngineError> {
         let gem = tool::find_program(cx, resource, &["gem"])?;
-        let version = match action {
+        let version = match operation {
             PackageOperation::InstallVersion(version) => Some(version),
             PackageOperation::Install => None,
             PackageOperation::Remove | PackageOperation::Purge => {

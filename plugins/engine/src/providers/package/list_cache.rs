@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use super::PackageState;
 use crate::error::EngineError;
-use crate::evaluation_cache::{FileFingerprint, file_fingerprint};
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
+use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
 /// A list, and the fingerprint of the database when it was read.
 type CachedPackageList = (FileFingerprint, Arc<Vec<PackageState>>);
@@ -35,37 +34,37 @@ impl PackageListCache {
     }
 
     /// Stores which of the names is installed.
-    pub(super) fn remember_program(&self, names: &[&str], found: &str) {
+    pub(super) fn remember_program(&self, names: &[&str], program: &str) {
         let mut programs = self.programs.borrow_mut();
-        programs.insert(names.join(" "), found.to_owned());
+        programs.insert(names.join(" "), program.to_owned());
     }
 }
 
 /// The cached list of that tool if nothing was changed by this engine and its database file is unchanged; otherwise
-/// calls `ask`.
+/// calls `query`.
 pub(crate) fn cached_list(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     tool: &str,
     database: &Path,
-    ask: impl FnOnce() -> Result<Vec<PackageState>, EngineError>,
+    query: impl FnOnce() -> Result<Vec<PackageState>, EngineError>,
 ) -> Result<Arc<Vec<PackageState>>, EngineError> {
     // A program known only by name has no known database file.
-    let now = if database.is_absolute() {
-        let looking = EngineError::during(resource, format!("looking at {}", database.display()));
-        file_fingerprint(cx.system, database).map_err(looking)?
+    let fingerprint = if database.is_absolute() {
+        let to_error = EngineError::during(resource, format!("inspecting {}", database.display()));
+        file_fingerprint(cx.system, database).map_err(to_error)?
     } else {
         None
     };
-    let known = &cx.memo.packages.lists;
-    if let Some((before, list)) = known.borrow().get(tool)
-        && *before == now
+    let lists = &cx.cache.packages.lists;
+    if let Some((cached_fingerprint, list)) = lists.borrow().get(tool)
+        && *cached_fingerprint == fingerprint
     {
         return Ok(Arc::clone(list));
     }
-    let list = Arc::new(ask()?);
-    known
+    let list = Arc::new(query()?);
+    lists
         .borrow_mut()
-        .insert(tool.to_owned(), (now, Arc::clone(&list)));
+        .insert(tool.to_owned(), (fingerprint, Arc::clone(&list)));
     Ok(list)
 }

@@ -98,7 +98,7 @@ pub trait PackageProvider: Sync {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: PackageOperation<'_>,
+        operation: PackageOperation<'_>,
     ) -> Result<(), EngineError>;
 
     /// All packages known on the machine.
@@ -115,7 +115,7 @@ pub trait PackageProvider: Sync {
         _: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<Vec<OutdatedPackage>, EngineError> {
-        let problem = "this tool does not tell what is outdated";
+        let problem = "this provider cannot list outdated packages";
         Err(EngineError::failed(resource, problem))
     }
 
@@ -125,7 +125,7 @@ pub trait PackageProvider: Sync {
         _: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<String, EngineError> {
-        let problem = "this tool has no package lists of its own";
+        let problem = "this provider has no package lists to refresh";
         Err(EngineError::failed(resource, problem))
     }
 }
@@ -173,11 +173,11 @@ fn native_provider_name(
         ("/usr/bin/yum", "yum"),
         ("/usr/bin/zypper", "zypper"),
     ] {
-        let looking = EngineError::during(resource, format!("looking for {word}"));
+        let to_error = EngineError::during(resource, format!("looking for {word}"));
         if cx
             .system
             .metadata(Path::new(path))
-            .map_err(looking)?
+            .map_err(to_error)?
             .is_some()
         {
             return Ok(word);

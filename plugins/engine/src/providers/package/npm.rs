@@ -35,7 +35,9 @@ impl PackageProvider for NpmPackageProvider {
         resource: &Resource,
     ) -> Result<PackageState, EngineError> {
         let all = self.list_packages(cx, resource)?;
-        let found = all.into_iter().find(|known| known.name == resource.name);
+        let found = all
+            .into_iter()
+            .find(|package| package.name == resource.name);
         Ok(found.unwrap_or_else(|| PackageState::absent(&resource.name)))
     }
 
@@ -45,8 +47,8 @@ impl PackageProvider for NpmPackageProvider {
         resource: &Resource,
     ) -> Result<Option<String>, EngineError> {
         let npm = tool::find_program(cx, resource, &["npm"])?;
-        let wanted = resource.get_text("source").unwrap_or(&resource.name);
-        let argv = [&*npm, "view", wanted, "version"];
+        let spec = resource.get_text("source").unwrap_or(&resource.name);
+        let argv = [&*npm, "view", spec, "version"];
         let output = tool::run_tool(cx, resource, &argv)?;
         if !output.is_success() {
             return Err(tool::tool_error(resource, &argv.join(" "), &output));
@@ -59,11 +61,11 @@ impl PackageProvider for NpmPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: PackageOperation<'_>,
+        operation: PackageOperation<'_>,
     ) -> Result<(), EngineError> {
         let npm = tool::find_program(cx, resource, &["npm"])?;
         let name = &resource.name;
-        let wanted = match (action, resource.get_text("source")) {
+        let spec = match (operation, resource.get_text("source")) {
             (PackageOperation::Install | PackageOperation::InstallVersion(_), Some(source)) => {
                 source.to_owned()
             }
@@ -84,7 +86,7 @@ impl PackageProvider for NpmPackageProvider {
         };
         let mut argv = vec![&*npm, "install", "--global"];
         argv.extend(resource.get_list("install_options"));
-        argv.push(&wanted);
+        argv.push(&spec);
         tool::run_change(cx, resource, &argv)
     }
 

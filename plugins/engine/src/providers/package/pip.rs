@@ -43,10 +43,10 @@ impl PackageProvider for PipPackageProvider {
         resource: &Resource,
     ) -> Result<PackageState, EngineError> {
         let all = self.list_packages(cx, resource)?;
-        let wanted = normalise_name(&resource.name);
+        let normalised_name = normalise_name(&resource.name);
         let found = all
             .into_iter()
-            .find(|known| normalise_name(&known.name) == wanted);
+            .find(|package| normalise_name(&package.name) == normalised_name);
         Ok(PackageState {
             name: resource.name.clone(),
             ..found.unwrap_or_else(|| PackageState::absent(&resource.name))
@@ -69,8 +69,8 @@ impl PackageProvider for PipPackageProvider {
         ];
         argv.extend(["--ignore-installed", "--no-deps", "--report", "-"]);
         argv.extend(resource.get_list("install_options"));
-        let wanted = requirement_argument(resource, None);
-        argv.push(&wanted);
+        let requirement = requirement_argument(resource, None);
+        argv.push(&requirement);
         let output = tool::run_tool(cx, resource, &argv)?;
         if !output.is_success() {
             return Err(tool::tool_error(resource, &argv.join(" "), &output));
@@ -86,10 +86,10 @@ impl PackageProvider for PipPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: PackageOperation<'_>,
+        operation: PackageOperation<'_>,
     ) -> Result<(), EngineError> {
         let pip = self.find_program(cx, resource)?;
-        let version = match action {
+        let version = match operation {
             PackageOperation::InstallVersion(version) => Some(version),
             PackageOperation::Install => None,
             PackageOperation::Remove | PackageOperation::Purge => {
@@ -107,8 +107,8 @@ impl PackageProvider for PipPackageProvider {
         if resource.get_text("ensure") == Some("latest") {
             argv.push("--upgrade");
         }
-        let wanted = requirement_argument(resource, version);
-        argv.push(&wanted);
+        let requirement = requirement_argument(resource, version);
+        argv.push(&requirement);
         tool::run_change(cx, resource, &argv)
     }
 

@@ -62,9 +62,9 @@ impl PackageProvider for RpmPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: PackageOperation<'_>,
+        operation: PackageOperation<'_>,
     ) -> Result<(), EngineError> {
-        match action {
+        match operation {
             PackageOperation::Install => self.install_package(cx, resource, None),
             PackageOperation::InstallVersion(version) => {
                 self.install_package(cx, resource, Some(version))
@@ -82,7 +82,7 @@ impl PackageProvider for RpmPackageProvider {
                 tool::run_change(cx, resource, &argv)
             }
             PackageOperation::Purge if *self == Self::Zypper => {
-                let problem = "zypper has no way to purge; use `ensure => absent`";
+                let problem = "zypper cannot purge packages; use `ensure => absent`";
                 Err(EngineError::failed(resource, problem))
             }
             PackageOperation::Purge => tool::run_change(
@@ -127,7 +127,7 @@ impl RpmPackageProvider {
         let name = &resource.name;
         let found = self.query_package(cx, resource)?.status;
         let source = resource.get_text("source").filter(|_| self != Self::Zypper);
-        let wanted = match (source, version) {
+        let spec = match (source, version) {
             (Some(source), _) => source.to_owned(),
             (None, Some(version)) => format!("{name}-{version}"),
             (None, None) => name.clone(),
@@ -139,10 +139,10 @@ impl RpmPackageProvider {
             if version.is_some() {
                 argv.push("--oldpackage");
             }
-            argv.push(&wanted);
+            argv.push(&spec);
             return tool::run_change(cx, resource, &argv);
         }
-        let verb = match (&found, version) {
+        let subcommand = match (&found, version) {
             (PackageInstallStatus::Installed(found), Some(version)) => {
                 if rpm_version::compare_versions(version, found) == Ordering::Less {
                     "downgrade"
@@ -155,7 +155,7 @@ impl RpmPackageProvider {
         };
         let mut argv = vec![self.program_name(), "-q", "-y"];
         argv.extend(resource.get_list("install_options"));
-        argv.extend([verb, &wanted]);
+        argv.extend([subcommand, &spec]);
         tool::run_change(cx, resource, &argv)?;
         // The tools exit with 0 even if the version does not exist, so the result is checked.
         let after = self.query_package(cx, resource)?.status;
@@ -226,10 +226,10 @@ fn list_installed(
 
 /// The package of that name, with or without architecture.
 fn find_package(all: &[PackageState], name: &str) -> PackageState {
-    let same = |package: &&PackageState| {
+    let is_match = |package: &&PackageState| {
         package.name == name || without_architecture(&package.name) == name
     };
-    let found = all.iter().find(same).cloned();
+    let found = all.iter().find(is_match).cloned();
     PackageState {
         name: name.to_owned(),
         ..found.unwrap_or_else(|| PackageState::absent(name))

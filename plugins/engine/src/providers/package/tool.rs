@@ -45,10 +45,10 @@ pub(super) fn run_tool_command(
     resource: &Resource,
     command: &Command,
 ) -> Result<CommandOutput, EngineError> {
-    let running = format!("running {}", command.argv.join(" "));
+    let operation = format!("running {}", command.argv.join(" "));
     cx.system
         .run_command(command)
-        .map_err(EngineError::during(resource, running))
+        .map_err(EngineError::during(resource, operation))
 }
 
 /// Runs a command that changes packages and fails on a non-zero exit code. Clears the package cache.
@@ -66,7 +66,7 @@ pub(super) fn run_change_command(
     resource: &Resource,
     command: &Command,
 ) -> Result<CommandOutput, EngineError> {
-    cx.memo.packages.clear();
+    cx.cache.packages.clear();
     let output = run_tool_command(cx, resource, command)?;
     if output.is_success() {
         Ok(output)
@@ -84,33 +84,41 @@ pub(super) fn source_file<'a>(resource: &'a Resource, tool: &str) -> Result<&'a 
 }
 
 /// The error of a failed tool: its error output, or that another process holds its lock.
-pub(super) fn tool_error(resource: &Resource, what: &str, output: &CommandOutput) -> EngineError {
+pub(super) fn tool_error(
+    resource: &Resource,
+    command_line: &str,
+    output: &CommandOutput,
+) -> EngineError {
     let text = output.combined_text();
-    let locked = [
+    let lock_messages = [
         "Could not get lock",
         "Unable to acquire the dpkg",
         "frontend lock was locked",
     ];
-    if text
-        .lines()
-        .any(|line| locked.iter().any(|words| line.contains(words)))
-    {
+    if text.lines().any(|line| {
+        lock_messages
+            .iter()
+            .any(|lock_message| line.contains(lock_message))
+    }) {
         let problem =
-            "another process is installing packages and holds the lock; try again when it is done";
+            "another process holds the lock of the package system; retry when it has finished";
         return EngineError::failed(resource, problem);
     }
     let errors: Vec<&str> = text
         .lines()
         .filter(|line| line.starts_with("E: "))
         .collect();
-    let said = if errors.is_empty() {
+    let message = if errors.is_empty() {
         text.lines().last().unwrap_or_default().to_owned()
     } else {
         errors.join("; ")
     };
     EngineError::failed(
         resource,
-        format!("`{what}` ended with {}: {said}", output.code),
+        format!(
+            "`{command_line}` ended with code {}: {message}",
+            output.code
+        ),
     )
 }
 
@@ -129,7 +137,7 @@ pub(super) fn find_program(
     if let [only] = names {
         return Ok((*only).to_owned());
     }
-    if let Some(known) = cx.memo.packages.known_program(names) {
+    if let Some(known) = cx.cache.packages.known_program(names) {
         return Ok(known);
     }
     for name in names {
@@ -138,7 +146,7 @@ pub(super) fn find_program(
             .run_command(&build_command(cx, &[name, "--version"]));
         match output {
             Ok(_) => {
-                cx.memo.packages.remember_program(names, name);
+                cx.cache.packages.remember_program(names, name);
                 return Ok((*name).to_owned());
             }
             Err(error) if error.is_not_found() => {}
@@ -150,7 +158,7 @@ pub(super) fn find_program(
         }
     }
     let problem = format!(
-        "none of {} is installed; install one, or name it with `command`",
+        "none of {} is installed; install one, or set `command` to its path",
         names.join(", ")
     );
     Err(EngineError::failed(resource, problem))
@@ -159,12 +167,12 @@ pub(super) fn find_program(
 /// Error for output in an unexpected format.
 pub(super) fn unreadable_output_error(
     resource: &Resource,
-    what: &str,
+    command_line: &str,
     error: &serde_json::Error,
 ) -> EngineError {
     EngineError::failed(
         resource,
-        format!("`{what}` printed something unexpected: {error}"),
+        format!("cannot parse the output of `{command_line}`: {error}"),
     )
 }
 

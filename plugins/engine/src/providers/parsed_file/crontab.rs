@@ -16,13 +16,13 @@ pub struct CrontabFormat;
 impl CrontabFormat {
     /// Whether the line is a setting, `NAME=value`.
     pub fn is_setting(line: &str) -> bool {
-        let word = |name: &str| {
+        let is_name = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
         !line.contains(['\n', '\r'])
             && line
                 .split_once('=')
-                .is_some_and(|(name, _)| word(name.trim()))
+                .is_some_and(|(name, _)| is_name(name.trim()))
     }
 }
 
@@ -99,19 +99,19 @@ fn parse_job(line: &str) -> Option<ResourceValues> {
     }
     let mut values = ResourceValues::new();
     let mut rest = line;
-    let mut word = || {
+    let mut next_word = || {
         let (word, tail) = rest.split_once(char::is_whitespace)?;
         rest = tail.trim_start();
         Some(word)
     };
-    if let Some(special) = line.strip_prefix('@').and_then(|_| word()) {
+    if let Some(special) = line.strip_prefix('@').and_then(|_| next_word()) {
         values.insert(
             "special".to_owned(),
             ResourceValue::from(special.trim_start_matches('@')),
         );
     } else {
         for field in TIME_FIELDS {
-            let times = word()?;
+            let times = next_word()?;
             if times != "*" {
                 values.insert(
                     field.to_owned(),

@@ -29,7 +29,7 @@ pub trait RecordFormat: fmt::Debug + Sync {
 #[derive(Debug)]
 pub struct ParsedDocument<'f> {
     format: &'f dyn RecordFormat,
-    pieces: Vec<DocumentSegment>,
+    segments: Vec<DocumentSegment>,
 }
 
 #[derive(Debug)]
@@ -44,32 +44,34 @@ impl<'f> ParsedDocument<'f> {
         let raw: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let texts: Vec<&str> = raw.iter().map(|line| line_text(line)).collect();
         let (mut raw, mut texts) = (raw.as_slice(), texts.as_slice());
-        let mut pieces = Vec::new();
+        let mut segments = Vec::new();
         while !raw.is_empty() {
             let (count, record) = format.parse_record(texts);
             let count = count.clamp(1, raw.len());
             let (taken, rest) = raw.split_at(count);
-            pieces.push(DocumentSegment {
+            segments.push(DocumentSegment {
                 bytes: taken.concat(),
                 record,
             });
             raw = rest;
             texts = texts.split_at(count).1;
         }
-        Self { format, pieces }
+        Self { format, segments }
     }
 
     /// Content of the file.
     pub fn render(&self) -> Vec<u8> {
-        self.pieces
+        self.segments
             .iter()
-            .flat_map(|piece| piece.bytes.iter().copied())
+            .flat_map(|segment| segment.bytes.iter().copied())
             .collect()
     }
 
     /// All records in file order.
     pub fn records(&self) -> impl Iterator<Item = &FileRecord> {
-        self.pieces.iter().filter_map(|piece| piece.record.as_ref())
+        self.segments
+            .iter()
+            .filter_map(|segment| segment.record.as_ref())
     }
 
     /// The first record of that name.
@@ -80,27 +82,27 @@ impl<'f> ParsedDocument<'f> {
     /// Replaces the first record of that name, or appends the record.
     pub fn put(&mut self, record: FileRecord) -> Result<(), String> {
         let bytes = self.format.render(&record)?.into_bytes();
-        let same = |piece: &&mut DocumentSegment| {
-            piece
+        let has_same_name = |segment: &&mut DocumentSegment| {
+            segment
                 .record
                 .as_ref()
-                .is_some_and(|old| old.name == record.name)
+                .is_some_and(|existing| existing.name == record.name)
         };
-        if let Some(piece) = self.pieces.iter_mut().find(same) {
-            *piece = DocumentSegment {
+        if let Some(segment) = self.segments.iter_mut().find(has_same_name) {
+            *segment = DocumentSegment {
                 bytes,
                 record: Some(record),
             };
             return Ok(());
         }
         if let Some(last) = self
-            .pieces
+            .segments
             .last_mut()
             .filter(|last| !last.bytes.ends_with(b"\n"))
         {
             last.bytes.push(b'\n');
         }
-        self.pieces.push(DocumentSegment {
+        self.segments.push(DocumentSegment {
             bytes,
             record: Some(record),
         });
@@ -109,8 +111,8 @@ impl<'f> ParsedDocument<'f> {
 
     /// Removes all records of that name.
     pub fn remove(&mut self, name: &str) {
-        self.pieces.retain(|piece| {
-            piece
+        self.segments.retain(|segment| {
+            segment
                 .record
                 .as_ref()
                 .is_none_or(|record| record.name != name)

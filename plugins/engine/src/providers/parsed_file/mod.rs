@@ -139,10 +139,10 @@ impl ParsedFile {
         if after == before {
             return Ok(());
         }
-        let refused = self
+        let rejection = self
             .write_content(cx, &after)
             .map_err(self.error_during("writing", resource))?;
-        refused.map_or(Ok(()), |problem| {
+        rejection.map_or(Ok(()), |problem| {
             Err(EngineError::failed(resource, problem))
         })
     }
@@ -158,15 +158,15 @@ impl ParsedFile {
             command.stdin = content.to_vec();
             command.cancel = cx.cancel.clone();
             let output = cx.system.run_command(&command)?;
-            let said = || {
+            let failure_message = || {
                 format!(
-                    "`{}` ended with {}: {}",
+                    "`{}` ended with code {}: {}",
                     argv.join(" "),
                     output.code,
                     output.combined_text().trim()
                 )
             };
-            return Ok((!output.is_success()).then(said));
+            return Ok((!output.is_success()).then(failure_message));
         }
         if let (Some(attributes), Some(directory)) = (&self.directory, self.path.parent()) {
             paths::create_dirs(cx.system, directory, attributes)?;
@@ -218,10 +218,10 @@ pub const FOUND_NAME_KEY: &str = "found as";
 
 /// Merges desired properties over found ones; `absent` removes a property. `ensure` and the file path are not part of a record.
 fn overlay_desired(schema: &TypeSchema, resource: &Resource, mut record: FileRecord) -> FileRecord {
-    let placed = ["ensure", "target", "user"];
+    let excluded = ["ensure", "target", "user"];
     for property in schema
         .properties()
-        .filter(|property| !placed.contains(&property.name))
+        .filter(|property| !excluded.contains(&property.name))
     {
         match resource.get(property.name) {
             Some(value) if is_absent(value) => drop(record.values.remove(property.name)),

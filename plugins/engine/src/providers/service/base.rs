@@ -34,9 +34,9 @@ impl ServiceProvider for BaseServiceProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: ServiceOperation,
+        operation: ServiceOperation,
     ) -> Result<(), EngineError> {
-        match action {
+        match operation {
             ServiceOperation::Start => {
                 match resource.get_text("start").or(resource.get_text("binary")) {
                     Some(line) => run_checked(cx, resource, &["/bin/sh", "-c", line]),
@@ -63,7 +63,7 @@ impl ServiceProvider for BaseServiceProvider {
             ServiceOperation::Enable | ServiceOperation::Disable | ServiceOperation::Mask => {
                 Err(EngineError::failed(
                     resource,
-                    "the provider base does not know how services are started at boot",
+                    "the provider `base` cannot enable or disable services at boot",
                 ))
             }
         }
@@ -86,14 +86,14 @@ fn find_process(
     let given = resource.get_text("pattern").or(resource.get_text("binary"));
     let pattern = given.unwrap_or(&resource.name);
     let pattern = regex::Regex::new(pattern).map_err(|error| {
-        let problem = format!("is no regular expression: {error}");
+        let problem = format!("is not a valid regular expression: {error}");
         EngineError::invalid_value(resource, "pattern", problem)
     })?;
     let output = run_program(cx, resource, &["ps", "-eo", "pid=,args="])?;
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    let number = |line: &str| {
+    let matching_pid = |line: &str| {
         let (pid, args) = line.trim_start().split_once(' ')?;
         pattern.is_match(args).then(|| pid.to_owned())
     };
-    Ok(table.lines().find_map(number))
+    Ok(table.lines().find_map(matching_pid))
 }

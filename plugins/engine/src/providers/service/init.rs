@@ -27,22 +27,22 @@ impl ServiceProvider for InitServiceProvider {
         resource: &Resource,
     ) -> Result<ServiceState, EngineError> {
         let script = script_path(resource);
-        let failing = EngineError::during(resource, format!("looking at {script}"));
-        let there = paths::follow_links(cx.system, Path::new(&script))
-            .map_err(failing)?
+        let to_error = EngineError::during(resource, format!("inspecting {script}"));
+        let script_exists = paths::follow_links(cx.system, Path::new(&script))
+            .map_err(to_error)?
             .is_some();
-        let own = |name| resource.get(name).is_some();
-        let commanded = (own("start") && own("stop")) || own("binary");
-        let missing = !there && !commanded;
+        let is_set = |name| resource.get(name).is_some();
+        let has_commands = (is_set("start") && is_set("stop")) || is_set("binary");
+        let missing = !script_exists && !has_commands;
         let running = if let Some(line) = resource.get_text("status") {
             run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success()
-        } else if resource.get_text("hasstatus") == Some("false") || !there {
+        } else if resource.get_text("hasstatus") == Some("false") || !script_exists {
             !missing && in_process_table(cx, resource)?
         } else {
             run_program(cx, resource, &[&script, "status"])?.is_success()
         };
         let enabled = !runlevel_links(cx, &resource.name, 'S')
-            .map_err(EngineError::during(resource, "looking at /etc/rc?.d"))?
+            .map_err(EngineError::during(resource, "inspecting /etc/rc?.d"))?
             .is_empty();
         Ok(ServiceState {
             missing: missing
@@ -56,28 +56,28 @@ impl ServiceProvider for InitServiceProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: ServiceOperation,
+        operation: ServiceOperation,
     ) -> Result<(), EngineError> {
-        let own = |name: &str, verb: &str| match resource
+        let run_verb = |name: &str, verb: &str| match resource
             .get_text(name)
             .or(resource.get_text("binary").filter(|_| verb == "start"))
         {
             Some(line) => run_checked(cx, resource, &["/bin/sh", "-c", line]),
             None => run_checked(cx, resource, &[&script_path(resource), verb]),
         };
-        match action {
-            ServiceOperation::Start => own("start", "start"),
-            ServiceOperation::Stop => own("stop", "stop"),
+        match operation {
+            ServiceOperation::Start => run_verb("start", "start"),
+            ServiceOperation::Stop => run_verb("stop", "stop"),
             ServiceOperation::Restart
                 if resource.get("restart").is_some()
                     || resource.get_text("hasrestart") == Some("true") =>
             {
-                own("restart", "restart")
+                run_verb("restart", "restart")
             }
             // As in Puppet, `restart` of a script is used only if the resource declares it.
             ServiceOperation::Restart => {
-                own("stop", "stop")?;
-                own("start", "start")
+                run_verb("stop", "stop")?;
+                run_verb("start", "start")
             }
             ServiceOperation::Enable => set_enabled(cx, resource, true),
             ServiceOperation::Disable => set_enabled(cx, resource, false),
@@ -104,14 +104,17 @@ impl ServiceProvider for InitServiceProvider {
             }
         };
         // Files of the init system itself, and leftovers of upgrades.
-        let other = |name: &String| {
+        let is_excluded = |name: &String| {
             matches!(
                 name.as_str(),
                 "README" | "skeleton" | "rc" | "rcS" | "functions"
             ) || name.contains(".dpkg-")
                 || name.starts_with('.')
         };
-        Ok(names.into_iter().filter(|name| !other(name)).collect())
+        Ok(names
+            .into_iter()
+            .filter(|name| !is_excluded(name))
+            .collect())
     }
 }
 
@@ -127,7 +130,7 @@ fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<boo
         EngineError::invalid_value(
             resource,
             "pattern",
-            format!("is no regular expression: {error}"),
+            format!("is not a valid regular expression: {error}"),
         )
     })?;
     let output = run_program(cx, resource, &["ps", "-eo", "args="])?;
@@ -181,8 +184,10 @@ fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Resul
             ],
         );
     }
-    replace_runlevel_links(cx, &resource.name, on)
-        .map_err(EngineError::during(resource, "linking in /etc/rc?.d"))
+    replace_runlevel_links(cx, &resource.name, on).map_err(EngineError::during(
+        resource,
+        "changing the links in /etc/rc?.d",
+    ))
 }
 
 fn replace_runlevel_links(

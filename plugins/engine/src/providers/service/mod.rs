@@ -30,9 +30,9 @@ impl ServiceState {
     pub fn require_known(self, resource: &Resource) -> Result<Self, EngineError> {
         match &self.missing {
             None => Ok(self),
-            Some(place) => Err(EngineError::failed(
+            Some(searched) => Err(EngineError::failed(
                 resource,
-                format!("there is no such service: looked for {place}"),
+                format!("there is no such service: looked for {searched}"),
             )),
         }
     }
@@ -69,7 +69,7 @@ pub trait ServiceProvider: fmt::Debug {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: ServiceOperation,
+        operation: ServiceOperation,
     ) -> Result<(), EngineError>;
 
     /// The names of all services.
@@ -92,8 +92,8 @@ pub fn choose_provider(
         Some(_) => &init::InitServiceProvider,
         None => {
             let found = cx.system.metadata(Path::new("/run/systemd/system"));
-            let looking = EngineError::during(resource, "looking for systemd");
-            if found.map_err(looking)?.is_some() {
+            let to_error = EngineError::during(resource, "looking for systemd");
+            if found.map_err(to_error)?.is_some() {
                 &systemd::SystemdServiceProvider
             } else {
                 &init::InitServiceProvider
@@ -127,7 +127,7 @@ pub(super) fn run_checked(
         return Ok(());
     }
     let problem = format!(
-        "`{}` ended with {}: {}",
+        "`{}` ended with code {}: {}",
         argv.join(" "),
         output.code,
         output.combined_text().trim()

@@ -51,9 +51,9 @@ impl ServiceProvider for SupervisedServiceProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: ServiceOperation,
+        operation: ServiceOperation,
     ) -> Result<(), EngineError> {
-        match action {
+        match operation {
             ServiceOperation::Start => start_service(cx, resource),
             ServiceOperation::Stop => stop_service(cx, resource),
             ServiceOperation::Restart => {
@@ -66,7 +66,7 @@ impl ServiceProvider for SupervisedServiceProvider {
             ServiceOperation::Enable | ServiceOperation::Disable | ServiceOperation::Mask => {
                 Err(EngineError::failed(
                     resource,
-                    "a supervised service is started by runs, and not at boot",
+                    "a supervised service is started by catalog runs and cannot be enabled at boot",
                 ))
             }
         }
@@ -102,8 +102,8 @@ fn find_process(
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) => {
-            let reading = format!("reading {}", path.display());
-            return Err(EngineError::during(resource, reading)(error));
+            let operation = format!("reading {}", path.display());
+            return Err(EngineError::during(resource, operation)(error));
         }
     };
     // An unreadable file was not written completely; treat the process as gone.
@@ -117,26 +117,28 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
         let problem = "Services must specify a start command or a binary";
         EngineError::failed(resource, problem)
     })?;
-    let place = service_directory(resource);
-    let failing = || EngineError::during(resource, format!("starting {line}"));
+    let state_directory = service_directory(resource);
+    let to_error = || EngineError::during(resource, format!("starting {line}"));
     let private = FileAttributes {
         mode: Some(0o700),
         ..FileAttributes::default()
     };
-    paths::create_dirs(cx.system, &place, &private).map_err(failing())?;
+    paths::create_dirs(cx.system, &state_directory, &private).map_err(to_error())?;
     cx.system
-        .remove_file(&place.join("process"))
-        .map_err(failing())?;
-    let inside = place.strip_prefix("/").unwrap_or(&place);
+        .remove_file(&state_directory.join("process"))
+        .map_err(to_error())?;
+    let relative_path = state_directory
+        .strip_prefix("/")
+        .unwrap_or(&state_directory);
     let spool = ProcessSpool {
-        directory: cx.system.root().join(inside),
+        directory: cx.system.root().join(relative_path),
         limit: MAX_STREAM_BYTES,
     };
     let command = Command::new(["/bin/sh", "-c", line]);
     let process = cx
         .system
         .start_detached(&command, &spool)
-        .map_err(failing())?;
+        .map_err(to_error())?;
     // Two numbers always serialize.
     let text = serde_json::to_vec(&process).unwrap_or_default();
     let owner_only = FileAttributes {
@@ -144,20 +146,20 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
         ..FileAttributes::default()
     };
     cx.system
-        .write_file(&place.join("process"), &text, &owner_only)
-        .map_err(failing())?;
+        .write_file(&state_directory.join("process"), &text, &owner_only)
+        .map_err(to_error())?;
     if wait_until(STARTUP_WATCH_TIME, || !cx.system.is_running(&process)) {
-        let said = |name| {
+        let read_output = |name| {
             let bytes = cx
                 .system
-                .read_file(&place.join(name), MAX_STREAM_BYTES)
+                .read_file(&state_directory.join(name), MAX_STREAM_BYTES)
                 .unwrap_or_default();
             String::from_utf8_lossy(&bytes).trim().to_owned()
         };
         let problem = format!(
-            "`{line}` ended at once with {}: {}",
-            said(ProcessSpool::EXIT),
-            said(ProcessSpool::STDERR)
+            "`{line}` ended immediately with code {}: {}",
+            read_output(ProcessSpool::EXIT),
+            read_output(ProcessSpool::STDERR)
         );
         return Err(EngineError::failed(resource, problem));
     }
@@ -172,19 +174,16 @@ fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), Eng
     let Some(process) = find_process(cx, resource)? else {
         return Ok(());
     };
-    let failing = || EngineError::during(resource, "stopping its process");
+    let to_error = || EngineError::during(resource, "stopping its process");
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         cx.system
             .signal_process(&process, signal, true)
-            .map_err(failing())?;
+            .map_err(to_error())?;
         if wait_until(STOP_TIMEOUT, || !cx.system.is_running(&process)) {
             let path = service_directory(resource).join("process");
-            return cx.system.remove_file(&path).map_err(failing());
+            return cx.system.remove_file(&path).map_err(to_error());
         }
     }
-    let problem = format!(
-        "its process {} does not end, not even when killed",
-        process.pid
-    );
+    let problem = format!("process {} is still running after SIGKILL", process.pid);
     Err(EngineError::failed(resource, problem))
 }

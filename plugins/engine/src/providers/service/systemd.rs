@@ -26,7 +26,7 @@ impl ServiceProvider for SystemdServiceProvider {
         let output = run_program(cx, resource, &argv)?;
         if !output.is_success() {
             let problem = format!(
-                "`{}` ended with {}: {}",
+                "`{}` ended with code {}: {}",
                 argv.join(" "),
                 output.code,
                 output.combined_text().trim()
@@ -43,23 +43,23 @@ impl ServiceProvider for SystemdServiceProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-        action: ServiceOperation,
+        operation: ServiceOperation,
     ) -> Result<(), EngineError> {
         let unit = unit_name(&resource.name);
-        let call = |verb| run_checked(cx, resource, &["systemctl", verb, "--", &unit]);
-        match action {
-            ServiceOperation::Start => call("start"),
-            ServiceOperation::Stop => call("stop"),
-            ServiceOperation::Restart => call("restart"),
+        let run_systemctl = |verb| run_checked(cx, resource, &["systemctl", verb, "--", &unit]);
+        match operation {
+            ServiceOperation::Start => run_systemctl("start"),
+            ServiceOperation::Stop => run_systemctl("stop"),
+            ServiceOperation::Restart => run_systemctl("restart"),
             ServiceOperation::Enable => {
-                call("unmask")?;
-                call("enable")
+                run_systemctl("unmask")?;
+                run_systemctl("enable")
             }
             ServiceOperation::Disable => {
-                call("unmask")?;
-                call("disable")
+                run_systemctl("unmask")?;
+                run_systemctl("disable")
             }
-            ServiceOperation::Mask => call("mask"),
+            ServiceOperation::Mask => run_systemctl("mask"),
         }
     }
 

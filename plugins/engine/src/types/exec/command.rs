@@ -46,16 +46,20 @@ pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
         }
         if posix && !program.starts_with('/') && resource.get("path").is_none() {
             let problem = format!(
-                "begins with `{program}`, which is not an absolute path; write it out, or give `path`"
+                "begins with `{program}`, which is not an absolute path; specify one, or set `path`"
             );
             return Err(EngineError::invalid_value(resource, name, problem));
         }
     }
-    let unclear = |setting: &&str| {
+    let is_malformed = |setting: &&str| {
         let name = setting.split('=').next().unwrap_or_default();
         !setting.contains('=') || !name.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
     };
-    if let Some(setting) = resource.get_list("environment").into_iter().find(unclear) {
+    if let Some(setting) = resource
+        .get_list("environment")
+        .into_iter()
+        .find(is_malformed)
+    {
         let problem = format!("contains `{setting}`, must be `NAME=value`");
         return Err(EngineError::invalid_value(resource, "environment", problem));
     }
@@ -129,8 +133,8 @@ fn command_from_argv(
             ));
             continue;
         };
-        let before = command.env.insert(name.to_owned(), value.to_owned());
-        if before.is_some() {
+        let previous = command.env.insert(name.to_owned(), value.to_owned());
+        if previous.is_some() {
             cx.log_line(format!(
                 "Overriding environment setting '{name}' with '{value}'"
             ));
@@ -152,17 +156,17 @@ fn lookup_id(
     name: &str,
     look_up: IdLookup,
 ) -> Result<Option<u32>, EngineError> {
-    let Some(who) = resource.get_text(name) else {
+    let Some(account) = resource.get_text(name) else {
         return Ok(None);
     };
-    let id = look_up(cx, who).map_err(EngineError::during(
+    let id = look_up(cx, account).map_err(EngineError::during(
         resource,
-        format!("looking {name} {who} up"),
+        format!("looking up {name} {account}"),
     ))?;
     id.map(Some).ok_or_else(|| {
         EngineError::failed(
             resource,
-            format!("{name} `{who}` does not exist on this machine"),
+            format!("{name} `{account}` does not exist on this machine"),
         )
     })
 }
@@ -187,10 +191,10 @@ fn program_word(line: &str) -> String {
 }
 
 fn split_setting(setting: &str) -> Option<(&str, &str)> {
-    let word = |name: &str| {
+    let is_name = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
-    setting.split_once('=').filter(|(name, _)| word(name))
+    setting.split_once('=').filter(|(name, _)| is_name(name))
 }
 
 fn parse_umask(text: &str) -> Option<u32> {

@@ -6,10 +6,10 @@
 mod command;
 
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_system::command::CancelFlag;
+use muster_system::process::pause;
 use muster_system::{Command, CommandOutput, SystemError};
 
 use crate::error::EngineError;
@@ -21,95 +21,95 @@ use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "exec",
-    doc: "A command that is run unless it need not. It should be safe to run twice; `creates`, `unless` or `onlyif` say when it is done.",
+    doc: "A command. It must be safe to run more than once; `creates`, `unless` and `onlyif` decide whether it runs.",
     namevar: "command",
     attributes: &[
         AttributeSchema::property(
             "returns",
             AttributeKind::List,
-            "Exit codes that are a success.",
+            "Exit codes that count as success.",
         )
         .with_default("0"),
         AttributeSchema::parameter(
             "command",
             AttributeKind::List,
-            "The command line, or program and arguments as a list, which sees no shell.",
+            "The command line, or a list of program and arguments, which is run without a shell.",
         ),
         AttributeSchema::parameter(
             "creates",
             AttributeKind::List,
-            "Paths; if one of them exists, the command is not run.",
+            "Paths; if one of them exists, the command does not run.",
         ),
         AttributeSchema::parameter(
             "unless",
             AttributeKind::Commands,
-            "Commands; if one of them ends with 0, the command is not run.",
+            "Commands; if one of them exits with 0, the command does not run.",
         ),
         AttributeSchema::parameter(
             "onlyif",
             AttributeKind::Commands,
-            "Commands; unless all of them end with 0, the command is not run.",
+            "Commands; the command runs only if all of them exit with 0.",
         ),
         AttributeSchema::parameter(
             "refreshonly",
             AttributeKind::Bool,
-            "Whether only a change of another resource makes it run.",
+            "Whether the command runs only on a refresh.",
         ),
         AttributeSchema::parameter(
             "refresh",
             AttributeKind::Text,
-            "What is run on a refresh instead of the command.",
+            "The command to run on a refresh instead of `command`.",
         ),
         AttributeSchema::parameter(
             "cwd",
             AttributeKind::Path,
-            "Where it runs; the directory must exist.",
+            "Working directory; it must exist.",
         ),
-        AttributeSchema::parameter("environment", AttributeKind::List, "Settings `NAME=value`."),
+        AttributeSchema::parameter(
+            "environment",
+            AttributeKind::List,
+            "Environment settings `NAME=value`.",
+        ),
         AttributeSchema::parameter(
             "path",
             AttributeKind::List,
-            "Where programs are looked up; lists are joined by `:`.",
+            "Search path for programs; a list is joined with `:`.",
         ),
         AttributeSchema::parameter(
             "user",
             AttributeKind::Text,
-            "Who runs it, by name or number.",
+            "User that runs the command, by name or UID.",
         ),
         AttributeSchema::parameter(
             "group",
             AttributeKind::Text,
-            "With which group, by name or number.",
+            "Group that runs the command, by name or GID.",
         ),
-        AttributeSchema::parameter(
-            "umask",
-            AttributeKind::Text,
-            "The file creation mask, octal.",
-        ),
+        AttributeSchema::parameter("umask", AttributeKind::Text, "File creation mask, octal."),
         AttributeSchema::parameter(
             "timeout",
             AttributeKind::Seconds,
-            "Longest run of each try in seconds; 0 is no limit.",
+            "Timeout of each try in seconds; 0 means no limit.",
         )
         .with_default("300"),
-        AttributeSchema::parameter("tries", AttributeKind::Int, "How often it is tried.")
+        AttributeSchema::parameter("tries", AttributeKind::Int, "Maximum number of tries.")
             .with_default("1"),
         AttributeSchema::parameter(
             "try_sleep",
             AttributeKind::Seconds,
-            "Seconds between two tries.",
+            "Seconds between tries.",
         )
         .with_default("0"),
         AttributeSchema::parameter(
             "logoutput",
             AttributeKind::Word(&["true", "false", "on_failure"]),
-            "Whether the output is told.",
+            "Whether to log the output.",
         )
         .with_default("on_failure"),
         AttributeSchema::parameter(
             "provider",
             AttributeKind::Word(&["posix", "shell"]),
-            "`shell` gives every command to `/bin/sh -c`.",
+            "`shell` runs every command with `/bin/sh -c`.",
         )
         .with_default("posix"),
     ],
@@ -149,11 +149,11 @@ impl ResourceType for ExecResourceType {
             return Err(EngineError::invalid_value(
                 &resource,
                 "returns",
-                "is empty; no exit code would be a success",
+                "is empty, must contain at least one exit code",
             ));
         }
-        let relative = |path: &&str| !path.starts_with('/');
-        if let Some(path) = resource.get_list("creates").into_iter().find(relative) {
+        let is_relative = |path: &&str| !path.starts_with('/');
+        if let Some(path) = resource.get_list("creates").into_iter().find(is_relative) {
             let problem = format!("contains `{path}`, must be absolute paths");
             return Err(EngineError::invalid_value(&resource, "creates", problem));
         }
@@ -222,8 +222,8 @@ impl ResourceType for ExecResourceType {
         resource: &Resource,
         _: &dyn CatalogResources,
     ) -> Vec<AutorequireTarget> {
-        let mut wanted: Vec<AutorequireTarget> = Vec::new();
-        wanted.extend(resource.get_text("cwd").map(|cwd| ("file", cwd.to_owned())));
+        let mut targets: Vec<AutorequireTarget> = Vec::new();
+        targets.extend(resource.get_text("cwd").map(|cwd| ("file", cwd.to_owned())));
         for name in ["command", "onlyif", "unless"] {
             let lines = resource.get_list(name);
             // A list contains program and arguments; only the program is a dependency.
@@ -233,26 +233,26 @@ impl ResourceType for ExecResourceType {
                 &lines
             };
             let files = lines.iter().filter_map(|line| command::leading_path(line));
-            wanted.extend(files.map(|file| ("file", file.to_owned())));
+            targets.extend(files.map(|file| ("file", file.to_owned())));
         }
-        let by_name = |user: &&str| !user.bytes().all(|digit| digit.is_ascii_digit());
-        wanted.extend(
+        let is_name = |user: &&str| !user.bytes().all(|digit| digit.is_ascii_digit());
+        targets.extend(
             resource
                 .get_text("user")
-                .filter(by_name)
+                .filter(is_name)
                 .map(|user| ("user", user.to_owned())),
         );
-        wanted
+        targets
     }
 }
 
 /// Runs the command with the configured number of tries.
 fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
-    cx.memo.packages.clear();
+    cx.cache.packages.clear();
     let output = run_tries(cx, resource)?;
-    let good = is_expected_exit(resource, &output);
+    let is_success = is_expected_exit(resource, &output);
     if matches!(
-        (resource.get_text("logoutput"), good),
+        (resource.get_text("logoutput"), is_success),
         (Some("true"), _) | (Some("on_failure"), false)
     ) {
         output
@@ -260,7 +260,7 @@ fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), Eng
             .lines()
             .for_each(|line| cx.log_line(line));
     }
-    if good {
+    if is_success {
         return Ok(());
     }
     let (line, returns) = (
@@ -284,7 +284,7 @@ fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, E
     for path in resource.get_list("creates") {
         let found = paths::follow_links(cx.system, Path::new(path));
         if found
-            .map_err(EngineError::during(resource, format!("looking at {path}")))?
+            .map_err(EngineError::during(resource, format!("inspecting {path}")))?
             .is_some()
         {
             return Ok(false);
@@ -312,8 +312,8 @@ fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOut
         .get("tries")
         .and_then(ResourceValue::as_int)
         .unwrap_or(1);
-    let pause = duration_parameter(resource, "try_sleep").unwrap_or_default();
-    let once = || {
+    let delay = duration_parameter(resource, "try_sleep").unwrap_or_default();
+    let run_once = || {
         run_command(
             cx,
             resource,
@@ -321,13 +321,13 @@ fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOut
             "command",
         )
     };
-    let mut output = once()?;
+    let mut output = run_once()?;
     for _ in 1..tries {
         if is_expected_exit(resource, &output) {
             break;
         }
-        wait_unless_cancelled(pause, &cx.cancel);
-        output = once()?;
+        wait_unless_cancelled(delay, &cx.cancel);
+        output = run_once()?;
     }
     Ok(output)
 }
@@ -338,12 +338,12 @@ fn is_expected_exit(resource: &Resource, output: &CommandOutput) -> bool {
         .contains(&output.code.to_string().as_str())
 }
 
-/// Runs a command or a guard. `what` starts the timeout message.
+/// Runs a command or a guard. `label` starts the timeout message.
 fn run_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     mut command: Command,
-    what: &str,
+    label: &str,
 ) -> Result<CommandOutput, EngineError> {
     command.timeout = duration_parameter(resource, "timeout");
     let program = command.program_name().to_owned();
@@ -355,29 +355,29 @@ fn run_command(
                 let limit = after.as_secs_f64();
                 EngineError::failed(
                     resource,
-                    format!("{what} exceeded its timeout of {limit} s"),
+                    format!("{label} exceeded its timeout of {limit} s"),
                 )
             }
             error if error.is_not_found() => {
-                let place = command
+                let missing_directory = command
                     .cwd
                     .as_deref()
                     .filter(|cwd| matches!(paths::follow_links(cx.system, cwd), Ok(None)));
                 EngineError::failed(
                     resource,
-                    match place {
+                    match missing_directory {
                         Some(cwd) => format!("working directory {} does not exist", cwd.display()),
                         None => format!("could not find command '{program}'"),
                     },
                 )
             }
-            other => EngineError::during(resource, format!("running {what}"))(other),
+            other => EngineError::during(resource, format!("running {label}"))(other),
         })?;
     // The shell exits with 127 for a missing program. Always an error, even for a guard.
     if output.code == 127 {
         return Err(EngineError::failed(
             resource,
-            format!("{what} returned 127: {}", output.combined_text().trim()),
+            format!("{label} returned 127: {}", output.combined_text().trim()),
         ));
     }
     Ok(output)
@@ -392,11 +392,11 @@ fn duration_parameter(resource: &Resource, name: &str) -> Option<Duration> {
 }
 
 /// Sleeps until the pause is over or the flag is set.
-fn wait_unless_cancelled(pause: Duration, cancel: &CancelFlag) {
-    let end = Instant::now() + pause;
+fn wait_unless_cancelled(duration: Duration, cancel: &CancelFlag) {
+    let deadline = Instant::now() + duration;
     while !cancel.is_cancelled() {
-        match end.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => thread::park_timeout(left.min(CANCEL_POLL_INTERVAL)),
+        match deadline.checked_duration_since(Instant::now()) {
+            Some(left) if !left.is_zero() => pause(left.min(CANCEL_POLL_INTERVAL)),
             _ => break,
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn bucket_directory(
     resource: &Resource,
     name: &str,
 ) -> Result<PathBuf, EngineError> {
-    cx.memo.buckets.bucket_path(name).ok_or_else(|| {
+    cx.cache.buckets.bucket_path(name).ok_or_else(|| {
         let problem = format!("Could not find filebucket {name} specified in backup");
         EngineError::failed(resource, problem)
     })
@@ -46,18 +46,18 @@ fn store_in_bucket(
 ) -> Result<(), EngineError> {
     let directory = bucket_directory(cx, resource, name)?;
     for path in list_files(cx, resource, path, found)? {
-        let failing = || {
+        let to_error = || {
             EngineError::during(
                 resource,
-                format!("keeping {} in the filebucket {name}", path.display()),
+                format!("storing {} in the filebucket {name}", path.display()),
             )
         };
         let content = cx
             .system
             .read_file(&path, MAX_CONTENT_BYTES)
-            .map_err(failing())?;
+            .map_err(to_error())?;
         let sum =
-            bucket::store_content(cx.system, &directory, &path, &content).map_err(failing())?;
+            bucket::store_content(cx.system, &directory, &path, &content).map_err(to_error())?;
         cx.log_line(format!(
             "Filebucketed {} to {name} with sum {sum}",
             path.display()
@@ -80,7 +80,9 @@ fn list_files(
             let files = entries
                 .into_iter()
                 .filter(|(_, found)| found.kind == FileEntryKind::File);
-            Ok(files.map(|(below, _)| path.join(below)).collect())
+            Ok(files
+                .map(|(relative_path, _)| path.join(relative_path))
+                .collect())
         }
         FileEntryKind::Link | FileEntryKind::Other => Ok(Vec::new()),
     }
@@ -94,26 +96,32 @@ fn copy_beside(
     suffix: &str,
 ) -> Result<(), EngineError> {
     let copy = PathBuf::from(format!("{}{suffix}", path.display()));
-    let failing = || {
-        let doing = format!("copying {} to {}", path.display(), copy.display());
-        EngineError::during(resource, doing)
+    let to_error = || {
+        let operation = format!("copying {} to {}", path.display(), copy.display());
+        EngineError::during(resource, operation)
     };
-    if let Some(old) = cx.system.metadata(&copy).map_err(failing())? {
-        if old.kind == FileEntryKind::Directory {
+    if let Some(existing) = cx.system.metadata(&copy).map_err(to_error())? {
+        if existing.kind == FileEntryKind::Directory {
             let problem = format!(
                 "Will not remove directory backup {}; use a filebucket",
                 copy.display()
             );
             return Err(EngineError::failed(resource, problem));
         }
-        if old.kind != FileEntryKind::File || found.kind != FileEntryKind::File {
-            cx.system.remove_file(&copy).map_err(failing())?;
+        if existing.kind != FileEntryKind::File || found.kind != FileEntryKind::File {
+            cx.system.remove_file(&copy).map_err(to_error())?;
         }
     }
-    copy_entry(cx, path, &copy, found).map_err(failing())?;
+    copy_entry(cx, path, &copy, found).map_err(to_error())?;
     if found.kind == FileEntryKind::Directory {
-        for (below, found) in list_below(cx, resource, path)? {
-            copy_entry(cx, &path.join(&below), &copy.join(&below), &found).map_err(failing())?;
+        for (relative_path, found) in list_below(cx, resource, path)? {
+            copy_entry(
+                cx,
+                &path.join(&relative_path),
+                &copy.join(&relative_path),
+                &found,
+            )
+            .map_err(to_error())?;
         }
     }
     Ok(())
@@ -128,14 +136,14 @@ fn list_below(
         depth: None,
         ignore: &[],
         follow: false,
-        most: None,
+        max_entries: None,
     };
     let entries = walk.collect_entries(cx.system, path).map_err(|problem| {
         EngineError::failed(resource, format!("listing {}: {problem}", path.display()))
     })?;
     Ok(entries
         .into_iter()
-        .map(|entry| (entry.below, entry.metadata))
+        .map(|entry| (entry.relative_path, entry.metadata))
         .collect())
 }
 

@@ -26,37 +26,37 @@ pub(super) fn apply_change(
     change: &PropertyChange,
 ) -> Result<(), EngineError> {
     let resource = &plan.resource;
-    let failing = || EngineError::during(resource, format!("changing {}", resource.name));
-    let work = FileChangeContext {
+    let to_error = || EngineError::during(resource, format!("changing {}", resource.name));
+    let file_change = FileChangeContext {
         cx,
         resource,
         state: &plan.state,
-        path: read::resolve_path(cx, resource).map_err(failing())?,
+        path: read::resolve_path(cx, resource).map_err(to_error())?,
     };
     match (change.property.as_str(), change.to.as_text()) {
-        ("ensure", Some("absent")) => work.clear_path(None),
-        ("ensure", Some("directory")) => work.create_directory(),
-        ("ensure", Some("link")) | ("target", _) => work.create_link(),
-        ("ensure" | "content" | "checksum_value", _) => work.write_file(),
+        ("ensure", Some("absent")) => file_change.clear_path(None),
+        ("ensure", Some("directory")) => file_change.create_directory(),
+        ("ensure", Some("link")) | ("target", _) => file_change.create_link(),
+        ("ensure" | "content" | "checksum_value", _) => file_change.write_file(),
         (property, _) => {
-            let all = work.desired_attributes(None)?;
-            let one = match property {
+            let desired = file_change.desired_attributes(None)?;
+            let attributes = match property {
                 "owner" => FileAttributes {
-                    uid: all.uid,
+                    uid: desired.uid,
                     ..FileAttributes::default()
                 },
                 "group" => FileAttributes {
-                    gid: all.gid,
+                    gid: desired.gid,
                     ..FileAttributes::default()
                 },
                 _ => FileAttributes {
-                    mode: all.mode,
+                    mode: desired.mode,
                     ..FileAttributes::default()
                 },
             };
             cx.system
-                .set_attributes(&work.path, &one)
-                .map_err(failing())
+                .set_attributes(&file_change.path, &attributes)
+                .map_err(to_error())
         }
     }
 }
@@ -114,9 +114,9 @@ impl FileChangeContext<'_> {
             None if resource.get("source").is_some() => source::read_content(self.cx, resource)?,
             None => Vec::new(),
         };
-        let demanded = read::required_checksum(resource)
+        let required = read::required_checksum(resource)
             .filter(|_| resource.get("content").or(resource.get("source")).is_some());
-        if let Some((digest, sum)) = demanded {
+        if let Some((digest, sum)) = required {
             let found = digest.hex_checksum(&content);
             if found != sum {
                 let kind = digest.name();
@@ -136,8 +136,8 @@ impl FileChangeContext<'_> {
             .filter(|name| *name != "false" && !name.starts_with('.'))
             .unwrap_or(bucket::PREDECLARED_BUCKET);
         let directory = backup::bucket_directory(self.cx, self.resource, name)?;
-        let failing = EngineError::during(self.resource, format!("reading the filebucket {name}"));
-        let found = bucket::fetch_content(self.cx.system, &directory, sum).map_err(failing)?;
+        let to_error = EngineError::during(self.resource, format!("reading the filebucket {name}"));
+        let found = bucket::fetch_content(self.cx.system, &directory, sum).map_err(to_error)?;
         found.ok_or_else(|| {
             let problem = format!(
                 "Could not retrieve content for {content} from filebucket: {name} does not have it"
@@ -147,25 +147,28 @@ impl FileChangeContext<'_> {
     }
 
     /// Backs up the current entry, and removes it if its kind differs from the new one.
-    fn clear_path(&self, successor: Option<FileEntryKind>) -> Result<(), EngineError> {
+    fn clear_path(&self, new_kind: Option<FileEntryKind>) -> Result<(), EngineError> {
         let found = self.cx.system.metadata(&self.path);
-        let Some(found) = found.map_err(self.error_during("looking at"))? else {
+        let Some(found) = found.map_err(self.error_during("inspecting"))? else {
             return Ok(());
         };
-        let stays = successor == Some(found.kind);
-        if found.kind == FileEntryKind::Directory && !stays && !self.resource.get_flag("force") {
+        let is_same_kind = new_kind == Some(found.kind);
+        if found.kind == FileEntryKind::Directory
+            && !is_same_kind
+            && !self.resource.get_flag("force")
+        {
             let problem = format!(
-                "Not removing directory {}; use 'force' to override: `force => true` removes it with all that is in it",
+                "Not removing directory {}; use 'force' to override: `force => true` removes it with its contents",
                 self.path.display()
             );
             return Err(EngineError::failed(self.resource, problem));
         }
-        if !(stays && found.kind == FileEntryKind::Directory) {
+        if !(is_same_kind && found.kind == FileEntryKind::Directory) {
             backup::back_up_entry(self.cx, self.resource, &self.path, &found)?;
         }
         let removed = match found.kind {
             // A file or link is replaced atomically.
-            _ if stays => Ok(()),
+            _ if is_same_kind => Ok(()),
             FileEntryKind::Directory => self.cx.system.remove_tree(&self.path),
             _ => self.cx.system.remove_file(&self.path),
         };
@@ -178,32 +181,36 @@ impl FileChangeContext<'_> {
         let Some(line) = resource.get_text("validate_cmd") else {
             return Ok(());
         };
-        let trial = resource.get_text("staging_location").map_or_else(
+        let staging_path = resource.get_text("staging_location").map_or_else(
             || format!("{}.muster-validate", self.path.display()),
             str::to_owned,
         );
-        let path = Path::new(&trial);
-        let failing = || EngineError::during(resource, format!("trying the content in {trial}"));
-        let private = FileAttributes {
+        let path = Path::new(&staging_path);
+        let to_error =
+            || EngineError::during(resource, format!("validating content in {staging_path}"));
+        let attributes = FileAttributes {
             mode: Some(0o600),
             ..FileAttributes::default()
         };
         let system = self.cx.system;
         system
-            .write_file(path, content, &private)
-            .map_err(failing())?;
-        let place = resource.get_text("validate_replacement").unwrap_or("%");
-        let line = line.replace(place, &format!("'{}'", trial.replace('\'', r"'\''")));
+            .write_file(path, content, &attributes)
+            .map_err(to_error())?;
+        let placeholder = resource.get_text("validate_replacement").unwrap_or("%");
+        let line = line.replace(
+            placeholder,
+            &format!("'{}'", staging_path.replace('\'', r"'\''")),
+        );
         let mut command = Command::new(["/bin/sh", "-c", &line]);
         command.cancel = self.cx.cancel.clone();
         let output = system.run_command(&command);
-        system.remove_file(path).map_err(failing())?;
-        let output = output.map_err(failing())?;
+        system.remove_file(path).map_err(to_error())?;
+        let output = output.map_err(to_error())?;
         if output.is_success() {
             return Ok(());
         }
         let problem = format!(
-            "the new content is refused: Execution of '{line}' returned {}: {}",
+            "`validate_cmd` rejected the new content: Execution of '{line}' returned {}: {}",
             output.code,
             output.combined_text().trim()
         );
@@ -212,9 +219,9 @@ impl FileChangeContext<'_> {
 
     fn check_parent(&self) -> Result<(), EngineError> {
         let parent = self.path.parent().unwrap_or(Path::new("/"));
-        let failing =
-            EngineError::during(self.resource, format!("looking at {}", parent.display()));
-        let problem = match paths::follow_links(self.cx.system, parent).map_err(failing)? {
+        let to_error =
+            EngineError::during(self.resource, format!("inspecting {}", parent.display()));
+        let problem = match paths::follow_links(self.cx.system, parent).map_err(to_error)? {
             Some(found) if found.kind == FileEntryKind::Directory => return Ok(()),
             Some(_) => format!("{} is not a directory", parent.display()),
             None => format!(
@@ -226,22 +233,25 @@ impl FileChangeContext<'_> {
         Err(EngineError::failed(self.resource, problem))
     }
 
-    /// Desired mode, owner and group, with names resolved. A symbolic mode is applied to the existing entry, or to `fresh`, the mode of a new
+    /// Desired mode, owner and group, with names resolved. A symbolic mode is applied to the existing entry, or to `new_file`, the mode of a new
     /// file and whether it is a directory.
     fn desired_attributes(
         &self,
-        fresh: Option<(u32, bool)>,
+        new_file: Option<(u32, bool)>,
     ) -> Result<FileAttributes, EngineError> {
         let text = |name| self.state.get(name).and_then(ResourceValue::as_text);
         let found = text("mode").and_then(|mode| u32::from_str_radix(mode, 8).ok());
         let kind = text("ensure");
-        let (current, directory) = match (fresh, found) {
+        let (current, directory) = match (new_file, found) {
             (Some((_, false)), Some(found)) if kind == Some("file") => (found, false),
-            (Some(fresh), _) => fresh,
+            (Some(new_file), _) => new_file,
             (None, found) => (found.unwrap_or(0o644), kind == Some("directory")),
         };
-        let unknown = |what: &str, who: &str| {
-            EngineError::failed(self.resource, format!("Could not find {what} {who}"))
+        let not_found = |account_kind: &str, name: &str| {
+            EngineError::failed(
+                self.resource,
+                format!("Could not find {account_kind} {name}"),
+            )
         };
         let mut attributes = FileAttributes {
             mode: self
@@ -251,19 +261,25 @@ impl FileChangeContext<'_> {
             ..FileAttributes::default()
         };
         if let Some(owner) = self.resource.get_text("owner") {
-            let looking = EngineError::during(self.resource, "looking the owner up");
-            let uid = account_names::resolve_uid(self.cx, owner).map_err(looking)?;
-            attributes.uid = Some(uid.ok_or_else(|| unknown("user", owner))?);
+            let to_error = EngineError::during(self.resource, "looking up the owner");
+            let uid = account_names::resolve_uid(self.cx, owner).map_err(to_error)?;
+            attributes.uid = Some(uid.ok_or_else(|| not_found("user", owner))?);
         }
         if let Some(group) = self.resource.get_text("group") {
-            let looking = EngineError::during(self.resource, "looking the group up");
-            let gid = account_names::resolve_gid(self.cx, group).map_err(looking)?;
-            attributes.gid = Some(gid.ok_or_else(|| unknown("group", group))?);
+            let to_error = EngineError::during(self.resource, "looking up the group");
+            let gid = account_names::resolve_gid(self.cx, group).map_err(to_error)?;
+            attributes.gid = Some(gid.ok_or_else(|| not_found("group", group))?);
         }
         Ok(attributes)
     }
 
-    fn error_during(&self, doing: &str) -> impl FnOnce(muster_system::SystemError) -> EngineError {
-        EngineError::during(self.resource, format!("{doing} {}", self.path.display()))
+    fn error_during(
+        &self,
+        operation: &str,
+    ) -> impl FnOnce(muster_system::SystemError) -> EngineError {
+        EngineError::during(
+            self.resource,
+            format!("{operation} {}", self.path.display()),
+        )
     }
 }

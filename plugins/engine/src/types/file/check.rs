@@ -24,7 +24,7 @@ pub(super) fn check_file(mut resource: Resource) -> Result<Resource, EngineError
     check_recursion(&resource)?;
     let ensure = resource.get_text("ensure");
     if matches!(ensure, Some("directory" | "link")) && resource.get("content").is_some() {
-        let problem = "is `directory` or `link`, which have no content of their own";
+        let problem = "is `directory` or `link`, which cannot have `content`";
         return Err(EngineError::invalid_value(&resource, "ensure", problem));
     }
     if ensure == Some("link")
@@ -72,7 +72,7 @@ fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
     if resource.get("source").is_none() {
         return Ok(());
     }
-    let judge = |source: &str| {
+    let normalise = |source: &str| {
         let source = source.trim_end_matches('/');
         if source.starts_with("puppet://") {
             return Ok(source.to_owned());
@@ -81,7 +81,7 @@ fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
         // The root directory is trimmed to an empty string.
         crate::munge::normalise_path(if path.is_empty() { "/" } else { path }).ok_or_else(|| {
             let problem = format!(
-                "is `{source}`, must be a path of the machine itself or a `puppet:` URL; other places are not supported"
+                "is `{source}`, must be a path on the node or a `puppet:` URL; other sources are not supported"
             );
             EngineError::invalid_value(resource, "source", problem)
         })
@@ -89,10 +89,10 @@ fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
     let sources: Vec<String> = resource
         .get_list("source")
         .into_iter()
-        .map(judge)
+        .map(normalise)
         .collect::<Result<_, _>>()?;
     if sources.is_empty() {
-        let problem = "is an empty list, must be one place at least";
+        let problem = "is an empty list, must contain at least one source";
         return Err(EngineError::invalid_value(resource, "source", problem));
     }
     resource
@@ -109,7 +109,7 @@ fn check_backup(resource: &mut Resource) -> Result<(), EngineError> {
             Ok(())
         }
         Some(suffix) if suffix.starts_with('.') && suffix.contains('/') => {
-            let problem = format!("is `{suffix}`, and a suffix has no `/`");
+            let problem = format!("is `{suffix}`, must be a suffix without `/`");
             Err(EngineError::invalid_value(resource, "backup", problem))
         }
         _ => Ok(()),
@@ -118,20 +118,21 @@ fn check_backup(resource: &mut Resource) -> Result<(), EngineError> {
 
 fn check_checksum(resource: &Resource) -> Result<(), EngineError> {
     let kind = resource.get_text("checksum").unwrap_or("sha256");
-    let times = matches!(kind, "none" | "mtime" | "ctime");
-    let conflict = if times && resource.get("content").is_some() {
+    let ignores_content = matches!(kind, "none" | "mtime" | "ctime");
+    let conflict = if ignores_content && resource.get("content").is_some() {
         Some("content")
     } else {
         (kind == "none" && resource.get("source").is_some()).then_some("source")
     };
     if let Some(other) = conflict {
-        let problem = format!("is `{kind}`, by which `{other}` cannot be compared");
+        let problem = format!("is `{kind}`, which cannot be used to compare `{other}`");
         return Err(EngineError::invalid_value(resource, "checksum", problem));
     }
     let digest = ChecksumKind::from_name(kind);
     match resource.get_text("checksum_value") {
         Some(sum) if digest.is_some_and(|digest| !digest.is_valid_checksum(sum)) => {
-            let problem = format!("is `{sum}`, which is no {kind} checksum in lower-case digits");
+            let problem =
+                format!("is `{sum}`, must be a {kind} checksum in lower-case hexadecimal digits");
             Err(EngineError::invalid_value(
                 resource,
                 "checksum_value",
@@ -139,7 +140,7 @@ fn check_checksum(resource: &Resource) -> Result<(), EngineError> {
             ))
         }
         Some(_) if kind == "none" => {
-            let problem = "is given, and `checksum` says that nothing is compared";
+            let problem = "is given, but `checksum` is `none`, so that nothing is compared";
             Err(EngineError::invalid_value(
                 resource,
                 "checksum_value",
@@ -155,10 +156,10 @@ fn check_recursion(resource: &Resource) -> Result<(), EngineError> {
         let problem = "is `remote`, which needs a `source`";
         return Err(EngineError::invalid_value(resource, "recurse", problem));
     }
-    for (name, least) in [("recurselimit", 0), ("max_files", -1)] {
+    for (name, minimum) in [("recurselimit", 0), ("max_files", -1)] {
         let number = resource.get(name).and_then(ResourceValue::as_int);
-        if let Some(number) = number.filter(|number| *number < least) {
-            let problem = format!("is {number}, must be {least} or more");
+        if let Some(number) = number.filter(|number| *number < minimum) {
+            let problem = format!("is {number}, must be {minimum} or more");
             return Err(EngineError::invalid_value(resource, name, problem));
         }
     }

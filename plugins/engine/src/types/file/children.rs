@@ -32,9 +32,9 @@ const ENTRY_WARNING_LIMIT: usize = 1000;
 struct ChildFile {
     resource: Resource,
     /// Kind of the existing entry at its path, if listed.
-    found: Option<FileEntryKind>,
+    existing_kind: Option<FileEntryKind>,
     /// Whether it exists in a source or target.
-    wanted: bool,
+    in_source: bool,
 }
 
 /// Whether the resource generates children.
@@ -53,11 +53,11 @@ pub(super) fn generate_children(
     if resource.get_text("recurse") == Some("true") {
         for entry in walk_directory(cx, resource, Path::new(&resource.name))? {
             let child = ChildFile {
-                resource: child_resource(resource, &entry.below),
-                found: Some(entry.metadata.kind),
-                wanted: false,
+                resource: child_resource(resource, &entry.relative_path),
+                existing_kind: Some(entry.metadata.kind),
+                in_source: false,
             };
-            children.insert(entry.below, child);
+            children.insert(entry.relative_path, child);
         }
     }
     if let Some(target) = resource.get_text("target") {
@@ -73,8 +73,8 @@ pub(super) fn generate_children(
     Ok(children.into_values().map(|child| child.resource).collect())
 }
 
-fn child_resource(parent: &Resource, below: &Path) -> Resource {
-    let path = Path::new(&parent.name).join(below);
+fn child_resource(parent: &Resource, relative_path: &Path) -> Resource {
+    let path = Path::new(&parent.name).join(relative_path);
     let path = path.to_string_lossy().into_owned();
     let mut values = parent.values.clone();
     values.retain(|name, _| {
@@ -97,7 +97,7 @@ fn walk_directory(
     directory: &Path,
 ) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
     let number = |name| resource.get(name).and_then(ResourceValue::as_int);
-    let most = number("max_files").unwrap_or(0);
+    let max_files = number("max_files").unwrap_or(0);
     let ignore: Vec<&str> = resource
         .get_list("ignore")
         .into_iter()
@@ -107,12 +107,12 @@ fn walk_directory(
         depth: number("recurselimit").and_then(|depth| usize::try_from(depth).ok()),
         ignore: &ignore,
         follow: resource.get_text("links") == Some("follow"),
-        most: usize::try_from(most).ok().filter(|most| *most > 0),
+        max_entries: usize::try_from(max_files).ok().filter(|limit| *limit > 0),
     };
     let entries = walk
         .collect_entries(cx.system, directory)
         .map_err(|problem| EngineError::failed(resource, problem.to_string()))?;
-    if most == 0 && entries.len() > ENTRY_WARNING_LIMIT {
+    if max_files == 0 && entries.len() > ENTRY_WARNING_LIMIT {
         cx.log_line(format!(
             "The directory '{}' contains {} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT} and may cause excessive resource consumption and degraded performance. To remove this warning set a value for `max_files` parameter",
             directory.display(),
@@ -130,22 +130,22 @@ fn add_target_children(
     children: &mut BTreeMap<PathBuf, ChildFile>,
 ) -> Result<(), EngineError> {
     for entry in walk_directory(cx, resource, Path::new(target))? {
-        let place = Path::new(target).join(&entry.below);
+        let link_target = Path::new(target).join(&entry.relative_path);
         let child = children
-            .entry(entry.below)
-            .or_insert_with_key(|below| ChildFile {
-                resource: child_resource(resource, below),
-                found: None,
-                wanted: true,
+            .entry(entry.relative_path)
+            .or_insert_with_key(|relative_path| ChildFile {
+                resource: child_resource(resource, relative_path),
+                existing_kind: None,
+                in_source: true,
             });
-        child.wanted = true;
+        child.in_source = true;
         let values = &mut child.resource.values;
         if entry.metadata.kind == FileEntryKind::Directory {
             values.insert("ensure".to_owned(), ResourceValue::from("directory"));
         } else {
             values.insert("ensure".to_owned(), ResourceValue::from("link"));
-            let place = place.to_string_lossy().into_owned();
-            values.insert("target".to_owned(), ResourceValue::Text(place));
+            let link_target = link_target.to_string_lossy().into_owned();
+            values.insert("target".to_owned(), ResourceValue::Text(link_target));
         }
     }
     Ok(())
@@ -167,17 +167,21 @@ fn add_source_children(
             return Ok(());
         }
         for entry in walk_directory(cx, resource, &top.path)? {
-            let place = top.path.join(&entry.below).to_string_lossy().into_owned();
+            let path = top
+                .path
+                .join(&entry.relative_path)
+                .to_string_lossy()
+                .into_owned();
             let child = children
-                .entry(entry.below)
-                .or_insert_with_key(|below| ChildFile {
-                    resource: child_resource(resource, below),
-                    found: None,
-                    wanted: false,
+                .entry(entry.relative_path)
+                .or_insert_with_key(|relative_path| ChildFile {
+                    resource: child_resource(resource, relative_path),
+                    existing_kind: None,
+                    in_source: false,
                 });
-            if !child.wanted {
-                child.wanted = true;
-                let source = ResourceValue::List(vec![place]);
+            if !child.in_source {
+                child.in_source = true;
+                let source = ResourceValue::List(vec![path]);
                 child.resource.values.insert("source".to_owned(), source);
             }
         }
@@ -197,16 +201,19 @@ fn mark_purged(
     managed: &ManagedPaths<'_>,
 ) {
     // Path order visits a directory before its entries.
-    let mut gone: Option<PathBuf> = None;
-    children.retain(|below, child| {
+    let mut removed_directory: Option<PathBuf> = None;
+    children.retain(|relative_path, child| {
         // Entries of a removed directory are removed with it.
-        if gone.as_ref().is_some_and(|gone| below.starts_with(gone)) {
+        if removed_directory
+            .as_ref()
+            .is_some_and(|directory| relative_path.starts_with(directory))
+        {
             return false;
         }
-        if child.wanted {
+        if child.in_source {
             return true;
         }
-        let directory = child.found == Some(FileEntryKind::Directory);
+        let directory = child.existing_kind == Some(FileEntryKind::Directory);
         if directory && managed.covers_below(&child.resource.name) {
             return true;
         }
@@ -218,7 +225,7 @@ fn mark_purged(
             return false;
         }
         if directory {
-            gone = Some(below.clone());
+            removed_directory = Some(relative_path.clone());
         }
         let absent = ResourceValue::from("absent");
         child.resource.values.insert("ensure".to_owned(), absent);
@@ -243,10 +250,12 @@ impl<'a> ManagedPaths<'a> {
 
     /// Whether the path is one of them or below one; then that resource takes precedence.
     fn covers_path(&self, path: &str) -> bool {
-        self.0.iter().any(|own| Path::new(path).starts_with(own))
+        self.0
+            .iter()
+            .any(|managed| Path::new(path).starts_with(managed))
     }
 
     fn covers_below(&self, path: &str) -> bool {
-        self.0.iter().any(|own| own.starts_with(path))
+        self.0.iter().any(|managed| managed.starts_with(path))
     }
 }

@@ -69,29 +69,29 @@ impl ResourceType for FileResourceType {
         resource: &Resource,
         siblings: &dyn CatalogResources,
     ) -> Vec<AutorequireTarget> {
-        let mut wanted: Vec<AutorequireTarget> = Vec::new();
-        let above = || {
-            let above = Path::new(&resource.name).ancestors().skip(1);
-            above.map(|path| path.to_string_lossy().into_owned())
+        let mut targets: Vec<AutorequireTarget> = Vec::new();
+        let ancestors = || {
+            let ancestors = Path::new(&resource.name).ancestors().skip(1);
+            ancestors.map(|path| path.to_string_lossy().into_owned())
         };
-        wanted.extend(
-            above()
+        targets.extend(
+            ancestors()
                 .find(|path| siblings.find_resource("file", path).is_some())
                 .map(|path| ("file", path)),
         );
         let target = resource.get_text("target");
-        wanted.extend(target.map(|target| ("file", target.to_owned())));
-        wanted.extend(
-            above()
+        targets.extend(target.map(|target| ("file", target.to_owned())));
+        targets.extend(
+            ancestors()
                 .filter(|path| siblings.find_resource("mount", path).is_some())
                 .map(|path| ("mount", path)),
         );
         for (type_name, property) in [("user", "owner"), ("group", "group")] {
-            let by_name = |who: &&str| !who.bytes().all(|digit| digit.is_ascii_digit());
-            let who = resource.get_text(property).filter(by_name);
-            wanted.extend(who.map(|who| (type_name, who.to_owned())));
+            let is_name = |account: &&str| !account.bytes().all(|digit| digit.is_ascii_digit());
+            let account = resource.get_text(property).filter(is_name);
+            targets.extend(account.map(|account| (type_name, account.to_owned())));
         }
-        wanted
+        targets
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {

@@ -38,15 +38,15 @@ pub(super) fn is_symbolic(mode: &str) -> bool {
 
 fn apply_clause(before: ModeBits, clause: &str, any_execute: bool) -> Option<ModeBits> {
     let actions = clause.find(['-', '+', '='])?;
-    let (who, actions) = clause.split_at_checked(actions)?;
-    let who = if who.is_empty() || who.contains('a') {
+    let (classes, actions) = clause.split_at_checked(actions)?;
+    let classes = if classes.is_empty() || classes.contains('a') {
         "ugo"
     } else {
-        who
+        classes
     };
     let mut after = before;
     for class in ['u', 'g', 'o'] {
-        if who.contains(class) {
+        if classes.contains(class) {
             apply_to_class(before, &mut after, class, actions, any_execute)?;
         }
     }

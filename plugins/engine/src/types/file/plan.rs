@@ -11,26 +11,26 @@ pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourceP
     let mut resource = resource.clone();
     source::complete_from_source(&mut resource, state);
     add_search_bits(&mut resource, state);
-    let mut wanted = resource.clone();
-    let sum = plan_content(&mut wanted, &resource, state);
+    let mut desired = resource.clone();
+    let sum = plan_content(&mut desired, &resource, state);
     if resource.get("replace").and_then(ResourceValue::as_bool) == Some(false) && !state.is_absent()
     {
         for name in ["ensure", "content", "checksum_value", "target"] {
-            wanted.values.remove(name);
+            desired.values.remove(name);
         }
     }
     // The mode of a link has no meaning and cannot be set.
     if found_kind(state) == Some("link") {
-        wanted.values.remove("mode");
+        desired.values.remove("mode");
     }
     // Entries in a directory of links have their own targets.
     if resource
         .get_text("recurse")
         .is_some_and(|word| word != "false")
     {
-        wanted.values.remove("target");
+        desired.values.remove("target");
         if resource.get("target").is_some() && resource.get_text("ensure") == Some("link") {
-            wanted
+            desired
                 .values
                 .insert("ensure".to_owned(), ResourceValue::from("directory"));
             resource
@@ -38,8 +38,8 @@ pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourceP
                 .insert("ensure".to_owned(), ResourceValue::from("directory"));
         }
     }
-    let symbolic = plan_symbolic_mode(&mut wanted, state);
-    let mut plan = ResourcePlan::compare(&SCHEMA, &wanted, state);
+    let symbolic = plan_symbolic_mode(&mut desired, state);
+    let mut plan = ResourcePlan::compare(&SCHEMA, &desired, state);
     for change in &mut plan.changes {
         let to = change.to.as_text().unwrap_or_default();
         match change.property.as_str() {
@@ -63,12 +63,12 @@ pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourceP
 /// Replaces the content by its checksum, or removes it if it is not compared; returns the
 /// checksum of a new file.
 fn plan_content(
-    wanted: &mut Resource,
+    desired: &mut Resource,
     resource: &Resource,
     state: &ResourceState,
 ) -> Option<ResourceValue> {
-    let compare = ContentComparison::from_resource(resource);
-    let own = resource.get_text("content").and_then(|content| {
+    let comparison = ContentComparison::from_resource(resource);
+    let content_sum = resource.get_text("content").and_then(|content| {
         if let Some(sum) = resource.get_text("checksum_value") {
             let kind = resource.get_text("checksum").unwrap_or("sha256");
             return Some(format!("{{{kind}}}{sum}"));
@@ -78,28 +78,28 @@ fn plan_content(
         if is_sum {
             return Some(content.to_owned());
         }
-        compare.content_checksum(content.as_bytes())
+        comparison.content_checksum(content.as_bytes())
     });
-    let sum = own
+    let sum = content_sum
         .map(ResourceValue::Text)
         .or_else(|| source::source_checksum(state).cloned());
-    let enough = state
+    let in_sync = state
         .get("content")
         .zip(sum.as_ref())
-        .is_some_and(|(found, sum)| compare.is_satisfied(found, sum));
+        .is_some_and(|(found, sum)| comparison.is_satisfied(found, sum));
     let is_file = match resource.get_text("ensure") {
         Some("file") => true,
         Some("present") | None => state.is_absent() || found_kind(state) == Some("file"),
         Some(_) => false,
     };
     match &sum {
-        Some(sum) if is_file && !enough => {
-            drop(wanted.values.insert("content".to_owned(), sum.clone()));
+        Some(sum) if is_file && !in_sync => {
+            drop(desired.values.insert("content".to_owned(), sum.clone()));
         }
-        _ => drop(wanted.values.remove("content")),
+        _ => drop(desired.values.remove("content")),
     }
     if resource.get("source").is_none() || !is_file {
-        wanted.values.remove("checksum_value");
+        desired.values.remove("checksum_value");
     }
     sum.filter(|_| is_file)
 }
@@ -124,8 +124,8 @@ fn add_search_bits(resource: &mut Resource, state: &ResourceState) {
 }
 
 /// For a symbolic mode: removes it if the current bits need no change, otherwise returns current and new bits as strings.
-fn plan_symbolic_mode(wanted: &mut Resource, state: &ResourceState) -> Option<(String, String)> {
-    let clauses = wanted
+fn plan_symbolic_mode(desired: &mut Resource, state: &ResourceState) -> Option<(String, String)> {
+    let clauses = desired
         .get_text("mode")
         .filter(|mode| mode::is_symbolic(mode))?
         .to_owned();
@@ -134,7 +134,7 @@ fn plan_symbolic_mode(wanted: &mut Resource, state: &ResourceState) -> Option<(S
     let directory = found_kind(state) == Some("directory");
     let bits = mode::resolve_mode(&clauses, current, directory)?;
     if bits == current {
-        wanted.values.remove("mode");
+        desired.values.remove("mode");
         return None;
     }
     Some((found, format!("{bits:04o}")))

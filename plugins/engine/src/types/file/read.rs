@@ -21,9 +21,9 @@ pub(super) fn resolve_path(
 ) -> Result<PathBuf, SystemError> {
     let path = Path::new(&resource.name);
     // For `absent` and `link` the link itself is meant.
-    let itself = matches!(resource.get_text("ensure"), Some("absent" | "link"));
-    if resource.get_text("links") == Some("follow") && !itself {
-        return paths::resolve_links(cx.system, path).map(|(end, _)| end);
+    let manages_link = matches!(resource.get_text("ensure"), Some("absent" | "link"));
+    if resource.get_text("links") == Some("follow") && !manages_link {
+        return paths::resolve_links(cx.system, path).map(|(target, _)| target);
     }
     Ok(path.to_owned())
 }
@@ -33,11 +33,11 @@ pub(super) fn read_state(
     cx: &ResourceContext<'_>,
     resource: &Resource,
 ) -> Result<ResourceState, EngineError> {
-    let failing = || EngineError::during(resource, format!("looking at {}", resource.name));
-    let place = resolve_path(cx, resource).map_err(failing())?;
-    let mut state = match cx.system.metadata(&place).map_err(failing())? {
+    let to_error = || EngineError::during(resource, format!("inspecting {}", resource.name));
+    let path = resolve_path(cx, resource).map_err(to_error())?;
+    let mut state = match cx.system.metadata(&path).map_err(to_error())? {
         Some(found) => ResourceState {
-            values: found_values(cx, resource, &place, &found).map_err(failing())?,
+            values: found_values(cx, resource, &path, &found).map_err(to_error())?,
         },
         None => ResourceState::absent(),
     };
@@ -48,10 +48,10 @@ pub(super) fn read_state(
 fn found_values(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-    place: &Path,
+    path: &Path,
     found: &FileMetadata,
 ) -> Result<ResourceValues, SystemError> {
-    let asked = !resource.is_managed(&SCHEMA) && resource.get("source").is_none();
+    let read_all = !resource.is_managed(&SCHEMA) && resource.get("source").is_none();
     let mut values = ResourceValues::from([
         (
             "ensure".to_owned(),
@@ -65,24 +65,26 @@ fn found_values(
     let from_source = resource
         .get_text("source_permissions")
         .is_some_and(|word| word == "use");
-    if asked || from_source || resource.get("owner").is_some() {
+    if read_all || from_source || resource.get("owner").is_some() {
         let owner = found_owner(cx, resource.get_text("owner"), found.uid)?;
         values.insert("owner".to_owned(), ResourceValue::Text(owner));
     }
-    if asked || from_source || resource.get("group").is_some() {
+    if read_all || from_source || resource.get("group").is_some() {
         let group = found_group(cx, resource.get_text("group"), found.gid)?;
         values.insert("group".to_owned(), ResourceValue::Text(group));
     }
     if found.kind == FileEntryKind::Link {
-        let target = cx.system.read_link(place)?;
+        let target = cx.system.read_link(path)?;
         let target = ResourceValue::Text(target.to_string_lossy().into_owned());
         values.insert("target".to_owned(), target);
     }
-    let wanted = resource.get("content").or(resource.get("source")).is_some()
+    let needs_checksum = resource.get("content").or(resource.get("source")).is_some()
         && resource.get_text("ensure") != Some("absent");
-    if found.kind == FileEntryKind::File && (wanted || (asked && found.size <= MAX_CONTENT_BYTES)) {
+    if found.kind == FileEntryKind::File
+        && (needs_checksum || (read_all && found.size <= MAX_CONTENT_BYTES))
+    {
         let sum = ContentComparison::from_resource(resource)
-            .file_checksum(found, || cx.system.read_file(place, MAX_CONTENT_BYTES))?;
+            .file_checksum(found, || cx.system.read_file(path, MAX_CONTENT_BYTES))?;
         // With an explicit checksum, a source is compared by that kind and digits only.
         let (name, sum) = match sum.split_once('}') {
             Some((_, digits)) if is_by_value(resource) => ("checksum_value", digits.to_owned()),

@@ -38,9 +38,9 @@ pub(super) fn first_source(
             return Ok(found);
         }
     }
-    let places = resource.get_list("source").join(", ");
+    let sources = resource.get_list("source").join(", ");
     let problem =
-        format!("Could not retrieve information from source(s) {places}: nothing is there");
+        format!("Could not retrieve information from source(s) {sources}: nothing is there");
     Err(EngineError::failed(resource, problem))
 }
 
@@ -50,19 +50,19 @@ pub(super) fn locate_source(
     resource: &Resource,
     source: &str,
 ) -> Result<Option<FileSource>, EngineError> {
-    let looking = || EngineError::during(resource, format!("looking at the source {source}"));
+    let to_error = || EngineError::during(resource, format!("inspecting the source {source}"));
     let path = if source.starts_with("puppet:") {
         let Some(sources) = cx.sources else {
             let problem = format!(
-                "the source {source} is on a Puppet server, and this run has none to ask; use a path of this machine or `content`"
+                "the source {source} is on a Puppet server, and this run has no server; use a path on the node or `content`"
             );
             return Err(EngineError::failed(resource, problem));
         };
-        let failed = |problem| {
+        let retrieval_error = |problem| {
             let problem = format!("Could not retrieve the source {source}: {problem}");
             EngineError::failed(resource, problem)
         };
-        match sources.locate_file(source).map_err(failed)? {
+        match sources.locate_file(source).map_err(retrieval_error)? {
             Some(path) => path,
             None => return Ok(None),
         }
@@ -76,7 +76,7 @@ pub(super) fn locate_source(
         cx.system.metadata(&path)
     };
     Ok(metadata
-        .map_err(looking())?
+        .map_err(to_error())?
         .map(|metadata| FileSource { path, metadata }))
 }
 
@@ -93,7 +93,7 @@ pub(super) fn describe_source(
         return Ok(());
     }
     let source = first_source(cx, resource)?;
-    let reading = || {
+    let to_error = || {
         EngineError::during(
             resource,
             format!("reading the source {}", source.path.display()),
@@ -109,17 +109,17 @@ pub(super) fn describe_source(
                 .file_checksum(&source.metadata, || {
                     cx.system.read_file(&source.path, MAX_CONTENT_BYTES)
                 });
-            put(SOURCE_CHECKSUM_KEY, sum.map_err(reading())?);
+            put(SOURCE_CHECKSUM_KEY, sum.map_err(to_error())?);
         }
         FileEntryKind::Directory => put(SOURCE_KIND_KEY, "directory".to_owned()),
         FileEntryKind::Link => {
-            let target = cx.system.read_link(&source.path).map_err(reading())?;
+            let target = cx.system.read_link(&source.path).map_err(to_error())?;
             put(SOURCE_KIND_KEY, "link".to_owned());
             put(SOURCE_TARGET_KEY, target.to_string_lossy().into_owned());
         }
         FileEntryKind::Other => {
             let problem = format!(
-                "the source {} is no file, directory or link",
+                "the source {} is not a file, directory or link",
                 source.path.display()
             );
             return Err(EngineError::failed(resource, problem));
@@ -132,11 +132,11 @@ pub(super) fn describe_source(
         let found = &source.metadata;
         put(
             SOURCE_OWNER_KEY,
-            account_names::user_name(cx, found.uid).map_err(reading())?,
+            account_names::user_name(cx, found.uid).map_err(to_error())?,
         );
         put(
             SOURCE_GROUP_KEY,
-            account_names::group_name(cx, found.gid).map_err(reading())?,
+            account_names::group_name(cx, found.gid).map_err(to_error())?,
         );
         put(SOURCE_MODE_KEY, format!("{:04o}", found.mode));
     }
@@ -160,18 +160,18 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
         }
     }
     let creating = state.is_absent();
-    let use_it = match resource.get_text("source_permissions") {
+    let use_permissions = match resource.get_text("source_permissions") {
         Some("use") => true,
         Some("use_when_creating") => creating,
         _ => false,
     };
-    if use_it {
-        for (hidden, name) in [
+    if use_permissions {
+        for (state_key, name) in [
             (SOURCE_OWNER_KEY, "owner"),
             (SOURCE_GROUP_KEY, "group"),
             (SOURCE_MODE_KEY, "mode"),
         ] {
-            if let Some(value) = state.get(hidden) {
+            if let Some(value) = state.get(state_key) {
                 resource
                     .values
                     .entry(name.to_owned())
@@ -188,8 +188,8 @@ pub(super) fn read_content(
 ) -> Result<Vec<u8>, EngineError> {
     let source = first_source(cx, resource)?;
     let path: &Path = &source.path;
-    let reading = EngineError::during(resource, format!("reading the source {}", path.display()));
+    let to_error = EngineError::during(resource, format!("reading the source {}", path.display()));
     cx.system
         .read_file(path, MAX_CONTENT_BYTES)
-        .map_err(reading)
+        .map_err(to_error)
 }

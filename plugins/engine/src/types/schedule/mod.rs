@@ -17,36 +17,36 @@ use window::{SchedulePeriod, ScheduleTimeRange, parse_weekday};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "schedule",
-    doc: "Times at which the resources that name it may be changed.",
+    doc: "The times at which resources with this schedule may be changed.",
     namevar: "name",
     attributes: &[
         AttributeSchema::parameter(
             "name",
             AttributeKind::Text,
-            "What `schedule` of a resource calls it.",
+            "The name, as used in `schedule` of a resource.",
         ),
         AttributeSchema::parameter(
             "range",
             AttributeKind::List,
-            "Hours of the day, such as `2 - 4:30` or over midnight `22:00 - 04:00`.",
+            "Times of day such as `2 - 4:30`, or across midnight `22:00 - 04:00`.",
         ),
         AttributeSchema::parameter(
             "period",
             AttributeKind::Word(&["hourly", "daily", "weekly", "monthly", "never"]),
-            "How often; in every run, when it is not given.",
+            "How often resources are applied; in every run by default.",
         ),
         AttributeSchema::parameter(
             "periodmatch",
             AttributeKind::Word(&["number", "distance"]),
-            "Whether another hour (day, ...) is enough, or a whole one must have passed.",
+            "`number`: once per calendar hour (day, ...); `distance`: a full period must pass.",
         )
         .with_default("distance"),
-        AttributeSchema::parameter("repeat", AttributeKind::Int, "How many times in a period.")
+        AttributeSchema::parameter("repeat", AttributeKind::Int, "Number of times per period.")
             .with_default("1"),
         AttributeSchema::parameter(
             "weekday",
             AttributeKind::List,
-            "Days by name or as 0 (Sunday) to 6; with a range over midnight, the day on which it begins.",
+            "Days by name or as 0 (Sunday) to 6; for a range across midnight, the day on which it begins.",
         ),
     ],
 };
@@ -71,11 +71,11 @@ impl ScheduleResourceType {
         let (name, period, repeat) = PREDECLARED_SCHEDULES
             .iter()
             .find(|(known, ..)| *known == name)?;
-        let words = serde_json::Map::from_iter([
+        let attributes = serde_json::Map::from_iter([
             ("period".to_owned(), (*period).into()),
             ("repeat".to_owned(), (*repeat).into()),
         ]);
-        munge_resource(&SCHEMA, name, &words).ok()
+        munge_resource(&SCHEMA, name, &attributes).ok()
     }
 
     /// Whether the schedule (a resource of this type) allows another resource to be changed now, given when that resource was last
@@ -122,14 +122,14 @@ impl ResourceType for ScheduleResourceType {
 fn schedule_window(resource: &Resource) -> Result<ScheduleWindow, EngineError> {
     let range = |text: &str| {
         ScheduleTimeRange::parse(text).ok_or_else(|| {
-            let problem =
-                format!("contains `{text}`, must be two times of a day such as `2 - 4:30`");
+            let problem = format!("contains `{text}`, must be a range of times such as `2 - 4:30`");
             EngineError::invalid_value(resource, "range", problem)
         })
     };
     let day = |text: &str| {
         parse_weekday(text).ok_or_else(|| {
-            let problem = format!("contains `{text}`, must be a day's name or 0 (Sunday) to 6");
+            let problem =
+                format!("contains `{text}`, must be the name of a day or 0 (Sunday) to 6");
             EngineError::invalid_value(resource, "weekday", problem)
         })
     };

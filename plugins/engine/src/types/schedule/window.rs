@@ -74,30 +74,30 @@ impl ScheduleTimeRange {
         })
     }
 
-    /// Whether the time is in the range; `day` checks the day on which the range began.
+    /// Whether the time is in the range; `is_allowed_day` checks the day on which the range began.
     fn contains(
         self,
         now: Timestamp,
         today: Date,
         zone: &TimeZone,
-        day: impl Fn(Date) -> bool,
+        is_allowed_day: impl Fn(Date) -> bool,
     ) -> bool {
-        let at = |date: Date, time: Time| {
-            let moment = zone.to_timestamp(date.to_datetime(time));
-            moment.unwrap_or(Timestamp::MIN)
+        let to_timestamp = |date: Date, time: Time| {
+            let timestamp = zone.to_timestamp(date.to_datetime(time));
+            timestamp.unwrap_or(Timestamp::MIN)
         };
         let between = |from: (Date, Time), to: (Date, Time)| {
-            (at(from.0, from.1)..=at(to.0, to.1)).contains(&now)
+            (to_timestamp(from.0, from.1)..=to_timestamp(to.0, to.1)).contains(&now)
         };
         if self.from < self.to {
-            return between((today, self.from), (today, self.to)) && day(today);
+            return between((today, self.from), (today, self.to)) && is_allowed_day(today);
         }
         let tomorrow = today.saturating_add(1.day());
         let yesterday = today.saturating_sub(1.day());
         if between((today, self.from), (tomorrow, self.to)) {
-            return day(today);
+            return is_allowed_day(today);
         }
-        between((yesterday, self.from), (today, self.to)) && day(yesterday)
+        between((yesterday, self.from), (today, self.to)) && is_allowed_day(yesterday)
     }
 }
 
@@ -110,40 +110,44 @@ impl ScheduleWindow {
         zone: &TimeZone,
     ) -> bool {
         let today = now.to_zoned(zone.clone()).date();
-        let day = |date: Date| self.days.is_empty() || self.days.contains(&weekday_number(date));
+        let is_allowed_day =
+            |date: Date| self.days.is_empty() || self.days.contains(&weekday_number(date));
         let in_range = if self.ranges.is_empty() {
-            day(today)
+            is_allowed_day(today)
         } else {
             self.ranges
                 .iter()
-                .any(|range| range.contains(now, today, zone, day))
+                .any(|range| range.contains(now, today, zone, is_allowed_day))
         };
         // A resource never checked counts as checked in 1970.
         in_range && self.is_due(checked.unwrap_or(Timestamp::UNIX_EPOCH), now, zone)
     }
 
-    fn is_due(&self, before: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {
+    fn is_due(&self, last_checked: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {
         let Some(period) = self.period else {
             return true;
         };
-        let passed = now.as_second() - before.as_second();
+        let elapsed = now.as_second() - last_checked.as_second();
         if period == SchedulePeriod::Never {
             return false;
         }
         if !self.by_number {
-            return passed >= period.length_seconds() / self.repeat.max(1);
+            return elapsed >= period.length_seconds() / self.repeat.max(1);
         }
-        let (before_there, now_there) = (before.to_zoned(zone.clone()), now.to_zoned(zone.clone()));
+        let (last_local, now_local) = (
+            last_checked.to_zoned(zone.clone()),
+            now.to_zoned(zone.clone()),
+        );
         match period {
-            SchedulePeriod::Hourly => before_there.hour() != now_there.hour(),
-            SchedulePeriod::Daily => before_there.day() != now_there.day(),
-            SchedulePeriod::Monthly => before_there.month() != now_there.month(),
+            SchedulePeriod::Hourly => last_local.hour() != now_local.hour(),
+            SchedulePeriod::Daily => last_local.day() != now_local.day(),
+            SchedulePeriod::Monthly => last_local.month() != now_local.month(),
             SchedulePeriod::Weekly => {
-                let (before_day, now_day) = (
-                    weekday_number(before_there.date()),
-                    weekday_number(now_there.date()),
+                let (last_day, now_day) = (
+                    weekday_number(last_local.date()),
+                    weekday_number(now_local.date()),
                 );
-                before_day > now_day || now.duration_since(before).as_secs_f64() > 604_800.0
+                last_day > now_day || now.duration_since(last_checked).as_secs_f64() > 604_800.0
             }
             SchedulePeriod::Never => false,
         }

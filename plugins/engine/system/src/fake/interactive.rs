@@ -16,17 +16,17 @@ pub(super) type FakeLineHandler = Arc<dyn Fn(&FakeSystem, &str) -> Option<String
 /// A conversation with a scripted program.
 pub(super) struct FakeInteractiveProcess {
     system: FakeSystem,
-    answer: FakeLineHandler,
+    handler: FakeLineHandler,
     lines: VecDeque<String>,
     is_over: bool,
     program: String,
 }
 
 impl FakeInteractiveProcess {
-    pub(super) fn new(system: &FakeSystem, answer: FakeLineHandler, command: &Command) -> Self {
+    pub(super) fn new(system: &FakeSystem, handler: FakeLineHandler, command: &Command) -> Self {
         Self {
             system: system.clone(),
-            answer,
+            handler,
             lines: VecDeque::new(),
             is_over: false,
             program: command.program_name().to_owned(),
@@ -47,8 +47,8 @@ impl InteractiveProcess for FakeInteractiveProcess {
         if self.is_over {
             return Ok(());
         }
-        match (self.answer)(&self.system, line) {
-            Some(answer) => self.lines.push_back(answer),
+        match (self.handler)(&self.system, line) {
+            Some(reply) => self.lines.push_back(reply),
             None => self.is_over = true,
         }
         Ok(())
@@ -57,7 +57,7 @@ impl InteractiveProcess for FakeInteractiveProcess {
     /// If no line is queued and the program has not ended, it would never reply.
     fn receive_line(
         &mut self,
-        within: Duration,
+        timeout: Duration,
         cancel: &CancelFlag,
     ) -> Result<Option<String>, SystemError> {
         let program = || self.program.clone();
@@ -69,7 +69,7 @@ impl InteractiveProcess for FakeInteractiveProcess {
             None if self.is_over => Ok(None),
             None => Err(SystemError::Timeout {
                 program: program(),
-                after: within,
+                after: timeout,
             }),
         }
     }

@@ -39,7 +39,7 @@ type FakeCommandHandler = Arc<dyn Fn(&FakeSystem, &Command) -> CommandOutput + S
 struct FakeSystemState {
     tree: FakeFileTree,
     programs: Vec<(Vec<String>, FakeCommandHandler)>,
-    talkers: Vec<(Vec<String>, FakeLineHandler)>,
+    interactive_programs: Vec<(Vec<String>, FakeLineHandler)>,
     commands: Vec<Command>,
     now: SystemTime,
     faults: BTreeSet<(PathBuf, String)>,
@@ -54,7 +54,7 @@ impl FakeSystem {
         let inner = FakeSystemState {
             tree: FakeFileTree::new(now),
             programs: Vec::new(),
-            talkers: Vec::new(),
+            interactive_programs: Vec::new(),
             commands: Vec::new(),
             now,
             faults: BTreeSet::new(),
@@ -89,8 +89,8 @@ impl FakeSystem {
 
     /// Creates a directory and its parents; keeps an existing one.
     pub fn add_directory(&self, path: &str) {
-        let above: Vec<&Path> = Path::new(path).ancestors().collect();
-        for directory in above.into_iter().rev() {
+        let ancestors: Vec<&Path> = Path::new(path).ancestors().collect();
+        for directory in ancestors.into_iter().rev() {
             if matches!(self.metadata(directory), Ok(None)) {
                 self.put_node(directory, FakeNodeContent::Directory);
             }
@@ -134,10 +134,12 @@ impl FakeSystem {
     pub fn script_conversation(
         &self,
         argv: &[&str],
-        answer: impl Fn(&Self, &str) -> Option<String> + Send + Sync + 'static,
+        handler: impl Fn(&Self, &str) -> Option<String> + Send + Sync + 'static,
     ) {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-        self.lock_state().talkers.push((argv, Arc::new(answer)));
+        self.lock_state()
+            .interactive_programs
+            .push((argv, Arc::new(handler)));
     }
 
     /// All commands run so far, scripted or not.
@@ -189,14 +191,14 @@ impl FakeSystem {
         verb: &'static str,
         path: &Path,
         follow: bool,
-        act: impl FnOnce(&mut FakeSystemState, &Path) -> io::Result<T>,
+        operation: impl FnOnce(&mut FakeSystemState, &Path) -> io::Result<T>,
     ) -> Result<T, SystemError> {
         let mut inner = self.lock_state();
-        let at = inner.tree.resolve_path(path, follow)?;
+        let resolved = inner.tree.resolve_path(path, follow)?;
         let result = if inner.faults.contains(&(path.to_owned(), verb.to_owned())) {
             Err(Errno::EACCES.into())
         } else {
-            act(&mut inner, &at)
+            operation(&mut inner, &resolved)
         };
         result.map_err(|source| SystemError::File {
             verb,
@@ -224,14 +226,14 @@ impl System for FakeSystem {
     }
 
     fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
-        self.with_resolved_path("look at", path, false, |inner, at| {
-            Ok(inner.tree.get_metadata(at))
+        self.with_resolved_path("stat", path, false, |inner, resolved| {
+            Ok(inner.tree.get_metadata(resolved))
         })
     }
 
     fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
-        let bytes = self.with_resolved_path("read", path, true, |inner, at| {
-            match inner.tree.get_content(at)? {
+        let bytes = self.with_resolved_path("read", path, true, |inner, resolved| {
+            match inner.tree.get_content(resolved)? {
                 FakeNodeContent::File(bytes) => Ok(bytes.clone()),
                 FakeNodeContent::Directory => Err(Errno::EISDIR.into()),
                 FakeNodeContent::Link(_) => Err(Errno::ELOOP.into()),
@@ -249,8 +251,8 @@ impl System for FakeSystem {
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
-        self.with_resolved_path("read the link", path, false, |inner, at| {
-            match inner.tree.get_content(at)? {
+        self.with_resolved_path("read link", path, false, |inner, resolved| {
+            match inner.tree.get_content(resolved)? {
                 FakeNodeContent::Link(target) => Ok(target.clone()),
                 _ => Err(Errno::EINVAL.into()),
             }
@@ -258,7 +260,9 @@ impl System for FakeSystem {
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
-        self.with_resolved_path("list", path, true, |inner, at| inner.tree.list_names(at))
+        self.with_resolved_path("list", path, true, |inner, resolved| {
+            inner.tree.list_names(resolved)
+        })
     }
 
     fn write_file(
@@ -267,16 +271,16 @@ impl System for FakeSystem {
         content: &[u8],
         attributes: &FileAttributes,
     ) -> Result<(), SystemError> {
-        self.with_resolved_path("write", path, true, |inner, at| {
+        self.with_resolved_path("write", path, true, |inner, resolved| {
             if inner
                 .tree
-                .get_metadata(at)
+                .get_metadata(resolved)
                 .is_some_and(|found| found.kind != FileEntryKind::File)
             {
                 return Err(Errno::EINVAL.into());
             }
             inner.tree.put_node(
-                at,
+                resolved,
                 FakeNodeContent::File(content.to_vec()),
                 attributes,
                 inner.now,
@@ -285,21 +289,21 @@ impl System for FakeSystem {
     }
 
     fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
-        self.with_resolved_path("create directory", path, false, |inner, at| {
-            if inner.tree.get_metadata(at).is_some() {
+        self.with_resolved_path("create directory", path, false, |inner, resolved| {
+            if inner.tree.get_metadata(resolved).is_some() {
                 return Err(Errno::EEXIST.into());
             }
             inner
                 .tree
-                .put_node(at, FakeNodeContent::Directory, attributes, inner.now)
+                .put_node(resolved, FakeNodeContent::Directory, attributes, inner.now)
         })
     }
 
     fn create_symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
-        self.with_resolved_path("link", path, false, |inner, at| {
-            inner.tree.remove_file(at)?;
+        self.with_resolved_path("link", path, false, |inner, resolved| {
+            inner.tree.remove_file(resolved)?;
             inner.tree.put_node(
-                at,
+                resolved,
                 FakeNodeContent::Link(target.to_owned()),
                 &FileAttributes::default(),
                 inner.now,
@@ -308,67 +312,66 @@ impl System for FakeSystem {
     }
 
     fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
-        self.with_resolved_path("set the attributes of", path, false, |inner, at| {
-            inner.tree.set_attributes(at, attributes, inner.now)
+        self.with_resolved_path("set the attributes of", path, false, |inner, resolved| {
+            inner.tree.set_attributes(resolved, attributes, inner.now)
         })
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
-        self.with_resolved_path("remove", path, false, |inner, at| {
-            inner.tree.remove_file(at)
+        self.with_resolved_path("remove", path, false, |inner, resolved| {
+            inner.tree.remove_file(resolved)
         })
     }
 
     fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
-        self.with_resolved_path("remove", path, false, |inner, at| {
-            inner.tree.remove_tree(at)
+        self.with_resolved_path("remove", path, false, |inner, resolved| {
+            inner.tree.remove_tree(resolved)
         })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError> {
-        self.with_resolved_path("rename", from, false, |inner, at| {
+        self.with_resolved_path("rename", from, false, |inner, resolved| {
             let to = inner
                 .tree
                 .resolve_path(to, false)
                 .map_err(io::Error::other)?;
-            inner.tree.rename_node(at, &to)
+            inner.tree.rename_node(resolved, &to)
         })
     }
 
-    fn lock_file(
-        &self,
-        path: &Path,
-        patience: Duration,
-    ) -> Result<Box<dyn LockGuard>, SystemError> {
-        let at = self.with_resolved_path("lock", path, false, |inner, at| {
-            if inner.tree.get_metadata(at).is_none() {
+    fn lock_file(&self, path: &Path, timeout: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
+        let resolved = self.with_resolved_path("lock", path, false, |inner, resolved| {
+            if inner.tree.get_metadata(resolved).is_none() {
                 let private = FileAttributes {
                     mode: Some(0o600),
                     ..FileAttributes::default()
                 };
-                inner
-                    .tree
-                    .put_node(at, FakeNodeContent::File(Vec::new()), &private, inner.now)?;
+                inner.tree.put_node(
+                    resolved,
+                    FakeNodeContent::File(Vec::new()),
+                    &private,
+                    inner.now,
+                )?;
             }
-            Ok(at.to_owned())
+            Ok(resolved.to_owned())
         })?;
-        let (mut inner, waited) = self
+        let (mut inner, wait_result) = self
             .shared
             .unlocked
-            .wait_timeout_while(self.lock_state(), patience, |inner| {
-                inner.locks.contains(&at)
+            .wait_timeout_while(self.lock_state(), timeout, |inner| {
+                inner.locks.contains(&resolved)
             })
             .unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
+        if wait_result.timed_out() {
             return Err(SystemError::Locked {
                 path: path.to_owned(),
-                patience,
+                timeout,
             });
         }
-        inner.locks.insert(at.clone());
+        inner.locks.insert(resolved.clone());
         Ok(Box::new(FakeLock {
             system: self.clone(),
-            at,
+            path: resolved,
         }))
     }
 
@@ -406,9 +409,9 @@ impl System for FakeSystem {
     ) -> Result<ProcessId, SystemError> {
         let output = self.run_command(command)?;
         let limit = usize::try_from(spool.limit).unwrap_or(usize::MAX);
-        let kept = output.stdout.get(..limit).unwrap_or(&output.stdout);
+        let stdout = output.stdout.get(..limit).unwrap_or(&output.stdout);
         let write = |name: &str, bytes: &[u8]| std::fs::write(spool.directory.join(name), bytes);
-        write(ProcessSpool::STDOUT, kept)
+        write(ProcessSpool::STDOUT, stdout)
             .and_then(|()| write(ProcessSpool::STDERR, b""))
             .and_then(|()| write(ProcessSpool::EXIT, format!("{}\n", output.code).as_bytes()))
             .map_err(|source| SystemError::Start {
@@ -424,15 +427,15 @@ impl System for FakeSystem {
     ) -> Result<Box<dyn InteractiveProcess>, SystemError> {
         let mut inner = self.lock_state();
         inner.commands.push(command.clone());
-        let mut talkers = inner.talkers.iter().rev();
-        let found = talkers.find(|(argv, _)| command.argv.starts_with(argv));
-        let (_, answer) = found.ok_or_else(|| SystemError::Start {
+        let mut scripts = inner.interactive_programs.iter().rev();
+        let found = scripts.find(|(argv, _)| command.argv.starts_with(argv));
+        let (_, handler) = found.ok_or_else(|| SystemError::Start {
             program: command.program_name().to_owned(),
             source: Errno::ENOENT.into(),
         })?;
         Ok(Box::new(FakeInteractiveProcess::new(
             self,
-            Arc::clone(answer),
+            Arc::clone(handler),
             command,
         )))
     }
@@ -461,14 +464,14 @@ impl System for FakeSystem {
 #[derive(Debug)]
 struct FakeLock {
     system: FakeSystem,
-    at: PathBuf,
+    path: PathBuf,
 }
 
 impl LockGuard for FakeLock {}
 
 impl Drop for FakeLock {
     fn drop(&mut self) {
-        self.system.lock_state().locks.remove(&self.at);
+        self.system.lock_state().locks.remove(&self.path);
         self.system.shared.unlocked.notify_all();
     }
 }

@@ -34,7 +34,7 @@ struct FakeTreeNode {
 pub(super) struct FakeFileTree {
     nodes: BTreeMap<PathBuf, FakeTreeNode>,
     /// Number of nodes created so far.
-    puts: u64,
+    last_inode: u64,
 }
 
 impl FakeFileTree {
@@ -50,22 +50,22 @@ impl FakeFileTree {
         };
         Self {
             nodes: BTreeMap::from([(PathBuf::from("/"), root)]),
-            puts: 0,
+            last_inode: 0,
         }
     }
 
     /// The path without links.
     pub(super) fn resolve_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
-        resolve_path(path, follow, &|at| {
-            Ok(match self.nodes.get(at).map(|node| &node.content) {
+        resolve_path(path, follow, &|link| {
+            Ok(match self.nodes.get(link).map(|node| &node.content) {
                 Some(FakeNodeContent::Link(target)) => Some(target.clone()),
                 _ => None,
             })
         })
     }
 
-    pub(super) fn get_metadata(&self, at: &Path) -> Option<FileMetadata> {
-        self.nodes.get(at).map(|node| FileMetadata {
+    pub(super) fn get_metadata(&self, path: &Path) -> Option<FileMetadata> {
+        self.nodes.get(path).map(|node| FileMetadata {
             kind: match node.content {
                 FakeNodeContent::File(_) => FileEntryKind::File,
                 FakeNodeContent::Directory => FileEntryKind::Directory,
@@ -86,19 +86,19 @@ impl FakeFileTree {
         })
     }
 
-    pub(super) fn get_content(&self, at: &Path) -> io::Result<&FakeNodeContent> {
+    pub(super) fn get_content(&self, path: &Path) -> io::Result<&FakeNodeContent> {
         self.nodes
-            .get(at)
+            .get(path)
             .map(|node| &node.content)
             .ok_or_else(|| Errno::ENOENT.into())
     }
 
-    pub(super) fn list_names(&self, at: &Path) -> io::Result<Vec<String>> {
-        match self.get_content(at)? {
+    pub(super) fn list_names(&self, directory: &Path) -> io::Result<Vec<String>> {
+        match self.get_content(directory)? {
             FakeNodeContent::Directory => Ok(self
                 .nodes
                 .keys()
-                .filter(|path| path.parent() == Some(at))
+                .filter(|path| path.parent() == Some(directory))
                 .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
                 .collect()),
             _ => Err(Errno::ENOTDIR.into()),
@@ -108,13 +108,13 @@ impl FakeFileTree {
     /// Creates a file, directory or link; attributes not given are taken from the previous node, then from the default.
     pub(super) fn put_node(
         &mut self,
-        at: &Path,
+        path: &Path,
         content: FakeNodeContent,
         attributes: &FileAttributes,
         now: SystemTime,
     ) -> io::Result<()> {
-        self.parent_is_directory(at)?;
-        let old = self.nodes.get(at);
+        self.parent_is_directory(path)?;
+        let existing = self.nodes.get(path);
         let default = match content {
             FakeNodeContent::File(_) => 0o644,
             FakeNodeContent::Directory => 0o755,
@@ -124,27 +124,33 @@ impl FakeFileTree {
             content,
             mode: attributes
                 .mode
-                .or(old.map(|old| old.mode))
+                .or(existing.map(|existing| existing.mode))
                 .unwrap_or(default)
                 & 0o7777,
-            uid: attributes.uid.or(old.map(|old| old.uid)).unwrap_or(0),
-            gid: attributes.gid.or(old.map(|old| old.gid)).unwrap_or(0),
+            uid: attributes
+                .uid
+                .or(existing.map(|existing| existing.uid))
+                .unwrap_or(0),
+            gid: attributes
+                .gid
+                .or(existing.map(|existing| existing.gid))
+                .unwrap_or(0),
             modified: now,
             changed: now,
-            inode: self.puts + 1,
+            inode: self.last_inode + 1,
         };
-        self.puts += 1;
-        self.nodes.insert(at.to_owned(), node);
+        self.last_inode += 1;
+        self.nodes.insert(path.to_owned(), node);
         Ok(())
     }
 
     pub(super) fn set_attributes(
         &mut self,
-        at: &Path,
+        path: &Path,
         attributes: &FileAttributes,
         now: SystemTime,
     ) -> io::Result<()> {
-        let node = self.nodes.get_mut(at).ok_or(Errno::ENOENT)?;
+        let node = self.nodes.get_mut(path).ok_or(Errno::ENOENT)?;
         node.changed = now;
         if !matches!(node.content, FakeNodeContent::Link(_)) {
             node.mode = attributes.mode.unwrap_or(node.mode) & 0o7777;
@@ -154,33 +160,33 @@ impl FakeFileTree {
         Ok(())
     }
 
-    pub(super) fn remove_file(&mut self, at: &Path) -> io::Result<()> {
+    pub(super) fn remove_file(&mut self, path: &Path) -> io::Result<()> {
         if let Some(FakeTreeNode {
             content: FakeNodeContent::Directory,
             ..
-        }) = self.nodes.get(at)
+        }) = self.nodes.get(path)
         {
             return Err(Errno::EISDIR.into());
         }
-        self.nodes.remove(at);
+        self.nodes.remove(path);
         Ok(())
     }
 
-    pub(super) fn remove_tree(&mut self, at: &Path) -> io::Result<()> {
-        if at == Path::new("/") {
+    pub(super) fn remove_tree(&mut self, directory: &Path) -> io::Result<()> {
+        if directory == Path::new("/") {
             return Err(Errno::EINVAL.into());
         }
-        self.nodes.retain(|path, _| !path.starts_with(at));
+        self.nodes.retain(|path, _| !path.starts_with(directory));
         Ok(())
     }
 
     pub(super) fn rename_node(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         self.parent_is_directory(to)?;
-        let from_directory = matches!(self.get_content(from)?, FakeNodeContent::Directory);
+        let is_directory = matches!(self.get_content(from)?, FakeNodeContent::Directory);
         if to != from && to.starts_with(from) {
             return Err(Errno::EINVAL.into());
         }
-        match (from_directory, self.get_content(to)) {
+        match (is_directory, self.get_content(to)) {
             (false, Ok(FakeNodeContent::Directory)) => return Err(Errno::EISDIR.into()),
             (true, Ok(FakeNodeContent::File(_) | FakeNodeContent::Link(_))) => {
                 return Err(Errno::ENOTDIR.into());
@@ -199,21 +205,21 @@ impl FakeFileTree {
             .cloned()
             .collect();
         for path in moved {
-            let below = path.strip_prefix(from).unwrap_or(Path::new(""));
-            let new = if below.as_os_str().is_empty() {
+            let suffix = path.strip_prefix(from).unwrap_or(Path::new(""));
+            let new_path = if suffix.as_os_str().is_empty() {
                 to.to_owned()
             } else {
-                to.join(below)
+                to.join(suffix)
             };
             if let Some(node) = self.nodes.remove(&path) {
-                self.nodes.insert(new, node);
+                self.nodes.insert(new_path, node);
             }
         }
         Ok(())
     }
 
-    fn parent_is_directory(&self, at: &Path) -> io::Result<()> {
-        let parent = at.parent().ok_or(Errno::EEXIST)?;
+    fn parent_is_directory(&self, path: &Path) -> io::Result<()> {
+        let parent = path.parent().ok_or(Errno::EEXIST)?;
         match self.get_content(parent)? {
             FakeNodeContent::Directory => Ok(()),
             _ => Err(Errno::ENOTDIR.into()),

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 #[expect(
     clippy::disallowed_types,
-    reason = "this is the place of the room that starts processes which outlive us"
+    reason = "this module starts processes that outlive the daemon"
 )]
 use std::process::Command as Process;
 use std::process::Stdio;
@@ -62,7 +62,7 @@ const SPOOL_FILES: [&str; 6] = [
 /// Starts the program.
 #[expect(
     clippy::disallowed_types,
-    reason = "this is the place of the room that starts processes which outlive us"
+    reason = "this module starts processes that outlive the daemon"
 )]
 pub(super) fn start_detached(
     prepared: &PreparedProcess,
@@ -118,9 +118,9 @@ fn open_input(directory: &Path, input: &[u8]) -> io::Result<Stdio> {
     let mut file = fs::OpenOptions::new();
     let file = file.write(true).create_new(true).mode(0o600);
     io::Write::write_all(&mut file.open(&path)?, input)?;
-    let open = File::open(&path);
+    let reader = File::open(&path);
     fs::remove_file(&path)?;
-    open.map(Stdio::from)
+    reader.map(Stdio::from)
 }
 
 /// Kernel status of a process; `None` if it does not exist.
@@ -141,12 +141,12 @@ pub(super) fn signal_process(process: &ProcessId, signal: Signal, group: bool) -
     let pid = i32::try_from(process.pid)
         .map(Pid::from_raw)
         .map_err(io::Error::other)?;
-    let sent = match group.then(|| killpg(pid, signal)) {
+    let result = match group.then(|| killpg(pid, signal)) {
         // A process that was just started may not have created its group yet; then it is the only member.
         None | Some(Err(Errno::ESRCH)) => kill(pid, signal),
-        Some(sent) => sent,
+        Some(result) => result,
     };
-    match sent {
+    match result {
         Ok(()) => Ok(true),
         Err(Errno::ESRCH) => Ok(false),
         Err(error) => Err(error.into()),

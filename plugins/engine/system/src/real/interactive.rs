@@ -27,14 +27,14 @@ pub(super) struct RealInteractiveProcess {
     program: String,
     child: Child,
     group: ProcessGroup,
-    mouth: Sender<String>,
-    ear: Receiver<LineResult>,
-    complaints: StderrTail,
+    input: Sender<String>,
+    output: Receiver<LineResult>,
+    stderr: StderrTail,
 }
 
 /// Standard error of the program.
 struct StderrTail {
-    kept: Arc<Mutex<Vec<u8>>>,
+    tail: Arc<Mutex<Vec<u8>>>,
     /// Never receives a value; disconnects when standard error is closed.
     closed: Receiver<Infallible>,
 }
@@ -47,25 +47,25 @@ impl fmt::Debug for RealInteractiveProcess {
     }
 }
 
-/// Starts the program. Timeout and cancellation of `asked` do not apply; its output limit applies to each line.
+/// Starts the program. Timeout and cancellation of `command` do not apply; its output limit applies to each line.
 pub(super) fn start_process(
     prepared: &PreparedProcess,
-    asked: &Command,
+    command: &Command,
 ) -> Result<RealInteractiveProcess, SystemError> {
     let failed = |source| SystemError::Start {
-        program: asked.program_name().to_owned(),
+        program: command.program_name().to_owned(),
         source,
     };
     let mut child = spawn_process(prepared, true).map_err(failed)?;
     let group = ProcessGroup::from_child(&child).map_err(failed)?;
-    match spawn_pipe_threads(&mut child, asked.output_limit) {
-        Ok((mouth, ear, complaints)) => Ok(RealInteractiveProcess {
-            program: asked.program_name().to_owned(),
+    match spawn_pipe_threads(&mut child, command.output_limit) {
+        Ok((input, output, stderr)) => Ok(RealInteractiveProcess {
+            program: command.program_name().to_owned(),
             child,
             group,
-            mouth,
-            ear,
-            complaints,
+            input,
+            output,
+            stderr,
         }),
         Err(error) => {
             group.signal(Signal::SIGKILL);
@@ -78,29 +78,29 @@ pub(super) fn start_process(
 type ProcessPipes = (Sender<String>, Receiver<LineResult>, StderrTail);
 
 /// Starts the three threads. Each ends with its pipe.
-fn spawn_pipe_threads(child: &mut Child, longest: usize) -> io::Result<ProcessPipes> {
-    let closed = || io::Error::other("a pipe is missing");
-    let stdin = child.stdin.take().ok_or_else(closed)?;
-    let stdout = child.stdout.take().ok_or_else(closed)?;
-    let stderr = child.stderr.take().ok_or_else(closed)?;
-    let (mouth, words) = channel();
-    let (heard, ear) = sync_channel(4);
-    let (open, closed) = channel();
-    let kept = Arc::default();
-    let complaints = StderrTail {
-        kept: Arc::clone(&kept),
+fn spawn_pipe_threads(child: &mut Child, max_line_bytes: usize) -> io::Result<ProcessPipes> {
+    let missing_pipe = || io::Error::other("a pipe is missing");
+    let stdin = child.stdin.take().ok_or_else(missing_pipe)?;
+    let stdout = child.stdout.take().ok_or_else(missing_pipe)?;
+    let stderr = child.stderr.take().ok_or_else(missing_pipe)?;
+    let (input, input_lines) = channel();
+    let (line_sender, output) = sync_channel(4);
+    let (closed_sender, closed) = channel();
+    let tail = Arc::default();
+    let stderr_tail = StderrTail {
+        tail: Arc::clone(&tail),
         closed,
     };
     let thread = |name: &str| thread::Builder::new().name(name.to_owned());
-    thread("talk-write").spawn(move || write_lines(stdin, &words))?;
-    thread("talk-read").spawn(move || read_lines(stdout, longest, &heard))?;
-    thread("talk-stderr").spawn(move || keep_stderr_tail(stderr, &kept, open))?;
-    Ok((mouth, ear, complaints))
+    thread("talk-write").spawn(move || write_lines(stdin, &input_lines))?;
+    thread("talk-read").spawn(move || read_lines(stdout, max_line_bytes, &line_sender))?;
+    thread("talk-stderr").spawn(move || keep_stderr_tail(stderr, &tail, closed_sender))?;
+    Ok((input, output, stderr_tail))
 }
 
 /// Write errors are ignored: the exit of the program is detected by the end of its output.
-fn write_lines(mut stdin: ChildStdin, words: &Receiver<String>) {
-    for line in words {
+fn write_lines(mut stdin: ChildStdin, lines: &Receiver<String>) {
+    for line in lines {
         if stdin
             .write_all(line.as_bytes())
             .and_then(|()| stdin.flush())
@@ -111,13 +111,13 @@ fn write_lines(mut stdin: ChildStdin, words: &Receiver<String>) {
     }
 }
 
-fn read_lines(stdout: ChildStdout, longest: usize, heard: &SyncSender<LineResult>) {
+fn read_lines(stdout: ChildStdout, max_line_bytes: usize, lines: &SyncSender<LineResult>) {
     let mut stdout = BufReader::new(stdout);
     loop {
-        let line = next_line(&mut stdout, longest);
+        let line = next_line(&mut stdout, max_line_bytes);
         let is_last = !matches!(line, Ok(Some(_)));
         if let Some(line) = line.transpose()
-            && heard.send(line).is_err()
+            && lines.send(line).is_err()
         {
             return;
         }
@@ -127,15 +127,17 @@ fn read_lines(stdout: ChildStdout, longest: usize, heard: &SyncSender<LineResult
     }
 }
 
-fn next_line(stdout: &mut impl BufRead, longest: usize) -> io::Result<Option<String>> {
+fn next_line(stdout: &mut impl BufRead, max_line_bytes: usize) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(longest).unwrap_or(u64::MAX).saturating_add(1);
+    let limit = u64::try_from(max_line_bytes)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
     stdout.take(limit).read_until(b'\n', &mut bytes)?;
     if bytes.is_empty() {
         return Ok(None);
     }
-    if bytes.len() > longest {
-        let problem = format!("it printed a line of more than {longest} bytes");
+    if bytes.len() > max_line_bytes {
+        let problem = format!("it printed a line longer than {max_line_bytes} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }
     if bytes.last() == Some(&b'\n') {
@@ -146,21 +148,21 @@ fn next_line(stdout: &mut impl BufRead, longest: usize) -> io::Result<Option<Str
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Keeps the end of standard error; drops `open` at its end.
-fn keep_stderr_tail(mut stderr: ChildStderr, kept: &Mutex<Vec<u8>>, open: Sender<Infallible>) {
+/// Keeps the end of standard error; drops `closed` at its end.
+fn keep_stderr_tail(mut stderr: ChildStderr, tail: &Mutex<Vec<u8>>, closed: Sender<Infallible>) {
     let mut buffer = [0; 1024];
     while let Ok(size @ 1..) = stderr.read(&mut buffer) {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(buffer.get(..size).unwrap_or_default());
-        let surplus = kept.len().saturating_sub(MAX_STDERR_TAIL_BYTES);
-        kept.drain(..surplus);
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(buffer.get(..size).unwrap_or_default());
+        let surplus = tail.len().saturating_sub(MAX_STDERR_TAIL_BYTES);
+        tail.drain(..surplus);
     }
-    drop(open);
+    drop(closed);
 }
 
 impl RealInteractiveProcess {
     fn pipe_error(&self, source: io::Error) -> SystemError {
-        SystemError::Talk {
+        SystemError::Communication {
             program: self.program.clone(),
             source,
         }
@@ -169,30 +171,30 @@ impl RealInteractiveProcess {
 
 impl InteractiveProcess for RealInteractiveProcess {
     fn send_line(&mut self, line: &str) -> Result<(), SystemError> {
-        let gone = |_| self.pipe_error(io::ErrorKind::BrokenPipe.into());
-        self.mouth.send(format!("{line}\n")).map_err(gone)
+        let broken_pipe = |_| self.pipe_error(io::ErrorKind::BrokenPipe.into());
+        self.input.send(format!("{line}\n")).map_err(broken_pipe)
     }
 
     fn receive_line(
         &mut self,
-        within: Duration,
+        timeout: Duration,
         cancel: &CancelFlag,
     ) -> Result<Option<String>, SystemError> {
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             if cancel.is_cancelled() {
                 return Err(SystemError::Cancelled {
                     program: self.program.clone(),
                 });
             }
-            let left = within.saturating_sub(began.elapsed());
-            match self.ear.recv_timeout(left.min(CANCEL_POLL_INTERVAL)) {
+            let left = timeout.saturating_sub(started.elapsed());
+            match self.output.recv_timeout(left.min(CANCEL_POLL_INTERVAL)) {
                 Ok(line) => return line.map(Some).map_err(|error| self.pipe_error(error)),
                 Err(RecvTimeoutError::Disconnected) => {
                     // Callers read standard error next, which is collected by a separate thread. The wait is bounded, because a descendant
                     // may keep standard error open.
                     let _ = self
-                        .complaints
+                        .stderr
                         .closed
                         .recv_timeout(left.min(OUTPUT_DRAIN_TIMEOUT));
                     return Ok(None);
@@ -200,7 +202,7 @@ impl InteractiveProcess for RealInteractiveProcess {
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {
                     return Err(SystemError::Timeout {
                         program: self.program.clone(),
-                        after: within,
+                        after: timeout,
                     });
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -209,9 +211,9 @@ impl InteractiveProcess for RealInteractiveProcess {
     }
 
     fn stderr_tail(&self) -> String {
-        let kept = self.complaints.kept.lock();
-        let kept = kept.unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&kept).trim().to_owned()
+        let tail = self.stderr.tail.lock();
+        let tail = tail.unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&tail).trim().to_owned()
     }
 }
 

@@ -37,8 +37,8 @@ impl Drop for FileLock {
     }
 }
 
-/// Takes the lock; `None` if it was held by another owner for all of `patience`.
-pub(crate) fn acquire_file_lock(host: &Path, patience: Duration) -> io::Result<Option<FileLock>> {
+/// Takes the lock; `None` if it was held by another owner for all of `timeout`.
+pub(crate) fn acquire_file_lock(host: &Path, timeout: Duration) -> io::Result<Option<FileLock>> {
     let file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -46,8 +46,8 @@ pub(crate) fn acquire_file_lock(host: &Path, patience: Duration) -> io::Result<O
         .mode(0o600)
         .custom_flags(OFlag::O_NOFOLLOW.bits())
         .open(host)?;
-    let deadline = Instant::now() + patience;
-    let (_never_said, pause) = mpsc::channel::<()>();
+    let deadline = Instant::now() + timeout;
+    let (_sender, receiver) = mpsc::channel::<()>();
     loop {
         match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
             Ok(_) => return Ok(Some(FileLock { file })),
@@ -58,7 +58,9 @@ pub(crate) fn acquire_file_lock(host: &Path, patience: Duration) -> io::Result<O
         if left.is_zero() {
             return Ok(None);
         }
-        if pause.recv_timeout(left.min(LOCK_POLL_INTERVAL)) == Err(RecvTimeoutError::Disconnected) {
+        if receiver.recv_timeout(left.min(LOCK_POLL_INTERVAL))
+            == Err(RecvTimeoutError::Disconnected)
+        {
             return Ok(None);
         }
     }

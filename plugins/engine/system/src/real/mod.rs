@@ -33,8 +33,8 @@ const DEFAULT_DIR_MODE: u32 = 0o755;
 /// When written data must survive a power failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteDurability {
-    AtOnce,
-    Later,
+    Immediate,
+    Deferred,
 }
 
 /// A machine whose `/` is the directory `root`.
@@ -61,7 +61,9 @@ impl RealSystem {
 
     /// The path on the host: links before the last component are resolved, and with `follow` the last component too.
     fn host_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
-        let inside = resolve_path(path, follow, &|at| read_link(&join_root(&self.root, at)))?;
+        let inside = resolve_path(path, follow, &|link| {
+            read_link(&join_root(&self.root, link))
+        })?;
         Ok(join_root(&self.root, &inside))
     }
 
@@ -75,16 +77,16 @@ impl RealSystem {
         Ok(path.to_owned())
     }
 
-    /// Runs one read-only operation on the path. `act` must treat a link in the last component as `follow` says.
+    /// Runs one read-only operation on the path. `operation` must treat a link in the last component as `follow` says.
     fn with_inspected_path<T>(
         &self,
         verb: &'static str,
         path: &Path,
         follow: bool,
-        act: impl FnOnce(&Path) -> io::Result<T>,
+        operation: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<T, SystemError> {
         let host = self.inspected_path(path, follow)?;
-        act(&host).map_err(|source| SystemError::File {
+        operation(&host).map_err(|source| SystemError::File {
             verb,
             path: path.to_owned(),
             source,
@@ -97,10 +99,10 @@ impl RealSystem {
         verb: &'static str,
         path: &Path,
         follow: bool,
-        act: impl FnOnce(&Path) -> io::Result<T>,
+        operation: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<T, SystemError> {
         let host = self.host_path(path, follow)?;
-        act(&host).map_err(|source| SystemError::File {
+        operation(&host).map_err(|source| SystemError::File {
             verb,
             path: path.to_owned(),
             source,
@@ -114,7 +116,7 @@ impl System for RealSystem {
     }
 
     fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
-        self.with_inspected_path("look at", path, false, |host| {
+        self.with_inspected_path("stat", path, false, |host| {
             absent_is_none(fs::symlink_metadata(host))
         })
         .map(|found| found.as_ref().map(convert_metadata))
@@ -135,12 +137,12 @@ impl System for RealSystem {
     }
 
     fn read_world_readable(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
-        let inside = resolve_path(path, false, &|at| read_link(&join_root(&self.root, at)))?;
+        let inside = resolve_path(path, false, &|link| read_link(&join_root(&self.root, link)))?;
         crate::confined::read_world_readable(&self.root, &inside, limit)
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
-        self.with_inspected_path("read the link", path, false, |host| fs::read_link(host))
+        self.with_inspected_path("read link", path, false, |host| fs::read_link(host))
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
@@ -165,7 +167,7 @@ impl System for RealSystem {
         attributes: &FileAttributes,
     ) -> Result<(), SystemError> {
         self.with_host_path("write", path, true, |host| {
-            replace_file(host, content, attributes, WriteDurability::AtOnce)
+            replace_file(host, content, attributes, WriteDurability::Immediate)
         })
     }
 
@@ -176,25 +178,25 @@ impl System for RealSystem {
         attributes: &FileAttributes,
     ) -> Result<(), SystemError> {
         self.with_host_path("write", path, true, |host| {
-            let safety = match absent_is_none(fs::symlink_metadata(host))? {
-                None => WriteDurability::Later,
-                Some(_) => WriteDurability::AtOnce,
+            let durability = match absent_is_none(fs::symlink_metadata(host))? {
+                None => WriteDurability::Deferred,
+                Some(_) => WriteDurability::Immediate,
             };
-            replace_file(host, content, attributes, safety)
+            replace_file(host, content, attributes, durability)
         })
     }
 
     fn sync_file_systems(&self, directories: &[PathBuf]) -> Result<(), SystemError> {
-        let mut settled = Vec::new();
+        let mut synced_devices = Vec::new();
         for directory in directories {
             self.with_host_path("sync", directory, true, |host| {
                 // If the directory has been removed since, its files are gone too.
                 let Some(found) = absent_is_none(fs::metadata(host))? else {
                     return Ok(());
                 };
-                if !settled.contains(&found.dev()) {
+                if !synced_devices.contains(&found.dev()) {
                     nix::unistd::syncfs(File::open(host)?)?;
-                    settled.push(found.dev());
+                    synced_devices.push(found.dev());
                 }
                 Ok(())
             })?;
@@ -220,7 +222,7 @@ impl System for RealSystem {
             let link = temporary_builder().make_in(parent_directory(host)?, |temporary| {
                 std::os::unix::fs::symlink(target, temporary)
             })?;
-            link.persist(host).map_err(|failed| failed.error)?;
+            link.persist(host).map_err(|error| error.error)?;
             sync_parent(host)
         })
     }
@@ -243,7 +245,7 @@ impl System for RealSystem {
             if host == self.root {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    "the root of the machine is never removed",
+                    "the root directory cannot be removed",
                 ));
             }
             match absent_is_none(fs::symlink_metadata(host))? {
@@ -264,19 +266,15 @@ impl System for RealSystem {
         })
     }
 
-    fn lock_file(
-        &self,
-        path: &Path,
-        patience: Duration,
-    ) -> Result<Box<dyn LockGuard>, SystemError> {
+    fn lock_file(&self, path: &Path, timeout: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
         let locked = self.with_host_path("lock", path, false, |host| {
-            lock::acquire_file_lock(host, patience)
+            lock::acquire_file_lock(host, timeout)
         })?;
         match locked {
             Some(guard) => Ok(Box::new(guard)),
             None => Err(SystemError::Locked {
                 path: path.to_owned(),
-                patience,
+                timeout,
             }),
         }
     }
@@ -367,7 +365,7 @@ fn not_text(name: &OsStr) -> io::Error {
     let name = name.to_string_lossy().into_owned();
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("the name `{name}` in it is not UTF-8"),
+        format!("the entry name `{name}` is not UTF-8"),
     )
 }
 
@@ -420,8 +418,8 @@ fn read_limited(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
         .open(host)?;
     let size = file.metadata()?.len();
     // One extra byte of capacity, so that reading to the end does not reallocate.
-    let room = size.min(limit).saturating_add(1);
-    let mut content = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
+    let capacity = size.min(limit).saturating_add(1);
+    let mut content = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
     if size <= limit {
         // Files in /proc report a size of 0 bytes but have content.
         file.take(limit.saturating_add(1))
@@ -442,10 +440,13 @@ fn replace_file(
     host: &Path,
     content: &[u8],
     attributes: &FileAttributes,
-    safety: WriteDurability,
+    durability: WriteDurability,
 ) -> io::Result<()> {
-    let old = absent_is_none(fs::symlink_metadata(host))?;
-    if old.as_ref().is_some_and(|old| !old.is_file()) {
+    let existing = absent_is_none(fs::symlink_metadata(host))?;
+    if existing
+        .as_ref()
+        .is_some_and(|existing| !existing.is_file())
+    {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "it is not a regular file",
@@ -453,33 +454,33 @@ fn replace_file(
     }
     let mut new = temporary_builder().tempfile_in(parent_directory(host)?)?;
     new.write_all(content)?;
-    let fresh = new.as_file().metadata()?;
+    let new_metadata = new.as_file().metadata()?;
     let uid = attributes
         .uid
-        .or(old.as_ref().map(MetadataExt::uid))
-        .filter(|id| *id != fresh.uid());
+        .or(existing.as_ref().map(MetadataExt::uid))
+        .filter(|id| *id != new_metadata.uid());
     let gid = attributes
         .gid
-        .or(old.as_ref().map(MetadataExt::gid))
-        .filter(|id| *id != fresh.gid());
+        .or(existing.as_ref().map(MetadataExt::gid))
+        .filter(|id| *id != new_metadata.gid());
     if uid.is_some() || gid.is_some() {
         fchown(new.as_file(), uid, gid)?;
     }
-    if old.is_some() {
+    if existing.is_some() {
         xattrs::copy_xattrs(host, new.as_file())?;
     }
     let mode = attributes
         .mode
-        .or(old.as_ref().map(MetadataExt::mode))
+        .or(existing.as_ref().map(MetadataExt::mode))
         .unwrap_or(DEFAULT_FILE_MODE);
     new.as_file()
         .set_permissions(Permissions::from_mode(mode & 0o7777))?;
-    if safety == WriteDurability::Later {
-        new.persist(host).map_err(|failed| failed.error)?;
+    if durability == WriteDurability::Deferred {
+        new.persist(host).map_err(|error| error.error)?;
         return Ok(());
     }
     new.as_file().sync_all()?;
-    new.persist(host).map_err(|failed| failed.error)?;
+    new.persist(host).map_err(|error| error.error)?;
     sync_parent(host)
 }
 
@@ -501,7 +502,7 @@ fn apply_attributes(host: &Path, attributes: &FileAttributes) -> io::Result<()> 
 
 fn parent_directory(host: &Path) -> io::Result<&Path> {
     host.parent()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is the root"))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is the root directory"))
 }
 
 /// Makes a rename durable across a power failure.

@@ -7,10 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-#[expect(
-    clippy::disallowed_types,
-    reason = "this is the one place of the room that starts processes"
-)]
+#[expect(clippy::disallowed_types, reason = "this module starts processes")]
 use std::process::Command as Process;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -60,45 +57,42 @@ enum TerminationReason {
     Cancelled,
 }
 
-/// Runs the process. `asked` is the original command: input, limits, name in errors.
+/// Runs the process. `command` is the original command: input, limits, name in errors.
 pub(super) fn run_process(
     prepared: &PreparedProcess,
-    asked: &Command,
+    command: &Command,
 ) -> Result<CommandOutput, SystemError> {
-    let start = |source| SystemError::Start {
-        program: asked.program_name().to_owned(),
+    let start_error = |source| SystemError::Start {
+        program: command.program_name().to_owned(),
         source,
     };
-    if asked.cancel.is_cancelled() {
+    if command.cancel.is_cancelled() {
         return Err(SystemError::Cancelled {
-            program: asked.program_name().to_owned(),
+            program: command.program_name().to_owned(),
         });
     }
-    let mut child = spawn_process(prepared, !asked.stdin.is_empty()).map_err(start)?;
-    let group = ProcessGroup::from_child(&child).map_err(start)?;
-    let watched = watch_process(&mut child, asked.stdin.clone());
-    let mut output = OutputCollector::new(asked.output_limit);
-    let stop = match watched {
-        Ok(news) => supervise_group(&group, asked, &news, &mut output),
+    let mut child = spawn_process(prepared, !command.stdin.is_empty()).map_err(start_error)?;
+    let group = ProcessGroup::from_child(&child).map_err(start_error)?;
+    let events = watch_process(&mut child, command.stdin.clone());
+    let mut output = OutputCollector::new(command.output_limit);
+    let termination = match events {
+        Ok(events) => supervise_group(&group, command, &events, &mut output),
         Err(error) => {
             group.signal(Signal::SIGKILL);
             let _ = child.wait();
-            return Err(start(error));
+            return Err(start_error(error));
         }
     };
-    let status = child.wait().map_err(start)?;
-    let program = asked.program_name().to_owned();
-    match stop {
+    let status = child.wait().map_err(start_error)?;
+    let program = command.program_name().to_owned();
+    match termination {
         Some(TerminationReason::Timeout(after)) => Err(SystemError::Timeout { program, after }),
         Some(TerminationReason::Cancelled) => Err(SystemError::Cancelled { program }),
         None => Ok(output.into_output(status)),
     }
 }
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "this is the one place of the room that starts processes"
-)]
+#[expect(clippy::disallowed_types, reason = "this module starts processes")]
 pub(super) fn spawn_process(prepared: &PreparedProcess, with_input: bool) -> io::Result<Child> {
     let (program, arguments) = prepared
         .argv
@@ -128,31 +122,31 @@ pub(super) fn spawn_process(prepared: &PreparedProcess, with_input: bool) -> io:
 ///
 /// Each ends with what it waits for. If a daemon keeps a stream open, its output is read and dropped, so that the daemon does not block.
 fn watch_process(child: &mut Child, input: Vec<u8>) -> io::Result<Receiver<ProcessEvent>> {
-    let (tell, news) = sync_channel(16);
+    let (sender, receiver) = sync_channel(16);
     let leader = child_pid(child)?;
-    let told = tell.clone();
+    let thread_sender = sender.clone();
     spawn_thread("wait", move || {
         while waitid(Id::Pid(leader), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
             == Err(Errno::EINTR)
         {}
-        let _ = told.send(ProcessEvent::LeaderEnded);
+        let _ = thread_sender.send(ProcessEvent::LeaderEnded);
     })?;
     if let Some(stdout) = child.stdout.take() {
-        let told = tell.clone();
+        let thread_sender = sender.clone();
         spawn_thread("stdout", move || {
-            forward_stream(stdout, &told, ProcessEvent::Stdout);
+            forward_stream(stdout, &thread_sender, ProcessEvent::Stdout);
         })?;
     }
     if let Some(stderr) = child.stderr.take() {
         spawn_thread("stderr", move || {
-            forward_stream(stderr, &tell, ProcessEvent::Stderr);
+            forward_stream(stderr, &sender, ProcessEvent::Stderr);
         })?;
     }
     if let Some(mut stdin) = child.stdin.take() {
         // A program that does not read all its input is not an error.
         spawn_thread("stdin", move || drop(stdin.write_all(&input)))?;
     }
-    Ok(news)
+    Ok(receiver)
 }
 
 fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -164,8 +158,8 @@ fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<
 
 fn forward_stream(
     mut stream: impl Read,
-    tell: &SyncSender<ProcessEvent>,
-    news: fn(Vec<u8>) -> ProcessEvent,
+    sender: &SyncSender<ProcessEvent>,
+    to_event: fn(Vec<u8>) -> ProcessEvent,
 ) {
     let mut buffer = [0; 8192];
     loop {
@@ -173,92 +167,95 @@ fn forward_stream(
             Ok(0) => break,
             Ok(size) => {
                 // After the receiver is gone, continue reading, so that the writer does not get SIGPIPE.
-                let _ = tell.send(news(buffer.get(..size).unwrap_or_default().to_vec()));
+                let _ = sender.send(to_event(buffer.get(..size).unwrap_or_default().to_vec()));
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => break,
         }
     }
-    let _ = tell.send(ProcessEvent::StreamEnded);
+    let _ = sender.send(ProcessEvent::StreamEnded);
 }
 
 /// Waits until the leader exited and its output is complete, or the group was terminated; returns the reason for a termination.
 fn supervise_group(
     group: &ProcessGroup,
-    asked: &Command,
-    news: &Receiver<ProcessEvent>,
+    command: &Command,
+    events: &Receiver<ProcessEvent>,
     output: &mut OutputCollector,
 ) -> Option<TerminationReason> {
-    let limit = asked
+    let timeout_at = command
         .timeout
         .and_then(|timeout| Instant::now().checked_add(timeout));
-    let (mut streams, mut leader) = (2, true);
-    let mut stop: Option<TerminationReason> = None;
+    let (mut open_streams, mut is_leader_running) = (2, true);
+    let mut termination: Option<TerminationReason> = None;
     // Deadline, set once the leader has exited or the group got TERM.
-    let mut last_call: Option<Instant> = None;
-    let mut drained: Option<Instant> = None;
-    while leader || streams > 0 {
+    let mut deadline: Option<Instant> = None;
+    let mut drain_deadline: Option<Instant> = None;
+    while is_leader_running || open_streams > 0 {
         let now = Instant::now();
-        if last_call.is_some_and(|end| now >= end) {
+        if deadline.is_some_and(|end| now >= end) {
             break;
         }
-        if stop.is_none() && leader {
-            stop = termination_reason(asked, limit, now);
-            if stop.is_some() {
+        if termination.is_none() && is_leader_running {
+            termination = termination_reason(command, timeout_at, now);
+            if termination.is_some() {
                 group.signal(Signal::SIGTERM);
-                last_call = Some(now + KILL_GRACE_PERIOD);
+                deadline = Some(now + KILL_GRACE_PERIOD);
             }
         }
-        let wake = [last_call, limit.filter(|_| stop.is_none() && leader)];
-        let pause = wake
+        let wake_times = [
+            deadline,
+            timeout_at.filter(|_| termination.is_none() && is_leader_running),
+        ];
+        let pause = wake_times
             .into_iter()
             .flatten()
             .fold(CANCEL_POLL_INTERVAL, |pause, at| {
                 pause.min(at.saturating_duration_since(now))
             });
-        match news.recv_timeout(pause) {
+        match events.recv_timeout(pause) {
             Ok(ProcessEvent::Stdout(bytes)) => {
-                report_output(asked, OutputStream::Stdout, &bytes);
+                report_output(command, OutputStream::Stdout, &bytes);
                 output.add_stdout(&bytes);
             }
             Ok(ProcessEvent::Stderr(bytes)) => {
-                report_output(asked, OutputStream::Stderr, &bytes);
+                report_output(command, OutputStream::Stderr, &bytes);
                 output.add_stderr(&bytes);
             }
-            Ok(ProcessEvent::StreamEnded) => streams -= 1,
+            Ok(ProcessEvent::StreamEnded) => open_streams -= 1,
             Ok(ProcessEvent::LeaderEnded) => {
-                leader = false;
-                drained = Some(Instant::now() + MAX_DRAIN_TIME);
+                is_leader_running = false;
+                drain_deadline = Some(Instant::now() + MAX_DRAIN_TIME);
             }
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if let (Some(drained), None) = (drained, stop) {
-            last_call = Some(drained.min(Instant::now() + OUTPUT_DRAIN_TIMEOUT));
+        if let (Some(drain_deadline), None) = (drain_deadline, termination) {
+            deadline = Some(drain_deadline.min(Instant::now() + OUTPUT_DRAIN_TIMEOUT));
         }
     }
-    if stop.is_some() {
+    if termination.is_some() {
         group.signal(Signal::SIGKILL);
     }
-    stop
+    termination
 }
 
-fn report_output(asked: &Command, stream: OutputStream, bytes: &[u8]) {
-    if let Some(listener) = &asked.listener {
+fn report_output(command: &Command, stream: OutputStream, bytes: &[u8]) {
+    if let Some(listener) = &command.listener {
         listener.handle_output(stream, bytes);
     }
 }
 
 fn termination_reason(
-    asked: &Command,
-    limit: Option<Instant>,
+    command: &Command,
+    timeout_at: Option<Instant>,
     now: Instant,
 ) -> Option<TerminationReason> {
-    if asked.cancel.is_cancelled() {
+    if command.cancel.is_cancelled() {
         return Some(TerminationReason::Cancelled);
     }
-    limit.filter(|limit| now >= *limit)?;
-    asked.timeout.map(TerminationReason::Timeout)
+    timeout_at.filter(|timeout_at| now >= *timeout_at)?;
+    command.timeout.map(TerminationReason::Timeout)
 }
 
 /// The process group of a child that is not reaped yet.
@@ -320,8 +317,8 @@ impl OutputCollector {
 }
 
 /// Appends what fits; returns whether something was dropped.
-fn append_limited(kept: &mut Vec<u8>, bytes: &[u8], limit: usize) -> bool {
-    let room = limit.saturating_sub(kept.len()).min(bytes.len());
-    kept.extend_from_slice(bytes.get(..room).unwrap_or_default());
-    room < bytes.len()
+fn append_limited(buffer: &mut Vec<u8>, bytes: &[u8], limit: usize) -> bool {
+    let length = limit.saturating_sub(buffer.len()).min(bytes.len());
+    buffer.extend_from_slice(bytes.get(..length).unwrap_or_default());
+    length < bytes.len()
 }

@@ -64,11 +64,11 @@ pub(super) fn prepare_process(
     system: &RealSystem,
     command: &Command,
 ) -> Result<PreparedProcess, SystemError> {
-    let start = |source| SystemError::Start {
+    let start_error = |source| SystemError::Start {
         program: command.program_name().to_owned(),
         source,
     };
-    let who = resolve_identity(system, command).map_err(start)?;
+    let identity = resolve_identity(system, command).map_err(start_error)?;
     let mut env = BTreeMap::from([
         ("PATH".to_owned(), DEFAULT_PATH.to_owned()),
         ("LC_ALL".to_owned(), "C".to_owned()),
@@ -76,19 +76,19 @@ pub(super) fn prepare_process(
         ("HOME".to_owned(), home_directory(system, command.uid)),
     ]);
     env.extend(command.env.clone());
-    let search = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-    let program = find_program(system, command.program_name(), search).map_err(start)?;
+    let search_path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    let program = find_program(system, command.program_name(), search_path).map_err(start_error)?;
     let mut argv = vec![program];
     argv.extend(command.argv.iter().skip(1).cloned());
     let cwd = command.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
 
-    let setpriv = Path::new("/usr/bin/setpriv").exists();
+    let has_setpriv = Path::new("/usr/bin/setpriv").exists();
     let mut ids = None;
-    match &who {
-        Some(who) if setpriv => argv = become_user(who, argv),
-        Some(who) if system.is_host() => ids = Some((who.uid, who.gid)),
+    match &identity {
+        Some(identity) if has_setpriv => argv = become_user(identity, argv),
+        Some(identity) if system.is_host() => ids = Some((identity.uid, identity.gid)),
         Some(_) => {
-            return Err(start(io::Error::other(
+            return Err(start_error(io::Error::other(
                 "setpriv of util-linux is not installed",
             )));
         }
@@ -110,7 +110,7 @@ pub(super) fn prepare_process(
             ids,
         });
     }
-    let argv = wrap_in_root(system, &cwd, &umask.unwrap_or_default(), argv).map_err(start)?;
+    let argv = wrap_in_root(system, &cwd, &umask.unwrap_or_default(), argv).map_err(start_error)?;
     Ok(PreparedProcess {
         argv,
         env,
@@ -129,12 +129,12 @@ pub(super) fn check_wrapper_failure(
         return Ok(output);
     }
     let text = output.combined_text();
-    let ours = output.code == ROOT_ENTRY_EXIT_CODE
+    let is_root_entry_failure = output.code == ROOT_ENTRY_EXIT_CODE
         && text
             .lines()
             .any(|line| line.starts_with(ROOT_ENTRY_ERROR_PREFIX));
     // unshare exits with 1 before any other program can print.
-    if ours || (output.code == 1 && text.starts_with("unshare: ")) {
+    if is_root_entry_failure || (output.code == 1 && text.starts_with("unshare: ")) {
         let source = io::Error::other(format!(
             "{}; a scratch root needs mount namespaces (util-linux unshare, and user namespaces unless root)",
             text.trim()
@@ -152,7 +152,7 @@ struct CommandIdentity {
     uid: u32,
     gid: u32,
     /// Whether passwd contains the user, so that its supplementary groups can be determined.
-    known: bool,
+    has_passwd_entry: bool,
 }
 
 /// The user to run the command as; `None` for the current user.
@@ -160,18 +160,19 @@ fn resolve_identity(system: &RealSystem, command: &Command) -> io::Result<Option
     if command.uid.is_none() && command.gid.is_none() {
         return Ok(None);
     }
-    let we = geteuid();
-    let uid = command.uid.unwrap_or(we.as_raw());
-    if !we.is_root() {
+    let euid = geteuid();
+    let uid = command.uid.unwrap_or(euid.as_raw());
+    if !euid.is_root() {
         // In a scratch root the process appears as root.
-        let same = uid == we.as_raw() || (!system.is_host() && uid == 0);
-        let own_group = command.gid.is_none_or(|gid| {
+        let is_same_user = uid == euid.as_raw() || (!system.is_host() && uid == 0);
+        let is_same_group = command.gid.is_none_or(|gid| {
             gid == nix::unistd::getegid().as_raw() || (!system.is_host() && gid == 0)
         });
-        if same && own_group {
+        if is_same_user && is_same_group {
             return Ok(None);
         }
-        let problem = format!("only root can run it as user {uid}, and this process is user {we}");
+        let problem =
+            format!("only root can run it as user {uid}; this process runs as user {euid}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     }
     let entry = passwd_entry(system, uid);
@@ -181,13 +182,13 @@ fn resolve_identity(system: &RealSystem, command: &Command) -> io::Result<Option
         .ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("user {uid} is not in passwd, so its group must be given"),
+                format!("user {uid} is not in passwd; specify the group"),
             )
         })?;
     Ok(Some(CommandIdentity {
         uid,
         gid,
-        known: entry.is_some(),
+        has_passwd_entry: entry.is_some(),
     }))
 }
 
@@ -232,50 +233,50 @@ fn home_directory(system: &RealSystem, uid: Option<u32>) -> String {
 }
 
 /// Node path of the program. Resolved here, so that a missing program is an error instead of an exit code.
-fn find_program(system: &RealSystem, program: &str, search: &str) -> io::Result<String> {
+fn find_program(system: &RealSystem, program: &str, search_path: &str) -> io::Result<String> {
     let candidates: Vec<String> = if program.contains('/') {
         vec![program.to_owned()]
     } else {
-        search
+        search_path
             .split(':')
             .map(|directory| format!("{directory}/{program}"))
             .collect()
     };
-    let mut seen = io::ErrorKind::NotFound;
+    let mut error_kind = io::ErrorKind::NotFound;
     for candidate in candidates {
         match is_executable(system, Path::new(&candidate)) {
             Some(true) => return Ok(candidate),
-            Some(false) => seen = io::ErrorKind::PermissionDenied,
+            Some(false) => error_kind = io::ErrorKind::PermissionDenied,
             None => {}
         }
     }
-    Err(seen.into())
+    Err(error_kind.into())
 }
 
 /// Whether the file is executable; `None` if it does not exist.
 fn is_executable(system: &RealSystem, program: &Path) -> Option<bool> {
-    let mut places = vec![system.host_path(program, true).ok()?];
+    let mut paths = vec![system.host_path(program, true).ok()?];
     let first = program.components().nth(1)?.as_os_str().to_str()?;
     if !system.is_host() && BORROWED_DIRECTORIES.contains(&first) {
-        places.push(program.to_owned());
+        paths.push(program.to_owned());
     }
-    places.iter().find_map(|place| {
-        let found = place.metadata().ok()?;
+    paths.iter().find_map(|path| {
+        let found = path.metadata().ok()?;
         found
             .is_file()
             .then(|| found.permissions().mode() & 0o111 != 0)
     })
 }
 
-fn become_user(who: &CommandIdentity, argv: Vec<String>) -> Vec<String> {
-    let groups = if who.known {
+fn become_user(identity: &CommandIdentity, argv: Vec<String>) -> Vec<String> {
+    let groups = if identity.has_passwd_entry {
         "--init-groups"
     } else {
         "--clear-groups"
     };
     let (uid, gid) = (
-        format!("--reuid={}", who.uid),
-        format!("--regid={}", who.gid),
+        format!("--reuid={}", identity.uid),
+        format!("--regid={}", identity.gid),
     );
     [
         to_strings(&["/usr/bin/setpriv", &uid, &gid, groups, "--"]),
@@ -291,10 +292,10 @@ fn wrap_in_root(
     umask: &str,
     argv: Vec<String>,
 ) -> io::Result<Vec<String>> {
-    let not_text = || io::Error::new(io::ErrorKind::InvalidInput, "the path is not UTF-8");
-    let root = system.root().to_str().ok_or_else(not_text)?;
-    let cwd = cwd.to_str().ok_or_else(not_text)?;
-    let own_users: &[&str] = if geteuid().is_root() {
+    let not_utf8 = || io::Error::new(io::ErrorKind::InvalidInput, "the path is not UTF-8");
+    let root = system.root().to_str().ok_or_else(not_utf8)?;
+    let cwd = cwd.to_str().ok_or_else(not_utf8)?;
+    let user_namespace: &[&str] = if geteuid().is_root() {
         &[]
     } else {
         &["--user", "--map-root-user"]
@@ -306,7 +307,7 @@ fn wrap_in_root(
     };
     Ok([
         to_strings(&["/usr/bin/unshare", "--mount"]),
-        to_strings(own_users),
+        to_strings(user_namespace),
         to_strings(&[
             "--",
             "/bin/sh",

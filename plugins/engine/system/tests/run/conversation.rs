@@ -85,7 +85,10 @@ fn a_line_without_end_is_refused_and_not_kept() {
     let mut talk = converse(100);
     talk.send_line("long").unwrap();
     let error = talk.receive_line(LONG, &CancelFlag::default()).unwrap_err();
-    assert!(matches!(error, SystemError::Talk { .. }), "{error}");
+    assert!(
+        matches!(error, SystemError::Communication { .. }),
+        "{error}"
+    );
 }
 
 #[test]

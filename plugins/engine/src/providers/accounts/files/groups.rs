@@ -58,7 +58,7 @@ pub(super) fn free_gid(
     } else {
         free_id(&taken, &defaults.gids)
     };
-    found.ok_or_else(|| AccountError::Refused("no group number of the range is free".to_owned()))
+    found.ok_or_else(|| AccountError::Refused("no GID of the configured range is free".to_owned()))
 }
 
 pub(super) fn change_group(
@@ -120,11 +120,11 @@ pub(super) fn set_memberships(
         require_group(database, group)?;
     }
     for group in database.list_groups() {
-        let wanted = groups.contains(&group.name);
-        if wanted != group.members.iter().any(|member| member == user) {
+        let should_be_member = groups.contains(&group.name);
+        if should_be_member != group.members.iter().any(|member| member == user) {
             let mut members = group.members;
             members.retain(|member| member != user);
-            members.extend(wanted.then(|| user.to_owned()));
+            members.extend(should_be_member.then(|| user.to_owned()));
             set_members(database, &group.name, &members);
         }
     }
@@ -154,16 +154,16 @@ pub(super) fn remove_from_all_groups(
     Ok(())
 }
 
-fn set_members(database: &mut AccountDatabase, name: &str, wanted: &[String]) {
+fn set_members(database: &mut AccountDatabase, name: &str, desired: &[String]) {
     let list = |entry: Option<Vec<String>>| {
         entry
             .and_then(|fields| fields.into_iter().nth(3))
             .unwrap_or_default()
     };
-    let members = update_members(&list(database.group.get(name)), wanted);
+    let members = update_members(&list(database.group.get(name)), desired);
     database.group.set_field(name, 3, &members);
     if let Some(gshadow) = &mut database.gshadow {
-        let members = update_members(&list(gshadow.get(name)), wanted);
+        let members = update_members(&list(gshadow.get(name)), desired);
         gshadow.set_field(name, 3, &members);
     }
 }

@@ -54,7 +54,7 @@ impl<'a> FileAccountProvider<'a> {
         if self
             .system
             .metadata(etc)
-            .map_err(AccountError::during("look at /etc"))?
+            .map_err(AccountError::during("inspect /etc"))?
             .is_none()
         {
             self.system
@@ -119,8 +119,9 @@ impl AccountProvider for FileAccountProvider<'_> {
             users::change_user(database, name, change, self.current_day())
         })?;
         if let UserChange::Uid(uid, _) = change {
-            homes::change_home_owner(self.system, &before, *uid)
-                .map_err(AccountError::during(format!("hand over {}", before.home)))?;
+            homes::change_home_owner(self.system, &before, *uid).map_err(AccountError::during(
+                format!("change the owner of {}", before.home),
+            ))?;
         }
         Ok(())
     }
@@ -164,6 +165,6 @@ impl AccountProvider for FileAccountProvider<'_> {
 /// The shadow file; required for any write.
 fn require_shadow(database: &mut AccountDatabase) -> Result<&mut AccountTable, AccountError> {
     database.shadow.as_mut().ok_or_else(|| {
-        AccountError::Refused("/etc/shadow may not be read by this process".to_owned())
+        AccountError::Refused("this process is not permitted to read /etc/shadow".to_owned())
     })
 }

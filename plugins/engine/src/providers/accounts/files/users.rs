@@ -89,8 +89,8 @@ fn primary_group(
     if let Some(gid) = &new.gid {
         return group_number(database, gid);
     }
-    if let Some(own) = database.find_group(&new.name) {
-        return Ok(own.gid);
+    if let Some(group) = database.find_group(&new.name) {
+        return Ok(group.gid);
     }
     if !defaults.user_groups {
         return group_number(database, &defaults.group);
@@ -129,7 +129,7 @@ pub(super) fn change_user(
         UserChange::Comment(comment) => drop(database.passwd.set_field(name, 4, comment)),
         UserChange::Home(home) => drop(database.passwd.set_field(name, 5, home)),
         UserChange::Shell(shell) => drop(database.passwd.set_field(name, 6, shell)),
-        UserChange::Groups(wanted) => groups::set_memberships(database, name, wanted)?,
+        UserChange::Groups(group_names) => groups::set_memberships(database, name, group_names)?,
         UserChange::Password(password) => {
             set_shadow(database, name, 1, password.expose())?;
             set_shadow(database, name, 2, &today.to_string())?;
@@ -156,7 +156,7 @@ pub(super) fn remove_user(
     database.passwd.remove(&user.name);
     require_shadow(database)?.remove(&user.name);
     groups::remove_from_all_groups(database, &user.name)?;
-    let own = database.find_group(&user.name).filter(|group| {
+    let own_group = database.find_group(&user.name).filter(|group| {
         user_groups
             && group.gid == user.gid
             && group.members.is_empty()
@@ -165,7 +165,7 @@ pub(super) fn remove_user(
                 .iter()
                 .all(|other| other.gid != group.gid)
     });
-    if own.is_some() {
+    if own_group.is_some() {
         groups::remove_group_entries(database, &user.name);
     }
     Ok(())
@@ -187,14 +187,14 @@ fn set_shadow(
     field: usize,
     value: &str,
 ) -> Result<(), AccountError> {
-    let old = database
+    let passwd_password = database
         .passwd
         .get(name)
         .and_then(|entry| entry.into_iter().nth(1));
     let table = require_shadow(database)?;
     if table.get(name).is_none() {
-        let password = old
-            .filter(|old| old != "x")
+        let password = passwd_password
+            .filter(|passwd_password| passwd_password != "x")
             .unwrap_or_else(|| LOCKED_PASSWORD.to_owned());
         table.put(&[name, &password, "", "", "", "", "", "", ""]);
     }
@@ -213,7 +213,7 @@ fn free_uid(
     } else {
         free_id(&taken, &defaults.uids)
     };
-    found.ok_or_else(|| AccountError::Refused("no user number of the range is free".to_owned()))
+    found.ok_or_else(|| AccountError::Refused("no UID of the configured range is free".to_owned()))
 }
 
 fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<(), AccountError> {
@@ -241,5 +241,5 @@ fn age_field(age: i64) -> String {
 
 fn expiry_day(date: &str) -> Result<String, AccountError> {
     let day = dates::parse_day(date).map(|day| day.to_string());
-    day.ok_or_else(|| AccountError::Refused(format!("`{date}` is not a day, as in 2030-12-31")))
+    day.ok_or_else(|| AccountError::Refused(format!("`{date}` is not a date such as 2030-12-31")))
 }

@@ -1,0 +1,125 @@
+//! Texts for users hold no idiom of a list: errors, hints, messages, log lines and help.
+
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+/// What plain technical English does not say. CONTRIBUTING.md has the rules.
+const IDIOMS: [&str; 22] = [
+    "whoever",
+    "whom",
+    "somebody",
+    "everybody",
+    "nobody (answers|is|has|to|was|said|who)",
+    "(is|are|was|were|be|been) told",
+    "anew",
+    "without end",
+    "for good",
+    "(go|goes|gone|went) on with",
+    "(dis)?believed?",
+    "void(s|ed)?",
+    "part(y|ies)",
+    "rooms?",
+    "wish(es|ed)?",
+    "strangers?",
+    "(break|breaks|broke|broken) off",
+    "(is|are) over",
+    "say (which|whom|who|where|what)",
+    "all the same",
+    "at rest",
+    "(is|are) there already",
+];
+
+/// Folders of code whose texts users see.
+const FOLDERS: [&str; 5] = ["agent", "client", "ddl", "plugins", "wire"];
+
+#[test]
+fn texts_for_users_hold_no_idioms() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let idioms = Regex::new(&format!(r"(?i)\b({})\b", IDIOMS.join("|"))).unwrap();
+    // Placeholders, and keys of documents.
+    let names = Regex::new(r"\{[^}]*\}|\.\w+").unwrap();
+    let mut found = Vec::new();
+    let mut count = 0;
+    for file in FOLDERS
+        .iter()
+        .flat_map(|folder| source_files(&project.join(folder)))
+    {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let texts = match file.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => vec![text],
+            _ => texts_of(&text),
+        };
+        count += texts.len();
+        let name = file.strip_prefix(project).unwrap().display();
+        for text in texts {
+            let prose = names.replace_all(&text, "");
+            if let Some(idiom) = idioms.find(&prose) {
+                found.push(format!("{name}: `{}` in: {text}", idiom.as_str()));
+            }
+        }
+    }
+    assert!(count > 3_000, "only {count} texts were found");
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Source files without tests, and the DDLs.
+fn source_files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !["target", "tests", "fuzz", "snapshots"].contains(&name.as_str()) {
+                found.extend(source_files(&path));
+            }
+        } else if is_source(&name) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The head of a credentials file is quoted from NATS.
+fn is_source(name: &str) -> bool {
+    let is_code = name.ends_with(".rs") && !["tests.rs", "creds.rs"].contains(&name);
+    is_code || name.ends_with(".json")
+}
+
+/// The string literals of several words, and the documentation of arguments, which is their help.
+fn texts_of(source: &str) -> Vec<String> {
+    let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
+    let literals = literals(code)
+        .into_iter()
+        .filter(|text| text.trim().contains(' '));
+    let is_help = code.contains("clap::");
+    let help = code
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("/// "))
+        .filter(|_| is_help)
+        .map(str::to_owned);
+    literals.chain(help).collect()
+}
+
+/// String literals, raw ones included, with a continued line as one space.
+fn literals(code: &str) -> Vec<String> {
+    let token = Regex::new(concat!(
+        r#"(?s)//[^\n]*"#,
+        r#"|/\*.*?\*/"#,
+        r##"|r#"(?P<hashed>.*?)"#"##,
+        r#"|\br"(?P<raw>[^"]*)""#,
+        r#"|"(?P<plain>(?:\\.|[^"\\])*)""#,
+        r#"|'(?:\\.[^']*|[^'\\])'"#,
+    ))
+    .unwrap();
+    let continued = Regex::new(r"\\\n\s*").unwrap();
+    token
+        .captures_iter(code)
+        .filter_map(|found| {
+            let text = ["hashed", "raw", "plain"]
+                .iter()
+                .find_map(|group| found.name(group))?;
+            Some(continued.replace_all(text.as_str(), "").into_owned())
+        })
+        .collect()
+}
