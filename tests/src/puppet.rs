@@ -521,7 +521,7 @@ impl SimFleet {
         let mut campaign = client.start_puppet_rollout(PuppetRolloutSpec {
             runs: runs.collect(),
             data: object(&json!({"limit": limit, "pool": pool})),
-            shape: PuppetRolloutLimits {
+            limits: PuppetRolloutLimits {
                 limit,
                 ..PuppetRolloutLimits::default()
             },

@@ -36,7 +36,7 @@ pub struct RunOutcome {
     /// the node sent.
     pub class: String,
     /// Message of the node about the outcome, unmodified.
-    pub said: String,
+    pub message: String,
     /// The outputs of the action; empty without a reply.
     pub data: Map<String, Value>,
     /// Whether an earlier request had started the run.
@@ -86,7 +86,7 @@ impl RunOutcome {
             class: outcome_class(status, reason, &output),
             attached: output.attached,
             permit_interval: permit_interval(&output, skew),
-            said: outcome_message(ok, output).unwrap_or_else(|| message.to_owned()),
+            message: outcome_message(ok, output).unwrap_or_else(|| message.to_owned()),
             data,
             skew,
         }
@@ -102,11 +102,11 @@ impl RunOutcome {
     }
 
     /// Outcome without a reply.
-    pub fn without_reply(class: &'static str, why: impl Into<String>) -> Self {
+    pub fn without_reply(class: &'static str, message: impl Into<String>) -> Self {
         Self {
             ok: false,
             class: class.to_owned(),
-            said: why.into(),
+            message: message.into(),
             data: Map::new(),
             attached: false,
             permit_interval: None,
@@ -130,9 +130,13 @@ impl RunOutcome {
     }
 }
 
-fn clock_difference(theirs: Millis, ours: Millis) -> i64 {
-    let apart = i64::try_from(theirs.abs_diff(ours)).unwrap_or(i64::MAX);
-    if theirs < ours { -apart } else { apart }
+fn clock_difference(node_time: Millis, local_time: Millis) -> i64 {
+    let difference = i64::try_from(node_time.abs_diff(local_time)).unwrap_or(i64::MAX);
+    if node_time < local_time {
+        -difference
+    } else {
+        difference
+    }
 }
 
 /// The interval of the permit; a node with a wrong clock is corrected by `skew`.
@@ -148,12 +152,12 @@ fn outcome_class(
     reason: Option<&ReplyReason>,
     output: &PuppetRunOutcome,
 ) -> String {
-    let own = output.class.as_ref().map(PuppetRunClass::as_str);
+    let class = output.class.as_ref().map(PuppetRunClass::as_str);
     let is_plain = |word: &&str| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'+');
-        !word.is_empty() && word.len() <= MAX_CLASS_BYTES && word.bytes().all(plain)
+        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'+');
+        !word.is_empty() && word.len() <= MAX_CLASS_BYTES && word.bytes().all(is_allowed)
     };
-    if let Some(word) = own.filter(is_plain) {
+    if let Some(word) = class.filter(is_plain) {
         return word.to_owned();
     }
     if status != ReplyStatus::Ok && !output.state.is_over() {
@@ -253,7 +257,7 @@ mod tests {
         ] {
             let outcome = RunOutcome::from_reply(&reply(code, &reason, &data), 100_000);
             assert_eq!(
-                (outcome.ok, outcome.class.as_str(), outcome.said.as_str()),
+                (outcome.ok, outcome.class.as_str(), outcome.message.as_str()),
                 (ok, class, said)
             );
             assert!(outcome.is_heard());

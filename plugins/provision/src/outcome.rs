@@ -105,21 +105,21 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
 
 /// Determines the cause of exit code 1.
 fn classify_exit_one(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, String) {
-    let said = |words: &str| evidence.text.contains(words);
-    if let Some(why) = evidence.disabled {
+    let contains = |words: &str| evidence.text.contains(words);
+    if let Some(reason) = evidence.disabled {
         return (
             PuppetRunClass::Disabled,
-            format!("Puppet's agent is disabled on this node (Reason: '{why}')"),
+            format!("Puppet's agent is disabled on this node (Reason: '{reason}')"),
         );
     }
-    if evidence.is_locked || said("already in progress") {
+    if evidence.is_locked || contains("already in progress") {
         return (
             PuppetRunClass::Locked,
             "another Puppet run is in progress on this node".to_owned(),
         );
     }
     let reason = first_error_line(evidence.text);
-    if CERTIFICATE_ERRORS.iter().any(|words| said(words)) {
+    if CERTIFICATE_ERRORS.iter().any(|words| contains(words)) {
         return (
             PuppetRunClass::NoCertificate,
             format!("Puppet has no usable certificate: {reason}"),

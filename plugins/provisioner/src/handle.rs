@@ -75,10 +75,10 @@ impl ProvisionerHandle {
     pub(crate) async fn retire_node(
         &self,
         node: &Identity,
-        by: &Identity,
+        caller: &Identity,
     ) -> Result<(NodeRecord, bool), ActionError> {
         let mut record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
-        record.request_retirement(by, unix_millis_now());
+        record.request_retirement(caller, unix_millis_now());
         if self
             .open_store()?
             .create_record(&record)
@@ -88,9 +88,9 @@ impl ProvisionerHandle {
             return Ok((record, true));
         }
         self.change_record(node, |record| {
-            let wanted = record.state != ProvisioningState::Retired;
-            record.request_retirement(by, unix_millis_now());
-            wanted
+            let is_changed = record.state != ProvisioningState::Retired;
+            record.request_retirement(caller, unix_millis_now());
+            is_changed
         })
         .await
     }

@@ -50,8 +50,9 @@ impl StepWorker {
     ) -> Result<StepValues, StepError> {
         match &step.work {
             StepKind::Builtin(builtin, inputs) => {
-                let asked = (inputs, step.timeout);
-                self.execute_builtin(*builtin, asked, record, fence).await
+                let arguments = (inputs, step.timeout);
+                self.execute_builtin(*builtin, arguments, record, fence)
+                    .await
             }
             StepKind::Agent(agent) => {
                 let answer = self.call_agent(agent, record).await?;
@@ -72,15 +73,15 @@ impl StepWorker {
         fence: u64,
     ) -> Result<StepValues, StepError> {
         let node = &record.identity;
-        let fenced = |mut more: StepValues| {
-            more.extend(inputs.clone());
-            more.insert("fence".to_owned(), fence.into());
-            more
+        let fenced = |mut data: StepValues| {
+            data.extend(inputs.clone());
+            data.insert("fence".to_owned(), fence.into());
+            data
         };
-        let provision = |action: &'static str, data: StepValues, patience: Duration| {
-            let patience = timeout.unwrap_or(patience);
+        let provision = |action: &'static str, data: StepValues, default_timeout: Duration| {
+            let timeout = timeout.unwrap_or(default_timeout);
             self.fleet
-                .call_node(node, "provision", action, data, patience)
+                .call_node(node, "provision", action, data, timeout)
         };
         match builtin {
             BuiltinStep::Lock => self.lock_node(record, fence).await,
@@ -162,19 +163,19 @@ impl StepWorker {
     async fn place_node(&self, node: &Identity) -> Result<StepValues, StepError> {
         let (masters, facts) =
             tokio::try_join!(self.fleet.recent_masters(), self.fleet.node_facts(node))?;
-        let near = self.nearest_master(node, &facts, &masters);
-        if let Some(placed) = near.filter(|placed| placed.criterion.is_some()) {
-            return self.placement_values(&placed);
+        let cached = self.nearest_master(node, &facts, &masters);
+        if let Some(placement) = cached.filter(|placement| placement.criterion.is_some()) {
+            return self.placement_values(&placement);
         }
         // No matching master is cached; one may have started since the last discovery.
         let masters = self.fleet.current_masters().await?;
-        let placed = self.nearest_master(node, &facts, &masters).ok_or_else(|| {
+        let placement = self.nearest_master(node, &facts, &masters).ok_or_else(|| {
             let criteria = self.options.criteria.join(", ");
             StepError::transient(format!(
                 "no master shares any of these facts with the node: {criteria}"
             ))
         })?;
-        self.placement_values(&placed)
+        self.placement_values(&placement)
     }
 
     fn nearest_master<'a>(
@@ -187,10 +188,10 @@ impl StepWorker {
         choose_master(node, facts, &options.criteria, masters, options.any_master)
     }
 
-    fn placement_values(&self, placed: &MasterPlacement<'_>) -> Result<StepValues, StepError> {
+    fn placement_values(&self, placement: &MasterPlacement<'_>) -> Result<StepValues, StepError> {
         let PuppetMaster {
             identity, address, ..
-        } = placed.master;
+        } = placement.master;
         if address.is_empty() {
             let fact = &self.options.address_fact;
             return Err(StepError::transient(format!(
@@ -200,7 +201,7 @@ impl StepWorker {
         Ok(into_object(json!({
             "master": identity,
             "address": address,
-            "criterion": placed.criterion,
+            "criterion": placement.criterion,
         })))
     }
 
@@ -238,12 +239,12 @@ impl StepWorker {
         let master = Identity::parse(required_value(record, "master")?)
             .map_err(|error| StepError::permanent(format!("master: {error}")))?;
         // A master with autosign keeps no request; its certificate is compared with the key all the same.
-        let known = |name| record.text_value(name).filter(|value| !value.is_empty());
+        let stored_value = |name| record.text_value(name).filter(|value| !value.is_empty());
         let mut data = inputs.clone();
         data.extend(write_values(&PuppetcaSignInput {
             certname: record.identity.to_string(),
-            fingerprint: known("fingerprint").map(str::to_owned),
-            public_key: known("public_key").map(str::to_owned),
+            fingerprint: stored_value("fingerprint").map(str::to_owned),
+            public_key: stored_value("public_key").map(str::to_owned),
             ttl: None,
         }));
         let answer = self
@@ -265,9 +266,9 @@ impl StepWorker {
                 .map_err(|error| StepError::permanent(format!("master: {error}")))?,
         };
         let inputs = fill_inputs(&step.inputs, record)?;
-        let patience = Duration::from_secs(step.timeout);
+        let timeout = Duration::from_secs(step.timeout);
         self.fleet
-            .call_node(&target, &step.agent, &step.action, inputs, patience)
+            .call_node(&target, &step.agent, &step.action, inputs, timeout)
             .await
     }
 }
@@ -308,15 +309,15 @@ fn run_summary(run: &StepValues) -> Value {
 /// Replaces `{{name}}` in inputs by the node's stored values.
 fn fill_inputs(inputs: &StepValues, record: &NodeRecord) -> Result<StepValues, StepError> {
     let fill = |(name, value): (&String, &Value)| {
-        let asked = value
+        let reference = value
             .as_str()
             .and_then(|text| text.strip_prefix("{{")?.strip_suffix("}}"));
-        let value = match asked.map(str::trim) {
+        let value = match reference.map(str::trim) {
             None => value.clone(),
             Some("identity") => record.identity.as_str().into(),
-            Some(known) => record.values.get(known).cloned().ok_or_else(|| {
+            Some(value_name) => record.values.get(value_name).cloned().ok_or_else(|| {
                 StepError::permanent(format!(
-                    "the input `{name}` refers to {known:?}, which no step has stored"
+                    "the input `{name}` refers to {value_name:?}, which no step has stored"
                 ))
             })?,
         };

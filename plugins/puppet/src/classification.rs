@@ -53,15 +53,15 @@ pub(crate) fn record_result(outcome: &mut PuppetRunOutcome, evidence: &RunEviden
 
 /// Result without a report, from the summary's counters.
 fn record_summary(outcome: &mut PuppetRunOutcome, summary: &PuppetRunSummary) {
-    let counted = |name: &str| Some(summary.resource_count(name).unwrap_or_default());
+    let count = |name: &str| Some(summary.resource_count(name).unwrap_or_default());
     outcome.state = PuppetRunState::Finished;
-    outcome.total = counted("total");
-    outcome.changed = counted("changed");
-    outcome.failed = counted("failed");
-    outcome.failed_to_restart = counted("failed_to_restart");
-    outcome.skipped = counted("skipped");
-    outcome.out_of_sync = counted("out_of_sync");
-    outcome.corrective = counted("corrective_change");
+    outcome.total = count("total");
+    outcome.changed = count("changed");
+    outcome.failed = count("failed");
+    outcome.failed_to_restart = count("failed_to_restart");
+    outcome.skipped = count("skipped");
+    outcome.out_of_sync = count("out_of_sync");
+    outcome.corrective = count("corrective_change");
     outcome.config_version = summary.config_version();
     outcome.environment = summary.environment();
     let class = class_by_counts(summary);
@@ -92,15 +92,15 @@ pub(crate) fn stop_message(reason: &PuppetRunClass) -> &'static str {
 }
 
 fn record_counts(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
-    let counted = |name: &str| Some(report.resource_count(name).unwrap_or_default());
+    let count = |name: &str| Some(report.resource_count(name).unwrap_or_default());
     outcome.transaction_uuid = report.text_field("transaction_uuid");
-    outcome.total = counted("total");
-    outcome.changed = counted("changed");
-    outcome.failed = counted("failed");
-    outcome.failed_to_restart = counted("failed_to_restart");
-    outcome.skipped = counted("skipped");
-    outcome.out_of_sync = counted("out_of_sync");
-    outcome.corrective = counted("corrective_change");
+    outcome.total = count("total");
+    outcome.changed = count("changed");
+    outcome.failed = count("failed");
+    outcome.failed_to_restart = count("failed_to_restart");
+    outcome.skipped = count("skipped");
+    outcome.out_of_sync = count("out_of_sync");
+    outcome.corrective = count("corrective_change");
     outcome.config_version = report.text_field("configuration_version");
     outcome.environment = report.text_field("environment");
     outcome.cached_catalog_status = report.text_field("cached_catalog_status");
@@ -110,7 +110,7 @@ fn record_counts(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
 fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
     outcome.state = PuppetRunState::Finished;
     let class = class_by_report(report);
-    let first = || {
+    let errors = || {
         report
             .log_lines(&["err", "alert", "emerg", "crit"])
             .into_iter()
@@ -119,14 +119,14 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
         PuppetRunClass::CompileFailed => Some(format!(
             "Puppet had no catalog to apply{}",
             format_cause(
-                first()
+                errors()
                     .find(|line| mentions_catalog(line))
-                    .or_else(|| first().next())
+                    .or_else(|| errors().next())
             )
         )),
         PuppetRunClass::StaleCatalog => Some(format!(
             "Puppet applied its cached catalog because it received no new one{}",
-            format_cause(first().find(|line| mentions_catalog(line)))
+            format_cause(errors().find(|line| mentions_catalog(line)))
         )),
         _ => None,
     };
@@ -166,7 +166,7 @@ fn format_cause(line: Option<String>) -> String {
 }
 
 fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
-    let first = || evidence.log.first().cloned();
+    let first_line = || evidence.log.first().cloned();
     match (&evidence.disabled, evidence.exit) {
         (Some(reason), _) => {
             outcome.started_at = None;
@@ -191,14 +191,14 @@ fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence)
             PuppetRunClass::NoReport,
             format!(
                 "Puppet ended with code 0 but wrote no report{}",
-                format_cause(first())
+                format_cause(first_line())
             ),
         ),
         (None, Some(code)) => outcome.end_without_result(
             PuppetRunClass::NotStarted,
             format!(
                 "Puppet ended with code {code} and wrote no report{}",
-                format_cause(first())
+                format_cause(first_line())
             ),
         ),
     }

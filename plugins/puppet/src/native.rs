@@ -30,14 +30,14 @@ pub(crate) enum NativeRunError {
     Run(#[from] CatalogRunError),
 }
 
-/// Acquires all locks, waiting at most `patience`.
+/// Acquires all locks, waiting at most `timeout`.
 pub(crate) fn acquire_locks(
     engine: &Path,
     puppet_state: &[std::path::PathBuf],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<CatalogRunLock, LockError> {
     let state = StateDir::open(engine)?;
-    CatalogRunLock::acquire(&state, puppet_state, patience)
+    CatalogRunLock::acquire(&state, puppet_state, timeout)
 }
 
 /// Applies the catalog; the caller holds the lock.
@@ -45,7 +45,7 @@ pub(crate) fn apply_catalog(
     system: &Arc<dyn System>,
     engine_dir: &Path,
     path: Option<&Path>,
-    wish: &PuppetRunOptions,
+    run_options: &PuppetRunOptions,
     (host, run_id): (&str, String),
     cancel: CancelFlag,
 ) -> Result<RunReport, NativeRunError> {
@@ -56,10 +56,10 @@ pub(crate) fn apply_catalog(
     let engine =
         ResourceEngine::new(Arc::clone(system)).with_type_source(machine_type_sources(system));
     let options = RunOptions {
-        noop: wish.noop == Some(true),
-        tags: wish.tags.clone(),
-        skip_tags: wish.skip_tags.clone(),
-        ignore_schedules: wish.ignoreschedules == Some(true),
+        noop: run_options.noop == Some(true),
+        tags: run_options.tags.clone(),
+        skip_tags: run_options.skip_tags.clone(),
+        ignore_schedules: run_options.ignoreschedules == Some(true),
         run_id,
         cancel,
         ..RunOptions::default()
@@ -90,8 +90,11 @@ pub(crate) fn record_result(
 }
 
 fn record_report(outcome: &mut PuppetRunOutcome, report: &RunReport) {
-    let count = |is: fn(&ResourceStatus) -> bool| {
-        let count = report.resource_statuses.iter().filter(|status| is(status));
+    let count = |predicate: fn(&ResourceStatus) -> bool| {
+        let count = report
+            .resource_statuses
+            .iter()
+            .filter(|status| predicate(status));
         u64::try_from(count.count()).ok()
     };
     outcome.state = PuppetRunState::Finished;
@@ -107,11 +110,11 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &RunReport) {
     outcome.config_version = crate::files::summary::value_text(&report.configuration_version);
     outcome.environment = Some(report.environment.clone());
     outcome.noop = Some(report.noop);
-    let loud = report
+    let warnings = report
         .logs
         .iter()
         .filter(|log| log.level >= RunLogLevel::Warning);
-    outcome.log = loud
+    outcome.log = warnings
         .map(|log| format!("{}: {}: {}", log.level.as_str(), log.source, log.message))
         .take(crate::classification::MAX_LOG_LINES)
         .collect();

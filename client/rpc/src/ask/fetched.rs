@@ -31,13 +31,13 @@ pub struct FetchedDdl {
 pub enum DdlFetchError {
     /// No node has the agent.
     #[error("no node returned the DDL of the agent {agent:?}")]
-    Nobody {
+    NoReplies {
         /// The agent.
         agent: String,
     },
     /// Nodes have different versions.
     #[error("nodes have different DDLs of the agent {agent:?}:{}", list_versions(.versions))]
-    Differ {
+    DifferentDdls {
         /// The agent.
         agent: String,
         /// Nodes by version and the first characters of the checksum.
@@ -45,17 +45,17 @@ pub enum DdlFetchError {
     },
     /// The checksum does not match.
     #[error("the DDL of the agent {agent:?} does not match the checksum sent with it")]
-    Sum {
+    Checksum {
         /// The agent.
         agent: String,
     },
     /// The DDL describes another agent.
-    #[error("requested the DDL of the agent {agent:?}, but received that of {found:?}")]
+    #[error("requested the DDL of the agent {agent:?}, but received that of {received:?}")]
     Name {
         /// The requested agent.
         agent: String,
         /// The agent in the DDL.
-        found: String,
+        received: String,
     },
     /// The DDL is invalid.
     #[error("the DDL of the agent {agent:?} is not valid")]
@@ -68,20 +68,20 @@ pub enum DdlFetchError {
     },
     /// There is no cache directory.
     #[error("no cache directory for DDLs: neither XDG_CACHE_HOME nor HOME is set")]
-    Homeless,
+    NoCacheDirectory,
     /// The file cannot be written.
     #[error("cannot save the DDL")]
-    Keep(#[from] RpcFileError),
+    Save(#[from] RpcFileError),
 }
 
 impl DdlFetchError {
     /// The next step for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Nobody { .. } => {
+            Self::NoReplies { .. } => {
                 Some("run `rpc find -A AGENT` to list the nodes that offer an agent")
             }
-            Self::Differ { .. } => Some(
+            Self::DifferentDdls { .. } => Some(
                 "use filters to fetch from some nodes only, or install one version on all nodes",
             ),
             _ => None,
@@ -101,7 +101,7 @@ impl FetchedDdl {
     pub fn from_text(agent: &str, sha256: &str, text: String) -> Result<Self, DdlFetchError> {
         let name = || agent.to_owned();
         if sha256_hex(&text) != sha256 {
-            return Err(DdlFetchError::Sum { agent: name() });
+            return Err(DdlFetchError::Checksum { agent: name() });
         }
         let ddl = AgentDdl::from_slice(text.as_bytes()).map_err(|source| DdlFetchError::Ddl {
             agent: name(),
@@ -110,7 +110,7 @@ impl FetchedDdl {
         if ddl.name() != agent {
             return Err(DdlFetchError::Name {
                 agent: name(),
-                found: ddl.name().to_owned(),
+                received: ddl.name().to_owned(),
             });
         }
         Ok(Self {
@@ -123,7 +123,7 @@ impl FetchedDdl {
     /// Returns the DDL on which all replies to `rpcutil ddl` agree.
     pub fn from_report(agent: &str, report: &RequestReport) -> Result<Self, DdlFetchError> {
         let mut versions: BTreeMap<String, Vec<Identity>> = BTreeMap::new();
-        let mut agreed = None;
+        let mut latest = None;
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
             let RpcutilDdlOutput { ddl, sha256, .. } = reply.typed_outputs();
             let fetched = Self::from_text(agent, &sha256, ddl)?;
@@ -133,15 +133,15 @@ impl FetchedDdl {
                 .entry(version)
                 .or_default()
                 .push(reply.node.clone());
-            agreed = Some(fetched);
+            latest = Some(fetched);
         }
-        match agreed {
+        match latest {
             Some(fetched) if versions.len() == 1 => Ok(fetched),
-            Some(_) => Err(DdlFetchError::Differ {
+            Some(_) => Err(DdlFetchError::DifferentDdls {
                 agent: agent.to_owned(),
                 versions,
             }),
-            None => Err(DdlFetchError::Nobody {
+            None => Err(DdlFetchError::NoReplies {
                 agent: agent.to_owned(),
             }),
         }
@@ -226,7 +226,10 @@ mod tests {
         ]);
         let error = FetchedDdl::from_report("disk", &other).unwrap_err();
         let told = error.to_string();
-        assert!(matches!(error, DdlFetchError::Differ { .. }), "{told}");
+        assert!(
+            matches!(error, DdlFetchError::DifferentDdls { .. }),
+            "{told}"
+        );
         assert!(
             told.contains(": a.net\n") && told.ends_with(": b.net, c.net"),
             "{told}"
@@ -234,11 +237,11 @@ mod tests {
         let forged = report(&[("a.net", "1.0.0", "00")]);
         assert!(matches!(
             FetchedDdl::from_report("disk", &forged),
-            Err(DdlFetchError::Sum { .. })
+            Err(DdlFetchError::Checksum { .. })
         ));
         assert!(matches!(
             FetchedDdl::from_report("disk", &report(&[])),
-            Err(DdlFetchError::Nobody { .. })
+            Err(DdlFetchError::NoReplies { .. })
         ));
         assert!(matches!(
             FetchedDdl::of("cpu", text("1.0.0")),

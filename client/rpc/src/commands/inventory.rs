@@ -117,21 +117,21 @@ async fn ask_node(
 
 /// Prints errors that the page does not contain, each one once.
 fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContext<'_>) {
-    let mut said = BTreeSet::new();
+    let mut problems = BTreeSet::new();
     for report in reports {
         let stats = &report.stats;
         if stats.not_connected.contains(node) {
-            said.insert(format!("{node} is not connected"));
+            problems.insert(format!("{node} is not connected"));
         } else if stats.missing.contains(node) {
-            said.insert(format!("{node} does not reply"));
+            problems.insert(format!("{node} does not reply"));
         }
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
             let (action, message) = (&report.action, escape_to_line(&reply.message));
-            said.insert(format!("{node}: `rpcutil {action}` failed: {message}"));
+            problems.insert(format!("{node}: `rpcutil {action}` failed: {message}"));
         }
     }
-    for complaint in said {
-        cx.printer.print_error(complaint);
+    for problem in problems {
+        cx.printer.print_error(problem);
     }
     for report in reports {
         cx.warn_of_gaps(report);

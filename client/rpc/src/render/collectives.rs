@@ -61,8 +61,8 @@ impl<'a> CollectiveMembers<'a> {
 
 /// Quotes a text for DOT; removes characters that names cannot contain.
 fn quote_dot(text: &str) -> String {
-    let plain = escape_to_line(text).replace(['\\', '"'], "");
-    format!("\"{plain}\"")
+    let escaped = escape_to_line(text).replace(['\\', '"'], "");
+    format!("\"{escaped}\"")
 }
 
 /// The document for programs.

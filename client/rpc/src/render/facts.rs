@@ -118,7 +118,7 @@ struct FactBarLayout {
     value: usize,
     count: usize,
     bar: usize,
-    most: usize,
+    max_count: usize,
 }
 
 impl FactBarLayout {
@@ -127,19 +127,19 @@ impl FactBarLayout {
             .iter()
             .map(|group| group.display_value().chars().count())
             .max();
-        let most = groups
+        let max_count = groups
             .iter()
             .map(|group| group.nodes.len())
             .max()
             .unwrap_or(0);
         let value = widest.unwrap_or(0).min(MAX_VALUE_WIDTH);
-        let count = most.to_string().len();
+        let count = max_count.to_string().len();
         let bar = width.saturating_sub(value + count + 6);
         Self {
             value,
             count,
             bar,
-            most,
+            max_count,
         }
     }
 
@@ -149,10 +149,10 @@ impl FactBarLayout {
             value,
             count,
             bar,
-            most,
+            max_count,
         } = *self;
         let nodes = group.nodes.len();
-        let length = (nodes * bar).div_ceil(most.max(1)).min(bar);
+        let length = (nodes * bar).div_ceil(max_count.max(1)).min(bar);
         let shown = group.display_value();
         let bar = "█".repeat(length);
         format!("  {shown:<value$}  {nodes:>count$}  {HINT}{bar}{HINT:#}")

@@ -137,17 +137,17 @@ fn render_agent_problems(problems: &[AgentProblemRow]) -> String {
 fn render_facts(facts: &Map<String, Value>, width: usize) -> String {
     let mut page = TextPage::default();
     for (name, value) in facts {
-        let lead = format!("      {} => ", escape_to_line(name));
-        let room = width.saturating_sub(lead.chars().count());
-        let all = value_lines(value, room);
-        let is_outline = all.len() > 1 && (value.is_object() || value.is_array());
+        let prefix = format!("      {} => ", escape_to_line(name));
+        let value_width = width.saturating_sub(prefix.chars().count());
+        let lines = value_lines(value, value_width);
+        let is_outline = lines.len() > 1 && (value.is_object() || value.is_array());
         if is_outline || value.as_object().is_some_and(|entries| !entries.is_empty()) {
-            page.push_line(lead);
-            for line in all {
+            page.push_line(prefix);
+            for line in lines {
                 page.push_line(format_args!("         {line}"));
             }
         } else {
-            for line in hang_lines(&lead, all) {
+            for line in hang_lines(&prefix, lines) {
                 page.push_line(line);
             }
         }

@@ -52,10 +52,10 @@ pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
     let mut page = TextPage::default();
     for pool in pools {
         let name = escape_to_line(&pool.pool);
-        let (held, waiting) = (pool.holders.len(), pool.waiting.len());
+        let (in_use, waiting) = (pool.holders.len(), pool.waiting.len());
         let limit = limit_text(pool);
         page.push_line(format_args!(
-            "{STRONG}Pool {name}{STRONG:#}: {held} of {limit} permits in use, {waiting} waiting"
+            "{STRONG}Pool {name}{STRONG:#}: {in_use} of {limit} permits in use, {waiting} waiting"
         ));
         for (title, members) in [("HOLDER", &pool.holders), ("WAITING", &pool.waiting)] {
             if members.is_empty() {
@@ -98,9 +98,9 @@ fn member_rows(members: &[PoolMemberRow]) -> Vec<Vec<TableCell>> {
 }
 
 /// The prompt for releasing the permits of these holders.
-pub fn release_question(pool: &str, live: &[&PoolMemberRow]) -> String {
+pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
     let mut page = TextPage::default();
-    for holder in live {
+    for holder in holders {
         let (node, run) = (escape_to_line(&holder.node), escape_to_line(&holder.run));
         let (fence, age) = (holder.fence, holder.age);
         page.push_line(format_args!(

@@ -18,11 +18,11 @@ pub fn has_failed(overview: &ProvisionerStatusOutput) -> bool {
 
 /// Whether provisioning of every shown node has ended.
 pub fn is_settled(overview: &ProvisionerStatusOutput) -> bool {
-    let moves = |node: &ProvisionedNodeRow| {
+    let is_in_progress = |node: &ProvisionedNodeRow| {
         !node.paused
             && (node.is_in(ProvisioningState::Working) || node.is_in(ProvisioningState::Retiring))
     };
-    overview.more == 0 && !overview.nodes.iter().any(moves)
+    overview.more == 0 && !overview.nodes.iter().any(is_in_progress)
 }
 
 /// Renders the table and a summary line.
@@ -57,7 +57,7 @@ pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -
 
 fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
     let name = escape_to_line(&node.node).into_owned();
-    let first = if node.is_in(ProvisioningState::Failed) {
+    let node_cell = if node.is_in(ProvisioningState::Failed) {
         TableCell::bad(name)
     } else {
         TableCell::plain(name)
@@ -68,7 +68,7 @@ fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
         attempt => format!("{} ({attempt}.)", node.step),
     };
     let took = std::time::Duration::from_millis(node.changed.saturating_sub(node.since));
-    let rest = [
+    let cells = [
         state.to_owned(),
         step,
         node.done.len().to_string(),
@@ -76,10 +76,10 @@ fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
         node.master.clone(),
         node.error.clone(),
     ];
-    let rest = rest
+    let cells = cells
         .iter()
         .map(|text| TableCell::plain(escape_to_line(text).into_owned()));
-    std::iter::once(first).chain(rest).collect()
+    std::iter::once(node_cell).chain(cells).collect()
 }
 
 /// Renders the history of each node, oldest event first.
@@ -103,10 +103,10 @@ pub fn render_history(overview: &ProvisionerStatusOutput) -> String {
 
 /// Describes the changes since the previous state, one line per node.
 pub fn describe_changes(
-    before: Option<&ProvisionerStatusOutput>,
-    now: &ProvisionerStatusOutput,
+    previous: Option<&ProvisionerStatusOutput>,
+    current: &ProvisionerStatusOutput,
 ) -> Vec<String> {
-    let known = |name: &str| before?.nodes.iter().find(|node| node.node == name);
+    let previous_row = |name: &str| previous?.nodes.iter().find(|node| node.node == name);
     let progress = |node: &ProvisionedNodeRow| {
         (
             node.state.clone(),
@@ -116,10 +116,10 @@ pub fn describe_changes(
         )
     };
     let has_changed = |node: &&ProvisionedNodeRow| {
-        known(&node.node).is_none_or(|old| progress(old) != progress(node))
+        previous_row(&node.node).is_none_or(|old| progress(old) != progress(node))
     };
     let describe = |node: &ProvisionedNodeRow| {
-        let what = match (&*node.step, &*node.error) {
+        let detail = match (&*node.step, &*node.error) {
             ("", _) => node
                 .done
                 .last()
@@ -129,11 +129,16 @@ pub fn describe_changes(
         };
         let at = format_millis(node.changed);
         let (name, state) = (escape_to_line(&node.node), escape_to_line(&node.state));
-        format!("{at}  {name}  {state}  {}", escape_to_line(&what))
+        format!("{at}  {name}  {state}  {}", escape_to_line(&detail))
             .trim_end()
             .to_owned()
     };
-    now.nodes.iter().filter(has_changed).map(describe).collect()
+    current
+        .nodes
+        .iter()
+        .filter(has_changed)
+        .map(describe)
+        .collect()
 }
 
 fn format_millis(millis: u64) -> String {

@@ -12,7 +12,7 @@ use muster_contract::puppet::PuppetRunState;
 use muster_wire::identity::Identity;
 
 /// Maximum delay of a start.
-const MAX_HOLD_TIME: Duration = Duration::from_secs(2);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// A log line.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ pub struct RunLogTracker {
     limit: Option<usize>,
     running: BTreeSet<Identity>,
     /// Delayed starts.
-    held: Vec<(Identity, Instant)>,
+    delayed: Vec<(Identity, Instant)>,
 }
 
 impl RunLogTracker {
@@ -52,11 +52,11 @@ impl RunLogTracker {
         state: PuppetRunState,
         open: usize,
     ) -> Vec<RunLogLine> {
-        if !state.is_running() || self.running.contains(node) || self.is_held(node) {
+        if !state.is_running() || self.running.contains(node) || self.is_delayed(node) {
             return Vec::new();
         }
         if self.is_full() {
-            self.held.push((node.clone(), Instant::now()));
+            self.delayed.push((node.clone(), Instant::now()));
             return Vec::new();
         }
         self.begin_run(node.clone(), open)
@@ -70,10 +70,10 @@ impl RunLogTracker {
         open: usize,
     ) -> Vec<RunLogLine> {
         let mut lines = Vec::new();
-        let held = self.is_held(node);
-        self.held.retain(|(held, _)| held != node);
+        let was_delayed = self.is_delayed(node);
+        self.delayed.retain(|(delayed, _)| delayed != node);
         if !self.running.contains(node) {
-            if held || (outcome.permit_interval.is_some() && !outcome.attached) {
+            if was_delayed || (outcome.permit_interval.is_some() && !outcome.attached) {
                 // The message about its start was lost, or is still delayed.
                 lines.extend(self.begin_run(node.clone(), 0));
             } else if outcome.permit_interval.is_none() {
@@ -83,24 +83,24 @@ impl RunLogTracker {
         }
         self.running.remove(node);
         lines.push(RunLogLine::Ended(node.clone(), Box::new(outcome.clone())));
-        lines.extend(self.release_held(Duration::ZERO, open));
+        lines.extend(self.release_delayed(Duration::ZERO, open));
         lines
     }
 
     /// Returns the starts whose maximum delay is over.
     pub fn release_due(&mut self, open: usize) -> Vec<RunLogLine> {
-        self.release_held(MAX_HOLD_TIME, open)
+        self.release_delayed(MAX_DELAY, open)
     }
 
-    /// Returns starts that fit the limit, and those delayed for longer than `patience`.
-    fn release_held(&mut self, patience: Duration, open: usize) -> Vec<RunLogLine> {
+    /// Returns starts that fit the limit, and those delayed for longer than `max_delay`.
+    fn release_delayed(&mut self, max_delay: Duration, open: usize) -> Vec<RunLogLine> {
         let mut lines = Vec::new();
-        while let Some((_, since)) = self.held.first() {
-            let is_late = patience > Duration::ZERO && since.elapsed() >= patience;
+        while let Some((_, since)) = self.delayed.first() {
+            let is_late = max_delay > Duration::ZERO && since.elapsed() >= max_delay;
             if self.is_full() && !is_late {
                 break;
             }
-            let (node, _) = self.held.remove(0);
+            let (node, _) = self.delayed.remove(0);
             lines.extend(self.begin_run(node, open));
         }
         lines
@@ -123,8 +123,8 @@ impl RunLogTracker {
         self.limit.is_some_and(|limit| self.running.len() >= limit)
     }
 
-    fn is_held(&self, node: &Identity) -> bool {
-        self.held.iter().any(|(held, _)| held == node)
+    fn is_delayed(&self, node: &Identity) -> bool {
+        self.delayed.iter().any(|(delayed, _)| delayed == node)
     }
 }
 

@@ -82,18 +82,18 @@ impl AgentAction for ProvisionerRetireAction {
 }
 
 async fn set_paused(
-    desk: &ProvisionerHandle,
+    handle: &ProvisionerHandle,
     cx: &CallContext,
     input: &NodeControlInput,
     paused: bool,
 ) -> Result<NodeControlOutput, ActionError> {
     let node = parse_node(input)?;
-    let changed = desk.change_record(&node, |record| {
-        let wanted = record.paused != paused;
-        if wanted {
+    let changed = handle.change_record(&node, |record| {
+        let is_changed = record.paused != paused;
+        if is_changed {
             record.set_paused(paused, &cx.caller, unix_millis_now());
         }
-        wanted
+        is_changed
     });
     Ok(build_output(changed.await?))
 }

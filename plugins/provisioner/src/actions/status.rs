@@ -35,17 +35,23 @@ impl AgentAction for ProvisionerStatusAction {
         let mut nodes = Vec::new();
         let mut more = 0;
         for record in self.0.list_records().await? {
-            let word = record.state.as_str();
-            let counted = counts.get(word).and_then(Value::as_u64).unwrap_or_default();
-            counts.insert(word.to_owned(), (counted + 1).into());
-            let wanted = input.state.as_deref().is_none_or(|state| state == word)
+            let state_name = record.state.as_str();
+            let count = counts
+                .get(state_name)
+                .and_then(Value::as_u64)
+                .unwrap_or_default();
+            counts.insert(state_name.to_owned(), (count + 1).into());
+            let matches = input
+                .state
+                .as_deref()
+                .is_none_or(|state| state == state_name)
                 && input
                     .node
                     .as_deref()
                     .is_none_or(|node| node == record.identity.as_str());
-            if wanted && nodes.len() < MAX_LISTED_NODES {
+            if matches && nodes.len() < MAX_LISTED_NODES {
                 nodes.push(build_row(&record, input.history));
-            } else if wanted {
+            } else if matches {
                 more += 1;
             }
         }
@@ -61,18 +67,18 @@ impl AgentAction for ProvisionerStatusAction {
 
 fn build_row(record: &NodeRecord, history: bool) -> ProvisionedNodeRow {
     let text = |name: &str| record.text_value(name).unwrap_or_default().to_owned();
-    let entry = |happened: &crate::record::HistoryEntry| NodeHistoryRow {
-        at: happened.at,
-        step: happened.step.clone(),
-        what: event_kind_name(happened.what).to_owned(),
-        words: happened.words.clone(),
+    let row = |entry: &crate::record::HistoryEntry| NodeHistoryRow {
+        at: entry.at,
+        step: entry.step.clone(),
+        what: event_kind_name(entry.what).to_owned(),
+        words: entry.words.clone(),
     };
     let current = record.current.as_ref();
     ProvisionedNodeRow {
         node: record.identity.to_string(),
         state: record.state.as_str().to_owned(),
-        step: current.map_or(String::new(), |at| at.step.to_string()),
-        attempt: current.map_or(0, |at| at.attempt.into()),
+        step: current.map_or(String::new(), |current| current.step.to_string()),
+        attempt: current.map_or(0, |current| current.attempt.into()),
         done: record.done.iter().map(ToString::to_string).collect(),
         paused: record.paused,
         error: record.error.clone().unwrap_or_default(),
@@ -81,19 +87,19 @@ fn build_row(record: &NodeRecord, history: bool) -> ProvisionedNodeRow {
         since: record.since,
         changed: record.changed,
         history: if history {
-            record.history.iter().map(entry).collect()
+            record.history.iter().map(row).collect()
         } else {
             Vec::new()
         },
     }
 }
 
-fn event_kind_name(what: EventKind) -> &'static str {
-    match what {
+fn event_kind_name(kind: EventKind) -> &'static str {
+    match kind {
         EventKind::Began => "began",
         EventKind::Done => "done",
         EventKind::Failed => "failed",
         EventKind::Deferred => "deferred",
-        EventKind::Asked => "asked",
+        EventKind::Requested => "asked",
     }
 }

@@ -80,8 +80,8 @@ impl AgentAction for LastRunReportAction {
     ) -> Result<LastRunReportOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
-            let places = find_paths(&runs.options, &*system)?;
-            let report = program::wait_for_report(&*system, &places)
+            let paths = find_paths(&runs.options, &*system)?;
+            let report = program::wait_for_report(&*system, &paths)
                 .ok_or_else(|| ActionError::failed("no readable report of a Puppet run found"))?;
             Ok(LastRunReportOutput::from_report(&report, input.logs))
         })

@@ -44,13 +44,13 @@ fn summarise_last_run(
     system: &dyn System,
     logs: bool,
 ) -> Result<LastRunSummaryOutput, ActionError> {
-    let places = find_paths(&runs.options, system)?;
-    let Some(summary) = activity::read_summary(system, &places).map_err(to_action_error)? else {
+    let paths = find_paths(&runs.options, system)?;
+    let Some(summary) = activity::read_summary(system, &paths).map_err(to_action_error)? else {
         return Err(ActionError::failed(
             "no readable summary of a Puppet run found",
         ));
     };
-    let report = program::wait_for_report(system, &places);
+    let report = program::wait_for_report(system, &paths);
     let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let count = |name: &str| summary.resource_count(name).unwrap_or_default();
     let lastrun = summary.last_run();
@@ -74,7 +74,7 @@ fn summarise_last_run(
         lastrun,
         since_lastrun: lastrun.map(|then| now.as_secs().saturating_sub(then)),
         config_version: summary.config_version(),
-        type_distribution: count_types(system, &places.state_dir().join("resources.txt")),
+        type_distribution: count_types(system, &paths.state_dir().join("resources.txt")),
         failed_run: summary.is_failed_run(),
         class: Some(class),
         environment: summary.environment(),

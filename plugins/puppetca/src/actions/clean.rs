@@ -22,14 +22,14 @@ impl AgentAction for PuppetcaCleanAction {
         input: CertNameInput,
     ) -> Result<PuppetcaCleanOutput, ActionError> {
         let name = CertName::parse(&input.certname)?;
-        run_blocking(&self.0, cx, move |desk, ca| {
-            let done = desk.clean_certificate(ca, &name)?;
+        run_blocking(&self.0, cx, move |service, ca| {
+            let outcome = service.clean_certificate(ca, &name)?;
             Ok(PuppetcaCleanOutput {
                 certname: input.certname,
-                found: done.found,
-                revoked: done.revoked,
-                message: describe_outcome(&done).to_owned(),
-                serial: done.serial,
+                found: outcome.found,
+                revoked: outcome.revoked,
+                message: describe_outcome(&outcome).to_owned(),
+                serial: outcome.serial,
             })
         })
         .await
@@ -37,8 +37,8 @@ impl AgentAction for PuppetcaCleanAction {
 }
 
 /// Name of the outcome in the reply.
-fn describe_outcome(done: &CleanOutcome) -> &'static str {
-    match (done.found, done.revoked) {
+fn describe_outcome(outcome: &CleanOutcome) -> &'static str {
+    match (outcome.found, outcome.revoked) {
         (false, _) => "the CA has no entry for this name",
         (true, true) => "revoked the certificate and removed it",
         (true, false) => "removed the entry; there was no valid certificate to revoke",

@@ -18,10 +18,10 @@ pub(crate) struct RpcutilAgentInventoryOutput {
 
 /// Agents of the node that could not be loaded.
 pub(super) fn list_agent_problems(cx: &CallContext) -> Vec<AgentProblemRow> {
-    let row = |found: AgentProblem| AgentProblemRow {
-        agent: found.agent,
-        path: found.path,
-        problem: found.problem,
+    let row = |problem: AgentProblem| AgentProblemRow {
+        agent: problem.agent,
+        path: problem.path,
+        problem: problem.problem,
     };
     cx.node.agent_problems().into_iter().map(row).collect()
 }

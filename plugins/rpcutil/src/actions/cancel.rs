@@ -49,7 +49,7 @@ impl AgentAction for RpcutilCancelAnyAction {
 fn cancel_request(
     cx: &CallContext,
     input: &RpcutilCancelInput,
-    of: Option<&Identity>,
+    caller: Option<&Identity>,
 ) -> Result<RpcutilCancelOutput, ActionError> {
     let id = Uuid::parse_str(&input.id).map_err(|error| {
         ActionError::invalid_input(format!("`{}` is not a request ID: {error}", input.id))
@@ -59,13 +59,13 @@ fn cancel_request(
             "the request cannot cancel itself",
         ));
     }
-    let Some((request, done)) = cx.node.cancel_request(id, of) else {
+    let Some((request, is_cancelled)) = cx.node.cancel_request(id, caller) else {
         return Ok(RpcutilCancelOutput {
             outcome: CancelOutcome::NotRunning,
             ..RpcutilCancelOutput::default()
         });
     };
-    if !done {
+    if !is_cancelled {
         let message = format!(
             "request {id} belongs to {}; {} can cancel it only with `cancel_any`",
             request.caller, cx.caller

@@ -19,7 +19,7 @@ impl AgentAction for RpcutilDiagnoseAction {
     ) -> Result<RpcutilDiagnoseOutput, ActionError> {
         let node = std::sync::Arc::clone(&cx.node);
         let findings = cx.run_blocking(move |_| node.collect_findings()).await?;
-        let entry = |finding: HealthFinding| DiagnoseFindingRow {
+        let row = |finding: HealthFinding| DiagnoseFindingRow {
             check: finding.check.to_owned(),
             level: finding.level.as_str().to_owned(),
             message: finding.message,
@@ -27,7 +27,7 @@ impl AgentAction for RpcutilDiagnoseAction {
         let agents = cx.node.agent_infos().into_iter();
         Ok(RpcutilDiagnoseOutput {
             problems: findings.len() as u64,
-            findings: findings.into_iter().map(entry).collect(),
+            findings: findings.into_iter().map(row).collect(),
             agents: agents.map(|info| (info.agent, info.version)).collect(),
             sandbox: cx.node.describe_sandboxes(),
             version: Some(super::VERSION.to_owned()),

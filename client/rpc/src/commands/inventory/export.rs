@@ -29,23 +29,23 @@ use crate::report::NodeReply;
 
 /// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let unusable = |source| InventoryFileError::Inventory {
+    let to_error = |source| InventoryFileError::Inventory {
         path: path.to_owned(),
         source,
     };
     let text = files::read_text(path, MAX_INVENTORY_BYTES).map_err(InventoryFileError::from)?;
-    let found = find_problems(&text, None).map_err(unusable)?;
-    for problem in &found {
+    let problems = find_problems(&text, None).map_err(to_error)?;
+    for problem in &problems {
         cx.printer.print_line(format_args!(
             "{}: {}",
             path.display(),
             printable::escape_to_line(problem)
         ))?;
     }
-    if !found.is_empty() {
+    if !problems.is_empty() {
         return Ok(CommandExitCode::Local);
     }
-    let inventory = FleetInventory::parse(&text, None).map_err(unusable)?;
+    let inventory = FleetInventory::parse(&text, None).map_err(to_error)?;
     cx.printer.print_line(format_args!(
         "{}: {} nodes, {} groups, no problems",
         path.display(),
@@ -88,9 +88,9 @@ pub async fn run(
     let total = turns::ask_in_batches(&fleet, &plan, found, cx, |reply| match node_entry(&reply) {
         Ok(node) => {
             document.write_node(&node).map_err(failed)?;
-            Ok(ReplyVerdict::Good)
+            Ok(ReplyVerdict::Accepted)
         }
-        Err(complaint) => Ok(ReplyVerdict::Bad(complaint)),
+        Err(message) => Ok(ReplyVerdict::Rejected(message)),
     })
     .await?;
     turns::report_missing(&total, "left out of the file", cx);
@@ -153,32 +153,41 @@ fn node_entry(reply: &NodeReply) -> Result<InventoryNode, String> {
 
 /// Writes a document node by node.
 struct InventoryWriter<W> {
-    to: W,
+    writer: W,
     first: bool,
 }
 
 impl<W: Write> InventoryWriter<W> {
-    fn begin_document(mut to: W, groups: &[InventoryGroup]) -> io::Result<Self> {
-        write!(to, "{{\n\"$schema\": {},\n", json!(INVENTORY_SCHEMA))?;
+    fn begin_document(mut writer: W, groups: &[InventoryGroup]) -> io::Result<Self> {
+        write!(writer, "{{\n\"$schema\": {},\n", json!(INVENTORY_SCHEMA))?;
         if !groups.is_empty() {
-            writeln!(to, "\"groups\": {},", serde_json::to_string_pretty(groups)?)?;
+            writeln!(
+                writer,
+                "\"groups\": {},",
+                serde_json::to_string_pretty(groups)?
+            )?;
         }
-        to.write_all(b"\"nodes\": [")?;
-        Ok(Self { to, first: true })
+        writer.write_all(b"\"nodes\": [")?;
+        Ok(Self {
+            writer,
+            first: true,
+        })
     }
 
     /// Writes a node on one line, so that documents can be compared by line.
     fn write_node(&mut self, node: &InventoryNode) -> io::Result<()> {
         let comma = if self.first { "" } else { "," };
         self.first = false;
-        write!(self.to, "{comma}\n{}", serde_json::to_string(node)?)
+        write!(self.writer, "{comma}\n{}", serde_json::to_string(node)?)
     }
 }
 
 impl InventoryWriter<BufWriter<tempfile::NamedTempFile>> {
     fn finish_document(mut self) -> io::Result<tempfile::NamedTempFile> {
-        self.to.write_all(b"\n]\n}\n")?;
-        self.to.into_inner().map_err(io::IntoInnerError::into_error)
+        self.writer.write_all(b"\n]\n}\n")?;
+        self.writer
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)
     }
 }
 

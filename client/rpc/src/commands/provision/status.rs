@@ -27,8 +27,8 @@ pub async fn run(
     };
     let node = args.node.as_ref().map(|node| ("node", node.as_str()));
     let state = args.state.map(|state| ("state", state.as_str()));
-    let history_wanted = args.node.is_some() || json.is_some();
-    let history = history_wanted.then_some(("history", "true"));
+    let with_history = args.node.is_some() || json.is_some();
+    let history = with_history.then_some(("history", "true"));
     let inputs: Vec<_> = [node, state, history].into_iter().flatten().collect();
     let overview = match query_overview(&service, &inputs, cx).await? {
         Ok(overview) => overview,
@@ -58,8 +58,8 @@ pub async fn watch_nodes(
     let state = args.state.map(|state| ("state", state.as_str()));
     let inputs: Vec<_> = state.into_iter().collect();
     let screen = cx.printer.screen();
-    let mut before: Option<ProvisionerStatusOutput> = None;
-    let mut drawn = 0;
+    let mut previous: Option<ProvisionerStatusOutput> = None;
+    let mut drawn_lines = 0;
     loop {
         let overview = match query_overview(&service, &inputs, cx).await? {
             Ok(overview) => overview,
@@ -68,22 +68,22 @@ pub async fn watch_nodes(
         if screen.is_terminal {
             let text = render_overview_table(&overview, screen.width);
             // ANSI codes: move up to the first line of the last table and clear everything below.
-            let back = if drawn > 0 {
-                format!("\u{1b}[{drawn}A\u{1b}[J")
+            let erase = if drawn_lines > 0 {
+                format!("\u{1b}[{drawn_lines}A\u{1b}[J")
             } else {
                 String::new()
             };
-            drawn = text.lines().count();
-            cx.printer.print_text(format_args!("{back}{text}"))?;
+            drawn_lines = text.lines().count();
+            cx.printer.print_text(format_args!("{erase}{text}"))?;
         } else {
-            for change in describe_changes(before.as_ref(), &overview) {
+            for change in describe_changes(previous.as_ref(), &overview) {
                 cx.printer.print_line(change)?;
             }
         }
         if is_settled(&overview) {
             return Ok(exit_code(&overview));
         }
-        before = Some(overview);
+        previous = Some(overview);
         tokio::time::sleep(Duration::from_secs(args.every)).await;
     }
 }
@@ -96,8 +96,8 @@ async fn query_overview(
     match service.ask_first_host("status", inputs).await? {
         Ok(reply) if reply.is_ok() => Ok(Ok(reply.typed_outputs())),
         Ok(reply) => {
-            let (node, why) = (&reply.node, escape_to_line(&reply.message));
-            cx.printer.print_error(format_args!("{node}: {why}"));
+            let (node, reason) = (&reply.node, escape_to_line(&reply.message));
+            cx.printer.print_error(format_args!("{node}: {reason}"));
             Ok(Err(CommandExitCode::SomeFailed))
         }
         Err(report) => {

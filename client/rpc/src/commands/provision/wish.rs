@@ -35,16 +35,16 @@ pub async fn run(
             }
         };
         if !reply.is_ok() {
-            let why = escape_to_line(&reply.message);
+            let reason = escape_to_line(&reply.message);
             cx.printer
-                .print_line(format_args!("{node}: {BAD}{why}{BAD:#}"))?;
+                .print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
             exit = CommandExitCode::SomeFailed;
             continue;
         }
         let NodeControlOutput { state, changed, .. } = reply.typed_outputs();
-        let word = if changed { action } else { "nothing to do" };
+        let result = if changed { action } else { "nothing to do" };
         cx.printer
-            .print_line(format_args!("{node}: {GOOD}{word}{GOOD:#} ({state})"))?;
+            .print_line(format_args!("{node}: {GOOD}{result}{GOOD:#} ({state})"))?;
     }
     Ok(exit)
 }

@@ -34,17 +34,17 @@ impl PuppetNodeTotals {
     pub fn from_report(report: &RequestReport) -> Self {
         let mut totals = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            let one = |holds: bool| usize::from(holds);
+            let count_if = |condition: bool| usize::from(condition);
             let status: PuppetStatusOutput = reply.typed_outputs();
             totals.total += 1;
-            totals.enabled += one(status.enabled);
-            totals.disabled += one(!status.enabled);
-            totals.running += one(status.applying);
-            totals.stopped += one(status.status == "stopped");
-            totals.daemons += one(status.daemon_present);
-            totals.without_daemon += one(!status.daemon_present);
-            totals.idling += one(status.idling);
-            totals.owing += one(status.pending > 0);
+            totals.enabled += count_if(status.enabled);
+            totals.disabled += count_if(!status.enabled);
+            totals.running += count_if(status.applying);
+            totals.stopped += count_if(status.status == "stopped");
+            totals.daemons += count_if(status.daemon_present);
+            totals.without_daemon += count_if(!status.daemon_present);
+            totals.idling += count_if(status.idling);
+            totals.owing += count_if(status.pending > 0);
         }
         totals
     }

@@ -61,7 +61,7 @@ pub fn node_states(report: &RequestReport) -> Vec<PuppetNodeState> {
 impl PuppetNodeState {
     fn from_reply(reply: &NodeReply) -> Self {
         let output: PuppetStatusOutput = reply.typed_outputs();
-        let present = |text: &String| !text.is_empty();
+        let is_present = |text: &String| !text.is_empty();
         Self {
             node: reply.node.clone(),
             status: output.status,
@@ -69,13 +69,13 @@ impl PuppetNodeState {
             applying: output.applying,
             idling: output.idling,
             daemon_present: output.daemon_present,
-            disable_message: Some(output.disable_message).filter(present),
+            disable_message: Some(output.disable_message).filter(is_present),
             lastrun: output.lastrun,
             since_lastrun: output.since_lastrun,
-            holder: Some(output.holder).filter(present),
+            holder: Some(output.holder).filter(is_present),
             holder_pid: output.holder_pid,
-            run: output.run.filter(present),
-            progress: output.run_state.filter(present),
+            run: output.run.filter(is_present),
+            progress: output.run_state.filter(is_present),
             pending: output.pending,
             message: output.message,
         }

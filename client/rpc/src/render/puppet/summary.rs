@@ -125,14 +125,14 @@ impl LastRunsSummary {
         let nodes = node_count_text(self.nodes);
         page.push_line(format_args!("Summary statistics for {nodes}:\n"));
         for (figure, title) in FIGURES {
-            let Some(spread) = self.distributions.get(figure) else {
+            let Some(distribution) = self.distributions.get(figure) else {
                 continue;
             };
-            let (Some(min), Some(max)) = (spread.min, spread.max) else {
+            let (Some(min), Some(max)) = (distribution.min, distribution.max) else {
                 page.push_line(format_args!("{title:>33}: no data"));
                 continue;
             };
-            let bars = render_spark_bars(&spread.buckets, utf8);
+            let bars = render_spark_bars(&distribution.buckets, utf8);
             let (min, max) = (format_short(min), format_short(max));
             page.push_line(format_args!(
                 "{title:>33}: {bars}  min: {min:<6} max: {max}"
