@@ -430,7 +430,7 @@ pub(crate) fn connect_options(
 pub(crate) fn with_signer(options: BusOptions, signer: &Signer) -> BusOptions {
     BusOptions {
         name: signer.identity().to_string(),
-        secret: Some(BrokerCredentials::from_signer(signer)),
+        credentials: Some(BrokerCredentials::from_signer(signer)),
         inbox_prefix: Some(subject::inbox_prefix(&signer.public_key().to_string())),
         ..options
     }

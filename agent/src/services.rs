@@ -145,7 +145,7 @@ fn connect_options(config: &Config, signer: &Signer) -> Result<Connection, Assem
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
     let mut options = Connection::for_daemon(signer.identity().as_str(), servers);
     options.authority.clone_from(&config.broker.ca);
-    options.secret = Some(BrokerCredentials::from_signer(signer));
+    options.credentials = Some(BrokerCredentials::from_signer(signer));
     options.inbox_prefix = Some(subject::inbox_prefix(&signer.public_key().to_string()));
     Ok(options)
 }

@@ -45,7 +45,7 @@ pub struct RpcCall {
     /// Time limit for the action on a node; the action's own deadline when absent.
     pub timeout: Option<Duration>,
     /// Maximum time to wait for replies. Should exceed `timeout`. If the number of nodes is unknown, it limits the wait for the first reply; while
-    /// replies keep arriving, the wait lasts at least [`crate::DiscoveryWindow::most`].
+    /// replies keep arriving, the wait lasts at least [`crate::DiscoveryWindow::max_wait`].
     pub wait: Duration,
     /// Maximum time until a node starts the action.
     pub ttl: Duration,
@@ -54,7 +54,7 @@ pub struct RpcCall {
     /// End the call after this many replies, even if more nodes could reply.
     pub expect: Option<usize>,
     /// Where replies are delivered.
-    pub answers: ReplyDelivery,
+    pub reply_delivery: ReplyDelivery,
     /// Whether nodes report the duration of each of their stages.
     pub trace: bool,
     /// The trace context that the call belongs to.
@@ -80,7 +80,7 @@ impl RpcCall {
             ttl: Duration::from_mins(1),
             stream: false,
             expect: None,
-            answers: ReplyDelivery::Here,
+            reply_delivery: ReplyDelivery::Here,
             trace: false,
             traceparent: None,
             approval: None,

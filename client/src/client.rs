@@ -53,7 +53,7 @@ impl Client {
             OfflineSigner::load(&settings.credentials, &settings.operator, &settings.account)?;
         let mut options = BusOptions::for_command(signer.identity().as_str(), settings.servers);
         options.authority = settings.authority;
-        options.secret = Some(BrokerCredentials::from_signer(&signer));
+        options.credentials = Some(BrokerCredentials::from_signer(&signer));
         options.inbox_prefix = Some(subject::inbox_prefix(&signer.public_key().to_string()));
         let bus = options.connect().await?;
         let client = Self::new(bus, signer, trust, settings.collective, settings.window);

@@ -30,7 +30,7 @@ pub enum CallEvent {
     /// The broker reports no subscriber for this node.
     Absent(Identity),
     /// A reply that failed verification, with a stable reason code.
-    Disbelieved(&'static str),
+    Rejected(&'static str),
     /// The call has ended.
     Finished(Box<CallStats>),
     /// The call could not be sent, or was aborted. Always the last event.

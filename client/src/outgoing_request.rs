@@ -52,7 +52,7 @@ pub fn outgoing_requests<'a>(
     id: Uuid,
     issued_at: Millis,
 ) -> impl Iterator<Item = Result<OutgoingRequest, EnvelopeSignError>> + 'a {
-    let reply_address = match &call.answers {
+    let reply_address = match &call.reply_delivery {
         ReplyDelivery::Here => Some(AnswerAddress::of_request(
             &signer.public_key().to_string(),
             &id,
@@ -88,7 +88,7 @@ pub fn outgoing_requests<'a>(
             issued_at,
             ttl: saturating_millis(call.ttl).max(1),
             timeout: call.timeout.map(saturating_millis),
-            reply: call.answers != ReplyDelivery::Unwanted,
+            reply: call.reply_delivery != ReplyDelivery::Unwanted,
             trace: call.trace,
             traceparent: call.traceparent,
             stream: call.stream,

@@ -48,7 +48,7 @@ pub(crate) async fn run_call(
     client.check_granted(&call.agent)?;
     let PreparedCall { call, without_key } = secrets::prepare_call(client, call).await?;
     let id = Uuid::now_v7();
-    if call.answers != ReplyDelivery::Here {
+    if call.reply_delivery != ReplyDelivery::Here {
         return publish_without_waiting(client, &call, (id, without_key), events).await;
     }
     let reply_address = AnswerAddress::of_request(&client.signer.public_key().to_string(), &id);
@@ -158,7 +158,7 @@ async fn publish_without_waiting(
     (id, missing): (Uuid, BTreeSet<Identity>),
     events: &CallEventSender,
 ) -> Result<(), ClientError> {
-    if let ReplyDelivery::Elsewhere(address) = &call.answers {
+    if let ReplyDelivery::Elsewhere(address) = &call.reply_delivery {
         client.answer_address(address.prefix())?;
     }
     let started_at = Instant::now();
@@ -179,7 +179,7 @@ async fn publish_without_waiting(
         missing,
         absent: BTreeSet::new(),
         unexpected: BTreeSet::new(),
-        disbelieved: 0,
+        rejected: 0,
         incomplete: None,
         signing,
         publishing,
@@ -222,7 +222,7 @@ struct ReplyCollector<'a> {
 struct ReplyCounts {
     ok: usize,
     failed: usize,
-    disbelieved: usize,
+    rejected: usize,
 }
 
 impl ReplyCollector<'_> {
@@ -295,7 +295,7 @@ impl ReplyCollector<'_> {
     fn ends_at(&self) -> Instant {
         match self.last {
             Some(last) if self.is_open_ended() => {
-                self.latest_end().min(last + self.client.window.quiet)
+                self.latest_end().min(last + self.client.window.quiet_time)
             }
             _ => self.latest_end(),
         }
@@ -305,7 +305,7 @@ impl ReplyCollector<'_> {
     fn latest_end(&self) -> Instant {
         let wait = self.call.wait;
         let max_wait = match self.last {
-            Some(_) if self.is_open_ended() => wait.max(self.client.window.most),
+            Some(_) if self.is_open_ended() => wait.max(self.client.window.max_wait),
             _ => wait,
         };
         self.published + max_wait
@@ -378,8 +378,8 @@ impl ReplyCollector<'_> {
             Ok(_) => "stray_progress",
             Err(refusal) => refusal.reason_code(),
         };
-        self.counts.disbelieved += 1;
-        let _ = events.send(CallEvent::Disbelieved(reason)).await;
+        self.counts.rejected += 1;
+        let _ = events.send(CallEvent::Rejected(reason)).await;
     }
 
     fn is_awaited(&self, node: &Identity) -> bool {
@@ -401,9 +401,9 @@ impl ReplyCollector<'_> {
                 opened.reply
             }
             Err(refusal) => {
-                self.counts.disbelieved += 1;
+                self.counts.rejected += 1;
                 let _ = events
-                    .send(CallEvent::Disbelieved(refusal.reason_code()))
+                    .send(CallEvent::Rejected(refusal.reason_code()))
                     .await;
                 return;
             }
@@ -452,7 +452,7 @@ impl ReplyCollector<'_> {
             missing,
             absent: self.absent,
             unexpected: self.unexpected,
-            disbelieved: self.counts.disbelieved,
+            rejected: self.counts.rejected,
             incomplete: self
                 .client
                 .bus

@@ -96,7 +96,7 @@ impl ReplyListener {
     }
 
     /// Returns the next event: [`CallEvent::Reply`], [`CallEvent::Progress`], [`CallEvent::Unexpected`] for a second reply of a node to the same
-    /// request, or [`CallEvent::Disbelieved`]. `None` when the connection is closed. Cancel-safe: no event is lost.
+    /// request, or [`CallEvent::Rejected`]. `None` when the connection is closed. Cancel-safe: no event is lost.
     pub async fn next(&mut self) -> Option<CallEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -155,7 +155,7 @@ impl ReplyListener {
                         .map(Box::new)
                         .map(CallEvent::Progress)
                 }
-                Err(refusal) => Some(CallEvent::Disbelieved(refusal.reason_code())),
+                Err(refusal) => Some(CallEvent::Rejected(refusal.reason_code())),
             };
             self.events.extend(event);
         }
@@ -190,6 +190,6 @@ impl ReplyListener {
 
     fn queue_refusal(&mut self, refusal: &MessageRefusal) {
         self.events
-            .push_back(CallEvent::Disbelieved(refusal.reason_code()));
+            .push_back(CallEvent::Rejected(refusal.reason_code()));
     }
 }

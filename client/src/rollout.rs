@@ -23,12 +23,12 @@ pub enum BatchedRolloutStopReason {
     /// Not all canaries succeeded.
     Canary {
         /// Number of canaries that failed or did not reply.
-        bad: usize,
+        failed: usize,
     },
     /// More nodes failed or did not reply than allowed.
     Failures {
         /// Number of nodes that failed or did not reply.
-        bad: usize,
+        failed: usize,
         /// Maximum allowed number.
         allowed: usize,
     },
@@ -56,22 +56,22 @@ impl BatchedRollout {
         batches
     }
 
-    /// Checks the limits after `asked` batches of a rollout to `total` nodes, of which `bad` have failed or not replied so far.
+    /// Checks the limits after `requested` batches of a rollout to `total` nodes, of which `failed` have failed or not replied so far.
     pub fn check_limits(
         &self,
         requested: usize,
-        bad: usize,
+        failed: usize,
         total: usize,
     ) -> Result<(), BatchedRolloutStopReason> {
-        if self.canary > 0 && requested == 1 && bad > 0 {
-            return Err(BatchedRolloutStopReason::Canary { bad });
+        if self.canary > 0 && requested == 1 && failed > 0 {
+            return Err(BatchedRolloutStopReason::Canary { failed });
         }
         match self
             .max_failures
             .map(|amount| amount.count_rounded_down(total))
         {
-            Some(allowed) if bad > allowed => {
-                Err(BatchedRolloutStopReason::Failures { bad, allowed })
+            Some(allowed) if failed > allowed => {
+                Err(BatchedRolloutStopReason::Failures { failed, allowed })
             }
             _ => Ok(()),
         }
@@ -133,13 +133,13 @@ mod tests {
         assert_eq!(rollout.check_limits(1, 0, 100), Ok(()));
         assert_eq!(
             rollout.check_limits(1, 1, 100),
-            Err(BatchedRolloutStopReason::Canary { bad: 1 })
+            Err(BatchedRolloutStopReason::Canary { failed: 1 })
         );
         assert_eq!(rollout.check_limits(2, 10, 100), Ok(()));
-        let (bad, allowed) = (11, 10);
+        let (failed, allowed) = (11, 10);
         assert_eq!(
             rollout.check_limits(2, 11, 100),
-            Err(BatchedRolloutStopReason::Failures { bad, allowed })
+            Err(BatchedRolloutStopReason::Failures { failed, allowed })
         );
     }
 

@@ -25,7 +25,7 @@ pub struct CallStats {
     /// Nodes that replied without being expected.
     pub unexpected: BTreeSet<Identity>,
     /// Replies that failed verification.
-    pub disbelieved: usize,
+    pub rejected: usize,
     /// Replies may have been lost: the counts may be too low.
     pub incomplete: Option<ConnectionDisturbance>,
     /// Time to encode and sign the request; part of `publishing`.

@@ -350,9 +350,9 @@ fn collectives_are_counted_and_drawn(demo: &Demo) {
 /// A caller with this window, on a connection that stands.
 fn patient(world: &World, quiet: Duration) -> Client {
     let window = DiscoveryWindow {
-        first: FOREVER,
-        quiet,
-        most: FOREVER,
+        initial_wait: FOREVER,
+        quiet_time: quiet,
+        max_wait: FOREVER,
     };
     let collective = world.organisation.collective().clone();
     let (bus, signer) = (world.caller.bus.clone(), world.caller.signer.clone());
@@ -378,9 +378,9 @@ async fn whoever_still_answers_is_waited_for() {
     let nodes = ["node1", "node2"].map(|name| organisation.node(&format!("{name}.example.net")));
     let mut world = Answerer::of(organisation, &nodes[0], FOREVER).await;
     let window = DiscoveryWindow {
-        first: Duration::from_millis(300),
-        quiet: Duration::from_secs(2),
-        most: FOREVER,
+        initial_wait: Duration::from_millis(300),
+        quiet_time: Duration::from_secs(2),
+        max_wait: FOREVER,
     };
     let client = Client::new(
         world.caller.bus.clone(),
@@ -391,7 +391,7 @@ async fn whoever_still_answers_is_waited_for() {
     );
     let answering = async {
         let request = world.requests.next().await.unwrap();
-        for (node, takes) in nodes.iter().zip([Duration::ZERO, window.first * 2]) {
+        for (node, takes) in nodes.iter().zip([Duration::ZERO, window.initial_wait * 2]) {
             let_pass(takes).await;
             let reply = pong(&request, node.identity(), 1);
             let sealed = sign_envelope(EnvelopeKind::Reply, &reply, node).unwrap();

@@ -237,7 +237,7 @@ async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
     let other = place.organisation.node("web-1.example.com");
     let mut stolen = options(&place.server, &other);
     let (token, key) = (own.jwt().to_owned(), other.key_pair().clone());
-    stolen.secret = Some(muster_bus::BrokerCredentials::new(
+    stolen.credentials = Some(muster_bus::BrokerCredentials::new(
         move || token.clone(),
         move |nonce| key.sign(nonce).to_bytes().to_vec(),
     ));

@@ -151,7 +151,7 @@ async fn who_wants_no_answer_gets_none_and_the_action_is_run() {
     let world = World::new(|_| {}).await;
     let before = world.node.core.snapshot_counters().replies;
     let mut asked = call("puppetral", "do", json!({"type": "group", "name": "staff"}));
-    asked.answers = ReplyDelivery::Unwanted;
+    asked.reply_delivery = ReplyDelivery::Unwanted;
     let (answers, stats) = world.caller.call(asked).await;
     assert!(answers.is_empty() && stats.missing.is_empty());
     let group = world.node.root().join("etc/group");
@@ -176,7 +176,7 @@ async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else
         .await
         .unwrap();
     let mut asked = call("rpcutil", "ping", json!({}));
-    asked.answers = ReplyDelivery::Elsewhere(elsewhere);
+    asked.reply_delivery = ReplyDelivery::Elsewhere(elsewhere);
     let (answers, stats) = world.caller.call(asked.clone()).await;
     assert!(answers.is_empty());
     let message = tokio::time::timeout(PATIENCE, listening[0].next())
@@ -205,7 +205,8 @@ async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else
     }
     // An address of another caller is refused as well when it was made elsewhere.
     let anna = world.organisation.caller("anna").public_key().to_string();
-    asked.answers = ReplyDelivery::Elsewhere(AnswerAddress::of_word(&anna, "night-shift").unwrap());
+    asked.reply_delivery =
+        ReplyDelivery::Elsewhere(AnswerAddress::of_word(&anna, "night-shift").unwrap());
     let mut events = world.caller.client.call(asked.clone());
     match events.next().await.unwrap() {
         CallEvent::Failed(ClientError::ForeignInbox { .. }) => {}

@@ -272,7 +272,7 @@ async fn a_node_cannot_answer_for_another() {
     };
     let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), answering);
     assert!(answers.is_empty(), "{answers:?}");
-    assert_eq!(stats.disbelieved, 1);
+    assert_eq!(stats.rejected, 1);
 }
 
 /// A large handful is opened on several processors: everybody's answer is still everybody's own.
@@ -301,7 +301,7 @@ async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
     };
     let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), answering);
     let forged = (0..MANY).filter(|n| n % 7 == 3).count();
-    assert_eq!((stats.disbelieved, answers.len()), (forged, MANY - forged));
+    assert_eq!((stats.rejected, answers.len()), (forged, MANY - forged));
     for (sender, answer) in answers {
         let said = answer.reply.data["pong"].as_u64().unwrap();
         assert_eq!(sender.to_string(), format!("node{said}.example.net"));

@@ -106,7 +106,7 @@ impl Caller {
         }
         let stats = finish_after(client, call, self.pause).await;
         let took = watch.stop();
-        let whole = stats.ok == self.nodes && stats.disbelieved == 0 && stats.incomplete.is_none();
+        let whole = stats.ok == self.nodes && stats.rejected == 0 && stats.incomplete.is_none();
         assert!(
             whole,
             "not all of {} nodes answered well: {stats:?}",
@@ -158,7 +158,7 @@ pub(crate) async fn connect(url: &str, party: &Signer, kind: Kind) -> Bus {
         Kind::Command => BusOptions::for_command(name, server),
         Kind::Daemon => BusOptions::for_daemon(name, server),
     };
-    options.secret = Some(muster_bus::BrokerCredentials::from_signer(party));
+    options.credentials = Some(muster_bus::BrokerCredentials::from_signer(party));
     let key = party.public_key().to_string();
     options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(&key));
     let bus = options.connect().await.unwrap();

@@ -72,7 +72,7 @@ pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
         }
     }
     let start = median(samples.first().unwrap());
-    let quiet = millis(DiscoveryWindow::default().quiet);
+    let quiet = millis(DiscoveryWindow::default().quiet_time);
     let mut table = Table::new(["method", "median ms", "min", "max", "x rpc --version"]);
     for ((name, _), samples) in methods.iter().zip(&samples) {
         let middle = median(samples);

@@ -9,7 +9,7 @@ use ed25519_dalek::{Signer as _, SigningKey};
 use futures_util::{StreamExt as _, stream};
 use muster_api::system::real::RealSystem;
 use muster_client::{Client, DiscoveryWindow};
-use muster_provisioner::record::ProvisioningState;
+use muster_contract::provisioner::ProvisioningState;
 use muster_provisioner::store::{NodeRecordStore, decode_if_readable};
 use muster_provisioner::{Options, ProvisionerService};
 use muster_tests::fleet::{Blueprint, TestNode};

@@ -143,15 +143,15 @@ impl Door {
                     .handle_message(message.payload(), crate::now())
                     .await;
                 let Ok(HandledEnrolment::Answered {
-                    wish,
+                    request,
                     outcome,
                     bytes,
                 }) = handled
                 else {
                     continue;
                 };
-                let credential = wish.hello.credential;
-                let _ = tell.send((wish.hello.identity, outcome));
+                let credential = request.request.credential;
+                let _ = tell.send((request.request.identity, outcome));
                 let key = credential.to_string();
                 let reply_to = message.reply_to().unwrap();
                 let address = AnswerAddress::from_reply_subject(reply_to, &key).unwrap();

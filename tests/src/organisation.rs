@@ -357,6 +357,6 @@ pub fn options(server: &impl Broker, party: &Signer) -> BusOptions {
     let parse = |url: &String| BrokerAddress::parse(url, true).unwrap();
     let addresses = server.urls().iter().map(parse).collect();
     let mut options = BusOptions::for_command(party.identity().as_str(), addresses);
-    options.secret = Some(muster_bus::BrokerCredentials::from_signer(party));
+    options.credentials = Some(muster_bus::BrokerCredentials::from_signer(party));
     options
 }

@@ -6,6 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use muster_api::{ActionError, ActionFuture, ActionHandler, Agent, CallContext, ddl};
+use muster_contract::provision::{
+    CertificateRequestState, FencedStepInput, ProvisionLockInput, RequestCertificateOutput,
+    RunPuppetOutput,
+};
+use muster_contract::puppet::PuppetRunClass;
+use muster_contract::puppetca::{PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput};
+use muster_contract::{read_values, write_values};
 use serde_json::{Map, Value, json};
 
 /// A certificate authority that several masters share, or one has for itself.
@@ -175,9 +182,9 @@ impl ActionHandler for Provision {
                 "bootstrap_puppet" => self.run("bootstrap").await,
                 "run_puppet" => self.run("production").await,
                 "request_certificate" => self.request(node)?,
-                _ => self.quick(&input),
+                _ => write_values(&self.quick(&input)),
             };
-            Ok(answer.as_object().cloned().unwrap_or_default())
+            Ok(answer)
         })
     }
 }
@@ -185,7 +192,7 @@ impl ActionHandler for Provision {
 impl Provision {
     /// Refuses whoever holds the machine with a smaller number than somebody else did.
     fn held(&self, input: &Map<String, Value>) -> Result<(), ActionError> {
-        let Some(fence) = input.get("fence").and_then(Value::as_u64) else {
+        let Some(fence) = read_values::<FencedStepInput>(input).unwrap().fence else {
             return Ok(());
         };
         let mut disk = self.machine.lock();
@@ -196,17 +203,22 @@ impl Provision {
         Ok(())
     }
 
-    async fn run(&self, environment: &str) -> Value {
+    async fn run(&self, environment: &str) -> Map<String, Value> {
         self.machine.lock().begun.push(environment.to_owned());
         crate::let_pass(self.machine.run).await;
         self.machine.lock().runs.push(environment.to_owned());
-        json!({
-            "class": "changed", "exitcode": 2, "resources": { "changed": 1 }, "config_version": "1",
-            "environment": environment, "duration": 0.1, "output": "",
+        write_values(&RunPuppetOutput {
+            class: Some(PuppetRunClass::Changed),
+            exitcode: 2,
+            resources: Map::from_iter([("changed".to_owned(), 1.into())]),
+            config_version: "1".to_owned(),
+            environment: environment.to_owned(),
+            duration: 0.1,
+            output: String::new(),
         })
     }
 
-    fn request(&self, node: &str) -> Result<Value, ActionError> {
+    fn request(&self, node: &str) -> Result<Map<String, Value>, ActionError> {
         let mut disk = self.machine.lock();
         disk.requests += 1;
         let host = disk.host.clone().unwrap_or_default();
@@ -219,22 +231,22 @@ impl Provision {
             .requests
             .entry(node.to_owned())
             .or_insert_with(|| fingerprint.clone());
-        Ok(json!({
-            "state": "submitted", "certname": node, "fingerprint": fingerprint,
-            "public_key": self::fingerprint(&format!("key of {node}")), "csr": "", "output": "",
+        Ok(write_values(&RequestCertificateOutput {
+            state: CertificateRequestState::Submitted,
+            certname: node.to_owned(),
+            fingerprint,
+            public_key: self::fingerprint(&format!("key of {node}")),
+            ..RequestCertificateOutput::default()
         }))
     }
 
     fn quick(&self, input: &Map<String, Value>) -> Value {
-        let text = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
         let mut disk = self.machine.lock();
         match self.action.as_str() {
             "lock" => {
-                disk.fence = input
-                    .get("fence")
-                    .and_then(Value::as_u64)
-                    .unwrap_or(disk.fence + 1);
-                text("owner").clone_into(&mut disk.owner);
+                let lock: ProvisionLockInput = read_values(input).unwrap();
+                disk.fence = lock.fence.unwrap_or(disk.fence + 1);
+                disk.owner = lock.owner;
                 disk.locked = true;
                 json!({ "locked": true, "owner": disk.owner, "fence": disk.fence, "expires": 0 })
             }
@@ -243,8 +255,9 @@ impl Provision {
                 json!({ "unlocked": unlocked })
             }
             "set_puppet_host" => {
-                let changed = disk.host.as_deref() != Some(text("ipaddress"));
-                disk.host = Some(text("ipaddress").to_owned());
+                let address = input.get("ipaddress").and_then(Value::as_str);
+                let changed = disk.host.as_deref() != address;
+                disk.host = address.map(str::to_owned);
                 json!({ "changed": changed, "lines": [] })
             }
             "release" | "disable" => {
@@ -270,38 +283,43 @@ struct PuppetCa {
 impl ActionHandler for PuppetCa {
     fn call<'a>(&'a self, _: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
         Box::pin(async move {
-            let name = input.get("certname").and_then(Value::as_str);
-            let name = name.unwrap_or_default().to_owned();
-            let answer = match self.action.as_str() {
-                "clean" => self.clean(&name),
-                "sign" => self.sign(&name, &input)?,
-                _ => return Err(ActionError::failed("not simulated")),
-            };
-            Ok(answer.as_object().cloned().unwrap_or_default())
+            let input: PuppetcaSignInput = read_values(&input).unwrap();
+            match self.action.as_str() {
+                "clean" => Ok(write_values(&self.clean(&input.certname))),
+                "sign" => Ok(write_values(&self.sign(&input)?)),
+                _ => Err(ActionError::failed("not simulated")),
+            }
         })
     }
 }
 
 impl PuppetCa {
-    fn clean(&self, name: &str) -> Value {
+    fn clean(&self, name: &str) -> PuppetcaCleanOutput {
         let mut all = self.authority.lock();
         let request = all.requests.remove(name).is_some();
         let signed = all.signed.remove(name).map(|(serial, _)| serial);
         all.revoked.extend(signed);
-        json!({
-            "certname": name, "found": request || signed.is_some(), "revoked": signed.is_some(),
-            "serial": signed.map_or(String::new(), |serial| format!("{serial:04X}")), "message": "cleaned",
-        })
+        PuppetcaCleanOutput {
+            certname: name.to_owned(),
+            found: request || signed.is_some(),
+            revoked: signed.is_some(),
+            serial: signed.map_or(String::new(), |serial| format!("{serial:04X}")),
+            message: "cleaned".to_owned(),
+        }
     }
 
-    fn sign(&self, name: &str, input: &Map<String, Value>) -> Result<Value, ActionError> {
-        let wanted = input.get("fingerprint").and_then(Value::as_str);
+    fn sign(&self, input: &PuppetcaSignInput) -> Result<PuppetcaSignOutput, ActionError> {
+        let name = input.certname.as_str();
+        let wanted = input.fingerprint.as_deref();
         let mut all = self.authority.lock();
-        let answer = |serial: u64, changed: bool, fingerprint: &str| {
-            json!({
-                "changed": changed, "message": if changed { "signed" } else { "already signed" }, "certname": name,
-                "fingerprint": fingerprint, "public_key": self::fingerprint(&format!("key of {name}")), "serial": format!("{serial:04X}"), "not_after": 0,
-            })
+        let answer = |serial: u64, changed: bool, fingerprint: &str| PuppetcaSignOutput {
+            changed,
+            message: if changed { "signed" } else { "already signed" }.to_owned(),
+            certname: name.to_owned(),
+            fingerprint: fingerprint.to_owned(),
+            public_key: self::fingerprint(&format!("key of {name}")),
+            serial: format!("{serial:04X}"),
+            not_after: 0,
         };
         if let Some((serial, fingerprint)) = all.signed.get(name).cloned() {
             if wanted.is_some_and(|wanted| wanted != fingerprint) {

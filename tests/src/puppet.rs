@@ -15,11 +15,17 @@ use muster_client::runs::{
     measure_concurrency,
 };
 use muster_client::{Client, DiscoveryWindow};
+use muster_contract::puppet::{
+    LastRunSummaryOutput, PuppetRunClass, PuppetRunOnceInput, PuppetRunOutcome, PuppetRunState,
+    PuppetStatusOutput,
+};
+use muster_contract::read_values;
 use muster_permits::{PermitClient, PermitError, PermitRequest};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use rand::Rng;
 use rand::rngs::StdRng;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -71,6 +77,11 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
+    /// How runs end, as a class.
+    fn class(&self) -> PuppetRunClass {
+        serde_json::from_value(self.class.into()).unwrap()
+    }
+
     /// A delay of up to 500 ms, and work of 40 s in the mean and 150 s at the most, as the article's machines had it; both divided by
     /// this.
     pub fn draw(lots: &mut StdRng, scale: u32) -> Self {
@@ -105,7 +116,7 @@ struct Sim {
     desk: PermitClient,
     behaviour: Mutex<Behaviour>,
     lock: tokio::sync::Mutex<()>,
-    runs: Mutex<BTreeMap<Uuid, watch::Receiver<Map<String, Value>>>>,
+    runs: Mutex<BTreeMap<Uuid, watch::Receiver<PuppetRunOutcome>>>,
     notes: Arc<Mutex<Notes>>,
 }
 
@@ -139,8 +150,8 @@ impl Sim {
         let Behaviour { disabled, .. } = self.behaviour();
         let runs = self.runs.lock().unwrap();
         let current = runs.iter().find_map(|(run, outcome)| {
-            let state = outcome.borrow().get("state")?.as_str()?.to_owned();
-            (!matches!(state.as_str(), "finished" | "refused" | "aborted")).then_some((*run, state))
+            let state = outcome.borrow().state;
+            (!state.is_over()).then(|| (run.to_string(), state.as_str().to_owned()))
         });
         let status = match (&disabled, &current) {
             (Some(_), _) => "disabled",
@@ -148,18 +159,26 @@ impl Sim {
             (None, None) => "stopped",
         };
         let (run, state) = current.unzip();
-        object(json!({
-            "applying": run.is_some(), "idling": false, "enabled": disabled.is_none(), "daemon_present": false, "status": status,
-            "disable_message": disabled, "lastrun": now() / 1000 - 600, "since_lastrun": 600, "message": format!("Currently {status}"),
-            "holder": if run.is_some() { "ours" } else { "none" }, "holder_pid": null, "run": run, "run_state": state, "pending": 0,
-            "engine": "puppet",
-        }))
+        object(&PuppetStatusOutput {
+            applying: run.is_some(),
+            enabled: disabled.is_none(),
+            status: status.to_owned(),
+            disable_message: disabled.unwrap_or_default().to_owned(),
+            lastrun: now() / 1000 - 600,
+            since_lastrun: 600,
+            message: format!("Currently {status}"),
+            holder: if run.is_some() { "ours" } else { "none" }.to_owned(),
+            run,
+            run_state: state,
+            engine: "puppet".to_owned(),
+            ..PuppetStatusOutput::default()
+        })
     }
 
     fn enable(&self, message: Option<&'static str>) -> Map<String, Value> {
         self.behaviour.lock().unwrap().disabled = message;
         let (enabled, status) = (message.is_none(), message.unwrap_or("enabled"));
-        let mut data = object(json!({"status": status, "enabled": enabled}));
+        let mut data = object(&json!({"status": status, "enabled": enabled}));
         if let Some(message) = message {
             data.insert("disable_message".to_owned(), message.into());
         }
@@ -169,54 +188,67 @@ impl Sim {
     /// Its work is what the last run took.
     fn summary(&self) -> Map<String, Value> {
         let took = self.behaviour().work.as_secs_f64();
-        object(json!({
-            "out_of_sync_resources": 3, "failed_resources": 0, "corrected_resources": 0, "changed_resources": 3, "total_resources": 61,
-            "config_retrieval_time": took / 8.0, "total_time": took, "logs": [], "lastrun": now() / 1000 - 600, "since_lastrun": 600,
-            "config_version": "1", "type_distribution": {"File": 61}, "summary": {}, "failed_run": false, "class": self.behaviour().class,
-            "environment": "production", "cached_catalog_status": "not_used",
-        }))
+        object(&LastRunSummaryOutput {
+            out_of_sync_resources: Some(3),
+            failed_resources: Some(0),
+            corrected_resources: Some(0),
+            changed_resources: Some(3),
+            total_resources: Some(61),
+            config_retrieval_time: Some(took / 8.0),
+            total_time: Some(took),
+            lastrun: Some(now() / 1000 - 600),
+            since_lastrun: Some(600),
+            config_version: Some("1".to_owned()),
+            type_distribution: BTreeMap::from([("File".to_owned(), 61)]),
+            class: Some(self.behaviour().class()),
+            environment: Some("production".to_owned()),
+            cached_catalog_status: Some("not_used".to_owned()),
+            ..LastRunSummaryOutput::default()
+        })
     }
 
     fn note(&self, note: impl FnOnce(&mut Notes)) {
         note(&mut self.notes.lock().unwrap());
     }
 
-    /// A run from the request to its end; whoever listens is told how far it is.
+    /// A run from the request to its end; sends each change of its outcome.
     async fn run(
         &self,
         run: Uuid,
-        input: &Map<String, Value>,
-        told: &watch::Sender<Map<String, Value>>,
+        input: &PuppetRunOnceInput,
+        updates: &watch::Sender<PuppetRunOutcome>,
         cancel: &CancellationToken,
     ) {
+        let behaviour = self.behaviour();
+        let class = behaviour.class();
         let Behaviour {
             delay,
             work,
-            class,
             disabled,
             ..
-        } = self.behaviour();
-        let end = |state: &str, class: &str, error: Option<&str>, more: Value| {
-            let mut data = base(run, state);
-            data.extend(object(json!({
-                "class": class, "error": error, "reason": error.map(|_| class), "summary": format!("ended as {class}"),
-                "finished_at": now(),
-            })));
-            data.extend(object(more));
-            told.send_replace(data);
+        } = behaviour;
+        let end = |state, class: PuppetRunClass, error: Option<&str>, so_far: PuppetRunOutcome| {
+            updates.send_replace(PuppetRunOutcome {
+                state,
+                error: error.map(str::to_owned),
+                reason: error.map(|_| class.clone()),
+                summary: Some(format!("ended as {}", class.as_str())),
+                finished_at: so_far.finished_at.or_else(|| Some(now())),
+                class: Some(class),
+                ..so_far
+            });
         };
+        let base = |state| base(run, state);
         crate::let_pass(delay).await;
         if let Some(message) = disabled {
-            return end("refused", "disabled", Some(message), json!({}));
+            let state = PuppetRunState::Refused;
+            return end(state, PuppetRunClass::Disabled, Some(message), base(state));
         }
         let _lock = self.lock.lock().await;
-        told.send_replace(base(run, "waiting_permit"));
-        let limit = input.get("limit").and_then(Value::as_u64);
+        updates.send_replace(base(PuppetRunState::WaitingPermit));
+        let limit = input.limit;
         let limit = limit.and_then(|limit| NonZeroU32::new(u32::try_from(limit).ok()?));
-        let pool = input
-            .get("pool")
-            .and_then(Value::as_str)
-            .unwrap_or("puppet");
+        let pool = input.pool.as_deref().unwrap_or("puppet");
         let permit = match limit {
             None => None,
             Some(limit) => {
@@ -226,7 +258,8 @@ impl Sim {
                     Ok(permit) => Some(permit),
                     Err(error) => {
                         let error = chain(&error);
-                        return end("refused", "no_permit", Some(&error), json!({}));
+                        let state = PuppetRunState::Refused;
+                        return end(state, PuppetRunClass::NoPermit, Some(&error), base(state));
                     }
                 }
             }
@@ -236,9 +269,9 @@ impl Sim {
             notes.running.push(self.node.clone());
             *notes.begun.entry(self.node.clone()).or_default() += 1;
         });
-        told.send_replace(base(run, "starting"));
+        updates.send_replace(base(PuppetRunState::Starting));
         tokio::task::yield_now().await;
-        told.send_replace(base(run, "applying"));
+        updates.send_replace(base(PuppetRunState::Applying));
         let lost = async {
             match &permit {
                 Some(permit) => permit.lost_token().cancelled().await,
@@ -262,16 +295,24 @@ impl Sim {
         if let Some(permit) = permit {
             permit.release().await;
         }
-        let failed = class.contains("failed");
-        let more = json!({
-            "total": 61, "changed": u8::from(class.contains("changed")) * 3, "failed": u8::from(failed), "started_at": started,
-            "finished_at": finished, "duration": work.as_secs_f64(), "pool": pool, "fence": fence,
-        });
+        let failed = class.as_str().contains("failed");
+        let ran = PuppetRunOutcome {
+            total: Some(61),
+            changed: Some(u64::from(class.as_str().contains("changed")) * 3),
+            failed: Some(u64::from(failed)),
+            started_at: Some(started),
+            finished_at: Some(finished),
+            duration: Some(work.as_secs_f64()),
+            pool: Some(pool.to_owned()),
+            fence,
+            ..base(PuppetRunState::Finished)
+        };
         if fenced {
-            end("aborted", "fenced", Some("the permit was lost"), more);
+            let (class, error) = (PuppetRunClass::Fenced, "the permit was lost");
+            end(PuppetRunState::Aborted, class, Some(error), ran);
         } else {
             let error = failed.then_some("something failed");
-            end("finished", class, error, more);
+            end(PuppetRunState::Finished, class, error, ran);
         }
     }
 }
@@ -282,23 +323,23 @@ async fn runonce(
     input: Map<String, Value>,
 ) -> Result<Map<String, Value>, ActionError> {
     sim.note(|notes| notes.asked.push((sim.node.clone(), input.clone())));
-    if input.contains_key("server") {
+    let input: PuppetRunOnceInput = read_values(&input).unwrap();
+    if input.server.is_some() {
         return Err(ActionError::invalid_input(
             "server: another server than the configured one is not allowed here",
         ));
     }
-    let run = input.get("run").and_then(Value::as_str);
+    let run = input.run.as_deref();
     let run = run.map_or_else(Uuid::now_v7, |run| Uuid::parse_str(run).unwrap());
     let (mut listening, attached) = begin(sim, run, input);
     loop {
-        let data = listening.borrow_and_update().clone();
-        let state = data
-            .get("state")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        cx.emit_event(json!({"state": state, "run": run}));
-        if matches!(state, "finished" | "refused" | "aborted") {
-            return answer(data, attached);
+        let outcome = listening.borrow_and_update().clone();
+        cx.emit_event(json!({"state": outcome.state, "run": run}));
+        if outcome.state.is_over() {
+            return answer(PuppetRunOutcome {
+                attached,
+                ..outcome
+            });
         }
         listening.changed().await.unwrap();
     }
@@ -308,50 +349,48 @@ async fn runonce(
 fn begin(
     sim: &Arc<Sim>,
     run: Uuid,
-    input: Map<String, Value>,
-) -> (watch::Receiver<Map<String, Value>>, bool) {
+    input: PuppetRunOnceInput,
+) -> (watch::Receiver<PuppetRunOutcome>, bool) {
     let mut runs = sim.runs.lock().unwrap();
     if let Some(known) = runs.get(&run) {
         return (known.clone(), true);
     }
-    let (told, listening) = watch::channel(base(run, "waiting_lock"));
+    let (updates, listening) = watch::channel(base(run, PuppetRunState::WaitingLock));
     runs.insert(run, listening.clone());
     let sim = Arc::clone(sim);
     tokio::spawn(async move {
         let never = CancellationToken::new();
-        sim.run(run, &input, &told, &never).await;
-        // Whoever asks for it later hears how it ended.
-        told.closed().await;
+        sim.run(run, &input, &updates, &never).await;
+        // A later request gets the result.
+        updates.closed().await;
     });
     (listening, false)
 }
 
-fn answer(mut data: Map<String, Value>, attached: bool) -> Result<Map<String, Value>, ActionError> {
-    data.insert("attached".to_owned(), attached.into());
-    let class = data
-        .get("class")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    if matches!(class, "clean" | "changed") {
-        return Ok(data);
+fn answer(outcome: PuppetRunOutcome) -> Result<Map<String, Value>, ActionError> {
+    let data = object(&outcome);
+    match outcome.class {
+        Some(PuppetRunClass::Clean | PuppetRunClass::Changed) => Ok(data),
+        class => {
+            let class = class.as_ref().map_or("", PuppetRunClass::as_str);
+            Err(ActionError::failed(format!("the run ended as {class}")).with_data(data))
+        }
     }
-    let message = format!("the run ended as {class}");
-    Err(ActionError::failed(message).with_data(data))
 }
 
-/// All outputs of a run that has come so far.
-fn base(run: Uuid, state: &str) -> Map<String, Value> {
-    object(json!({
-        "run": run, "state": state, "class": null, "reason": null, "error": null, "summary": null, "transaction_uuid": null,
-        "exitcode": null, "total": null, "changed": null, "failed": null, "failed_to_restart": null, "skipped": null, "out_of_sync": null,
-        "corrective": null, "config_version": null, "environment": null, "cached_catalog_status": null, "noop": false,
-        "initiated_at": now() / 1000, "waited_lock": null, "waited_permit": null, "started_at": null, "finished_at": null,
-        "duration": null, "pool": null, "fence": null, "replayed": [], "pending": [], "log": [], "attached": false,
-    }))
+/// The outputs of a run that has come so far.
+fn base(run: Uuid, state: PuppetRunState) -> PuppetRunOutcome {
+    PuppetRunOutcome {
+        run: run.to_string(),
+        state,
+        noop: Some(false),
+        initiated_at: now() / 1000,
+        ..PuppetRunOutcome::default()
+    }
 }
 
-fn object(value: Value) -> Map<String, Value> {
-    match value {
+fn object(value: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(value).unwrap() {
         Value::Object(map) => map,
         other => panic!("{other} is no object"),
     }
@@ -481,8 +520,8 @@ impl SimFleet {
         let runs = self.nodes.keys().map(|node| (node.clone(), Uuid::now_v7()));
         let mut campaign = client.start_puppet_rollout(PuppetRolloutSpec {
             runs: runs.collect(),
-            data: object(json!({"limit": limit, "pool": pool})),
-            shape: PuppetRolloutLimits {
+            data: object(&json!({"limit": limit, "pool": pool})),
+            limits: PuppetRolloutLimits {
                 limit,
                 ..PuppetRolloutLimits::default()
             },

@@ -104,7 +104,7 @@ impl BootstrapCredentials {
             servers.collect::<Result<_, _>>()?,
         );
         options.authority.clone_from(&config.broker.ca);
-        options.secret = Some(BrokerCredentials::from_signer(&self.signer));
+        options.credentials = Some(BrokerCredentials::from_signer(&self.signer));
         options.inbox_prefix = Some(subject::inbox_prefix(&self.signer.public_key().to_string()));
         Ok(options)
     }

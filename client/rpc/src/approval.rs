@@ -40,7 +40,7 @@ pub enum ApprovalFileError {
     },
     /// The file is not a valid proposal or approval.
     #[error("{} is not valid", path.display())]
-    Void {
+    Invalid {
         /// The file.
         path: PathBuf,
         /// The verification error.
@@ -52,7 +52,7 @@ pub enum ApprovalFileError {
     Differs(&'static str),
     /// An approval with node names is combined with filters.
     #[error("an approval specifies its nodes; remove the filters")]
-    AndFilters,
+    WithFilters,
     /// The proposal hides an input that is not declared sensitive.
     #[error(
         "the proposal hides the input `{0}`, which no DDL known here declares sensitive; do not approve a value that you cannot see"
@@ -60,10 +60,10 @@ pub enum ApprovalFileError {
     Hidden(String),
     /// A user cannot approve their own proposal.
     #[error("{0} made this proposal and cannot approve it; a second user must approve it")]
-    Oneself(Identity),
+    OwnProposal(Identity),
     /// Confirmation is required, and there is no terminal.
     #[error("the approval needs confirmation: use a terminal, or pass `--yes`")]
-    NobodyToAsk,
+    NoTerminal,
     /// A key or trust error.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -73,7 +73,7 @@ impl CommandError for ApprovalFileError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Differs(_) => "run `rpc approve --show FILE` to see what a proposal requests",
-            Self::Oneself(_) => {
+            Self::OwnProposal(_) => {
                 "send the file to a user that the node's policy allows to approve it"
             }
             Self::File { verb: "write", .. } => {
@@ -86,7 +86,7 @@ impl CommandError for ApprovalFileError {
 
     fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::AndFilters | Self::Differs(_) => CommandExitCode::Usage,
+            Self::WithFilters | Self::Differs(_) => CommandExitCode::Usage,
             _ => CommandExitCode::Local,
         }
     }
@@ -156,18 +156,18 @@ pub fn load_approval(
     plan: &RequestPlan<'_>,
     settings: &RpcSettings,
 ) -> Result<LoadedApproval, ApprovalFileError> {
-    let person = load_offline_signer(settings)?;
+    let offline_signer = load_offline_signer(settings)?;
     let bytes = read_limited(path, limits::MAX_APPROVAL_BYTES)?;
-    let void = |source| ApprovalFileError::Void {
+    let invalid = |source| ApprovalFileError::Invalid {
         path: path.to_owned(),
         source,
     };
-    let (approved, text) = person.read_approval(&bytes).map_err(void)?;
+    let (approved, text) = offline_signer.read_approval(&bytes).map_err(invalid)?;
     approved
         .proposed
         .check_validity_period(crate::clock::now())
-        .map_err(void)?;
-    check_same_request(&approved, plan, &person)?;
+        .map_err(invalid)?;
+    check_same_request(&approved, plan, &offline_signer)?;
     Ok(LoadedApproval {
         nodes: approved.proposed.proposal.nodes,
         text,
@@ -178,23 +178,23 @@ pub fn load_approval(
 fn check_same_request(
     approved: &ApprovedProposal,
     plan: &RequestPlan<'_>,
-    person: &OfflineSigner,
+    offline_signer: &OfflineSigner,
 ) -> Result<(), ApprovalFileError> {
     let proposal = &approved.proposed.proposal;
     let is_secret = |name: &str| plan.action.is_sensitive(name);
-    let inputs = proposal
+    let inputs_match = proposal
         .inputs
         .matches_request_data(proposal.id, &plan.data, is_secret);
-    let same = [
+    let comparisons = [
         (
             "caller",
-            approved.proposed.caller.key == person.signer.public_key(),
+            approved.proposed.caller.key == offline_signer.signer.public_key(),
         ),
         ("agent", proposal.agent.as_str() == plan.ddl.name()),
         ("action", proposal.action.as_str() == plan.action.name()),
-        ("value of an input", inputs),
+        ("value of an input", inputs_match),
     ];
-    match same.into_iter().find(|(_, same)| !same) {
+    match comparisons.into_iter().find(|(_, is_same)| !is_same) {
         Some((field, _)) => Err(ApprovalFileError::Differs(field)),
         None => Ok(()),
     }

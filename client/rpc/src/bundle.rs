@@ -52,7 +52,7 @@ pub enum BundleFileError {
     },
     /// A symbolic link, a socket, or another file type that bundles do not support.
     #[error("{} is not a regular file; a bundle can contain only regular files", .0.display())]
-    NotPlain(PathBuf),
+    NotRegularFile(PathBuf),
     /// A file name that is not UTF-8.
     #[error("the name of {} is not UTF-8", .0.display())]
     Unreadable(PathBuf),
@@ -96,7 +96,7 @@ pub enum BundleFileError {
     NoDirectory(PathBuf),
     /// An agent that was installed manually.
     #[error("{} already exists and is not from a bundle; move it away first", .0.display())]
-    InTheWay(PathBuf),
+    AlreadyExists(PathBuf),
     /// Files of an installed agent that were changed since the installation.
     #[error("{name} was changed after its installation: {}", .files.join(", "))]
     Changed {
@@ -139,7 +139,7 @@ pub enum BundleFileError {
     #[error(
         "cannot ask for confirmation to remove {0}: standard input is not a terminal, and `--yes` was not given"
     )]
-    NobodyToAsk(String),
+    NoTerminal(String),
     /// An error with the signer's key.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -169,7 +169,7 @@ impl CommandError for BundleFileError {
 
     fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::NobodyToAsk(_) => CommandExitCode::Usage,
+            Self::NoTerminal(_) => CommandExitCode::Usage,
             _ => CommandExitCode::Local,
         }
     }

@@ -17,8 +17,11 @@ pub fn cache_directory(environment: &ProcessEnvironment) -> Option<PathBuf> {
 /// Reads a file of at most `limit` bytes; `None` if it is missing or longer.
 pub fn read_cache_file(path: &Path, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let most = u64::try_from(limit).ok()?.checked_add(1)?;
-    let read = File::open(path).ok()?.take(most).read_to_end(&mut bytes);
+    let read_limit = u64::try_from(limit).ok()?.checked_add(1)?;
+    let read = File::open(path)
+        .ok()?
+        .take(read_limit)
+        .read_to_end(&mut bytes);
     (read.is_ok() && bytes.len() <= limit).then_some(bytes)
 }
 

@@ -70,9 +70,9 @@ pub enum PackageDownloadError {
 impl PackageDownload {
     /// Creates a download with this checksum. The checksum protects against modification, whatever the URL's scheme.
     pub fn new(url: &str, sha256: &str) -> Result<Self, PackageDownloadError> {
-        let belongs = |c: char| c.is_ascii_alphanumeric() || "-._~:/?&=%+@,".contains(c);
-        let known = url.starts_with("https://") || url.starts_with("http://");
-        if !known || !url.chars().all(belongs) {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._~:/?&=%+@,".contains(c);
+        let has_known_scheme = url.starts_with("https://") || url.starts_with("http://");
+        if !has_known_scheme || !url.chars().all(is_allowed) {
             return Err(PackageDownloadError::Url(url.chars().take(200).collect()));
         }
         let hexadecimal = |byte: u8| byte.is_ascii_hexdigit();
@@ -118,8 +118,8 @@ fn write_document(
         mode: 0o644,
         content: UNIT_TEXT.to_owned(),
     };
-    let bare = matches!(install, DaemonInstallMethod::Fetch(fetch) if fetch.kind == PackageFileKind::Program);
-    for file in files.iter().chain(bare.then_some(&unit)) {
+    let needs_unit = matches!(install, DaemonInstallMethod::Fetch(fetch) if fetch.kind == PackageFileKind::Program);
+    for file in files.iter().chain(needs_unit.then_some(&unit)) {
         writeln!(text, "  - path: {}", quote_yaml(&file.path))?;
         writeln!(text, "    owner: \"root:root\"")?;
         writeln!(text, "    permissions: \"{:04o}\"", file.mode)?;

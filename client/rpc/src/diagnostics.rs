@@ -31,12 +31,12 @@ fn join_causes(error: &dyn std::error::Error, link: &str) -> String {
     let mut text = last.clone();
     let mut source = error.source();
     while let Some(cause) = source {
-        let words = cause.to_string();
-        if !last.contains(&words) {
+        let message = cause.to_string();
+        if !last.contains(&message) {
             text.push_str(link);
-            text.push_str(&words);
+            text.push_str(&message);
         }
-        last = words;
+        last = message;
         source = cause.source();
     }
     text

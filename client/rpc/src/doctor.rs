@@ -108,19 +108,22 @@ pub struct DiagnosisSection {
     pub about: String,
     /// Whether the section is about the local side: an error there means that no requests can be sent.
     #[serde(skip)]
-    pub here: bool,
+    pub is_local: bool,
     /// The findings, in the order of the checks.
     pub findings: Vec<DiagnosisFinding>,
 }
 
 /// The exit code: local errors take precedence over other errors; warnings do not count.
 pub fn exit_code(sections: &[DiagnosisSection]) -> CommandExitCode {
-    let bad = |here: bool| {
-        let of = sections.iter().filter(move |section| section.here == here);
-        of.flat_map(|section| &section.findings)
+    let has_errors = |is_local: bool| {
+        let matching = sections
+            .iter()
+            .filter(move |section| section.is_local == is_local);
+        matching
+            .flat_map(|section| &section.findings)
             .any(|finding| finding.level == DiagnosisLevel::Error)
     };
-    match (bad(true), bad(false)) {
+    match (has_errors(true), has_errors(false)) {
         (true, _) => CommandExitCode::Local,
         (false, true) => CommandExitCode::SomeFailed,
         (false, false) => CommandExitCode::Passed,
@@ -134,9 +137,9 @@ mod tests {
 
     #[test]
     fn local_trouble_comes_first() {
-        let section = |here, findings| DiagnosisSection {
+        let section = |is_local, findings| DiagnosisSection {
             about: String::new(),
-            here,
+            is_local,
             findings,
         };
         let fine = || {

@@ -57,17 +57,17 @@ impl ProcessEnvironment {
     pub fn from_process() -> Self {
         let value = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let path = |name: &str| value(name).map(PathBuf::from);
-        let below_home = |name: &str| path("HOME").map(|home| home.join(name));
+        let home_path = |name: &str| path("HOME").map(|home| home.join(name));
         Self {
             config: path(CONFIG),
             credentials: path(CREDENTIALS),
             organisation: path(ORGANISATION),
             nats_server: path(NATS_SERVER),
             rpcd: path(RPCD),
-            config_home: path("XDG_CONFIG_HOME").or_else(|| below_home(".config")),
-            cache_home: path("XDG_CACHE_HOME").or_else(|| below_home(".cache")),
+            config_home: path("XDG_CONFIG_HOME").or_else(|| home_path(".config")),
+            cache_home: path("XDG_CACHE_HOME").or_else(|| home_path(".cache")),
             columns: value("COLUMNS").and_then(|columns| columns.to_str()?.parse().ok()),
-            state_home: path("XDG_STATE_HOME").or_else(|| below_home(".local/state")),
+            state_home: path("XDG_STATE_HOME").or_else(|| home_path(".local/state")),
             traceparent: value(TRACEPARENT_VARIABLE).and_then(|text| text.into_string().ok()),
             path: value("PATH"),
             utf8: ["LC_ALL", "LC_CTYPE", "LANG"]

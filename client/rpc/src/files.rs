@@ -118,10 +118,11 @@ pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
 /// exclusive.
 fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), RpcFileError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let result = write_new(&beside, bytes, mode).and_then(|()| fs::rename(&beside, path));
+    let temporary_path = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let result =
+        write_new(&temporary_path, bytes, mode).and_then(|()| fs::rename(&temporary_path, path));
     if result.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary_path);
     }
     result.map_err(file_error("write", path))
 }

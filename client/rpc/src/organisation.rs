@@ -70,7 +70,7 @@ impl Organisation {
             {
                 Self::open(Path::new("."))
             }
-            None => Err(OrganisationError::Nowhere),
+            None => Err(OrganisationError::NoDirectory),
         }
     }
 
@@ -79,7 +79,7 @@ impl Organisation {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
         let layout = OrganisationLayout::new(absolute);
         if !layout.profile_file().is_file() {
-            return Err(OrganisationError::None {
+            return Err(OrganisationError::NotAnOrganisation {
                 directory: layout.directory().to_owned(),
             });
         }
@@ -101,9 +101,9 @@ impl Organisation {
         loop {
             let file = File::open(&path).map_err(&failed)?;
             file.lock().map_err(&failed)?;
-            let (held, there) = (file.metadata(), std::fs::metadata(&path));
+            let (locked, current) = (file.metadata(), std::fs::metadata(&path));
             let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-            if held.map(number).map_err(&failed)? == there.map(number).map_err(&failed)? {
+            if locked.map(number).map_err(&failed)? == current.map(number).map_err(&failed)? {
                 return Ok(OrganisationLock(file));
             }
         }

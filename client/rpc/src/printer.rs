@@ -65,40 +65,44 @@ struct DataOutput {
 
 /// Prints messages and data.
 pub struct OutputPrinter {
-    talk: VerbosityLevel,
+    verbosity: VerbosityLevel,
     data: Mutex<DataOutput>,
-    talking: Mutex<Box<dyn Write + Send>>,
+    messages: Mutex<Box<dyn Write + Send>>,
 }
 
 impl std::fmt::Debug for OutputPrinter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Printer")
-            .field("talk", &self.talk)
+            .field("talk", &self.verbosity)
             .finish_non_exhaustive()
     }
 }
 
 impl OutputPrinter {
     /// Creates a printer for this process's standard output, with these dimensions, and standard error.
-    pub fn for_standard_streams(talk: VerbosityLevel, color: ColorChoice, screen: Screen) -> Self {
-        let (data, talking) = (
+    pub fn for_standard_streams(
+        verbosity: VerbosityLevel,
+        color: ColorChoice,
+        screen: Screen,
+    ) -> Self {
+        let (data, messages) = (
             AutoStream::new(io::stdout(), color),
             AutoStream::new(io::stderr(), color),
         );
-        Self::new(talk, Box::new(data), screen, Box::new(talking))
+        Self::new(verbosity, Box::new(data), screen, Box::new(messages))
     }
 
     /// Creates a printer for two writers.
     pub fn new(
-        talk: VerbosityLevel,
+        verbosity: VerbosityLevel,
         writer: Box<dyn Write + Send>,
         screen: Screen,
-        talking: Box<dyn Write + Send>,
+        messages: Box<dyn Write + Send>,
     ) -> Self {
         Self {
-            talk,
+            verbosity,
             data: Mutex::new(DataOutput { writer, screen }),
-            talking: Mutex::new(talking),
+            messages: Mutex::new(messages),
         }
     }
 
@@ -118,7 +122,7 @@ impl OutputPrinter {
 
     /// The verbosity level.
     pub fn verbosity_level(&self) -> VerbosityLevel {
-        self.talk
+        self.verbosity
     }
 
     /// Prints a line of data.
@@ -141,14 +145,14 @@ impl OutputPrinter {
 
     /// Prints a message.
     pub fn print_message(&self, line: impl Display) {
-        if self.talk >= VerbosityLevel::Normal {
+        if self.verbosity >= VerbosityLevel::Normal {
             self.write_message(line);
         }
     }
 
     /// Prints a message for verbose output.
     pub fn print_detail(&self, line: impl Display) {
-        if self.talk >= VerbosityLevel::Verbose {
+        if self.verbosity >= VerbosityLevel::Verbose {
             self.write_message(line);
         }
     }
@@ -175,8 +179,8 @@ impl OutputPrinter {
 
     /// A write error on standard error is ignored: it cannot be reported.
     fn write_message(&self, line: impl Display) {
-        let mut talking = self.talking.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = writeln!(talking, "{line}").and_then(|()| talking.flush());
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = writeln!(messages, "{line}").and_then(|()| messages.flush());
     }
 }
 

@@ -46,10 +46,10 @@ pub enum ReplyFilterError {
     #[error(transparent)]
     Read(#[from] FilterError),
     /// An unknown name.
-    #[error("replies have no field {word:?}; use code, msg or time, or data().name for outputs")]
-    Word {
+    #[error("replies have no field {name:?}; use code, msg or time, or data().name for outputs")]
+    UnknownField {
         /// The name.
-        word: String,
+        name: String,
     },
     /// A name without a comparison, which would be a node's class.
     #[error("a name alone is not a condition for replies; write ok(), or data().name == \"value\"")]
@@ -86,8 +86,8 @@ impl ReplyFilter {
             .into_iter()
             .find(|path| !REPLY_WORDS.contains(&path.as_str()));
         match unknown {
-            Some(path) => Err(ReplyFilterError::Word {
-                word: path.as_str().to_owned(),
+            Some(path) => Err(ReplyFilterError::UnknownField {
+                name: path.as_str().to_owned(),
             }),
             None => Ok(Self(select)),
         }
@@ -95,17 +95,17 @@ impl ReplyFilter {
 
     /// Whether the reply is selected. A missing value never compares as equal or found.
     pub fn accepts(&self, reply: &NodeReply) -> bool {
-        let words = Map::from_iter([
+        let fields = Map::from_iter([
             ("code".to_owned(), json!(reply.status)),
             ("msg".to_owned(), json!(reply.message)),
             ("time".to_owned(), json!(reply.took)),
         ]);
         // Properties and outputs beyond the limits of facts count as missing.
-        let words = NodeFacts::from_map(words).unwrap_or_default();
+        let fields = NodeFacts::from_map(fields).unwrap_or_default();
         let data = NodeFacts::from_map(reply.data.clone()).unwrap_or_default();
         let view = NodeView {
             identity: reply.node.as_str(),
-            facts: &words,
+            facts: &fields,
             classes: &[],
             classes_known: true,
             agents: &[],
@@ -133,11 +133,11 @@ impl ReplyFilter {
 impl ReplyFilter {
     /// The outputs that the expression uses; missing ones are known to be null.
     fn requested_outputs(&self, reply: &NodeReply) -> Map<String, Value> {
-        let asked = self.0.source_outputs().into_iter();
-        let asked =
-            asked.filter(|(lookup, _)| lookup.source == DATA_FUNCTION && lookup.query.is_none());
+        let outputs = self.0.source_outputs().into_iter();
+        let outputs =
+            outputs.filter(|(lookup, _)| lookup.source == DATA_FUNCTION && lookup.query.is_none());
         let value = |name: &str| reply.data.get(name).cloned().unwrap_or_default();
-        asked
+        outputs
             .map(|(_, name)| (name.to_owned(), value(name)))
             .collect()
     }
@@ -145,17 +145,17 @@ impl ReplyFilter {
 
 fn declare_functions(action: &ActionSchema) -> DeclaredSources {
     let mut functions = DeclaredSources::default();
-    let itself = |kind| [(OWN_VALUE.to_owned(), kind)].into();
+    let own_value = |kind| [(OWN_VALUE.to_owned(), kind)].into();
     for name in OUTCOME_FUNCTIONS.into_iter().chain(["timeout"]) {
         let source = DeclaredSource {
             query: None,
-            outputs: itself(OutputKind::Boolean),
+            outputs: own_value(OutputKind::Boolean),
         };
         functions.declare_source(name, source);
     }
     let source = DeclaredSource {
         query: None,
-        outputs: itself(OutputKind::Text),
+        outputs: own_value(OutputKind::Text),
     };
     functions.declare_source("sender", source);
     let query = DeclaredQuery {
@@ -176,22 +176,22 @@ fn declare_functions(action: &ActionSchema) -> DeclaredSources {
     });
     let source = DeclaredSource {
         query: Some(query),
-        outputs: outputs.chain(itself(OutputKind::Any)).collect(),
+        outputs: outputs.chain(own_value(OutputKind::Any)).collect(),
     };
     functions.declare_source(DATA_FUNCTION, source);
     functions
 }
 
 fn answer_lookup(reply: &NodeReply, data: &NodeFacts, lookup: &DataLookup) -> Value {
-    let is = |status| Value::from(reply.status == status);
+    let has_status = |status| Value::from(reply.status == status);
     match (lookup.source.as_str(), &lookup.query) {
-        ("ok", _) => is(ReplyStatus::Ok),
+        ("ok", _) => has_status(ReplyStatus::Ok),
         ("failed", _) => Value::from(!reply.is_ok()),
-        ("aborted", _) => is(ReplyStatus::Failed),
-        ("unknown_action", _) => is(ReplyStatus::UnknownAction),
-        ("missing_data", _) => is(ReplyStatus::MissingData),
-        ("invalid_data", _) => is(ReplyStatus::InvalidData),
-        ("unknown_error", _) => is(ReplyStatus::Other),
+        ("aborted", _) => has_status(ReplyStatus::Failed),
+        ("unknown_action", _) => has_status(ReplyStatus::UnknownAction),
+        ("missing_data", _) => has_status(ReplyStatus::MissingData),
+        ("invalid_data", _) => has_status(ReplyStatus::InvalidData),
+        ("unknown_error", _) => has_status(ReplyStatus::Other),
         ("denied", _) => Value::from(matches!(reply.reason, Some(ReplyReason::Denied { .. }))),
         ("timeout", _) => Value::from(matches!(reply.reason, Some(ReplyReason::Timeout { .. }))),
         ("sender", _) => Value::from(reply.node.as_str()),
@@ -297,7 +297,7 @@ mod tests {
             assert!(filter(text).is_err(), "{text}");
         }
         let error = filter("kode == 1").unwrap_err();
-        assert!(matches!(error, ReplyFilterError::Word { word } if word == "kode"));
+        assert!(matches!(error, ReplyFilterError::UnknownField { name } if name == "kode"));
         let error = filter("okk()").unwrap_err();
         assert!(error.to_string().contains("ok"), "{error}");
     }

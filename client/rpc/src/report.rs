@@ -11,6 +11,7 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::{StageTiming, TraceContext};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::exit::CommandExitCode;
@@ -101,6 +102,11 @@ impl NodeReply {
     pub fn is_ok(&self) -> bool {
         self.status == ReplyStatus::Ok
     }
+
+    /// The outputs in their typed form; defaults if they do not fit the type.
+    pub fn typed_outputs<T: DeserializeOwned + Default>(&self) -> T {
+        muster_contract::read_values(&self.data).unwrap_or_default()
+    }
 }
 
 /// Counts, names and times of one request.
@@ -122,12 +128,12 @@ pub struct RequestStats {
     pub not_asked: BTreeSet<Identity>,
     /// Nodes whose replies were not awaited, because enough others had replied.
     pub not_awaited: BTreeSet<Identity>,
-    /// Number of wanted replies, if limited.
-    pub wanted: Option<usize>,
+    /// Number of expected replies, if limited.
+    pub expected_replies: Option<usize>,
     /// Nodes that replied without being a target, or twice.
     pub unexpected: BTreeSet<Identity>,
     /// Number of replies that failed verification, by reason code.
-    pub disbelieved: BTreeMap<&'static str, usize>,
+    pub rejected: BTreeMap<&'static str, usize>,
     /// Reasons why the result may be incomplete; empty if it is complete.
     pub gaps: BTreeSet<ResultGap>,
     /// Duration of the discovery; zero when nodes were named.
@@ -218,8 +224,8 @@ impl RequestStats {
         self.not_asked.extend(other.not_asked);
         self.not_awaited.extend(other.not_awaited);
         self.unexpected.extend(other.unexpected);
-        for (word, count) in other.disbelieved {
-            *self.disbelieved.entry(word).or_default() += count;
+        for (reason, count) in other.rejected {
+            *self.rejected.entry(reason).or_default() += count;
         }
         self.gaps.extend(other.gaps);
         self.discovering += other.discovering;
@@ -243,10 +249,10 @@ impl RequestStats {
         self.failed + self.missing.len()
     }
 
-    /// Whether there are fewer replies than wanted.
+    /// Whether there are fewer replies than expected.
     pub fn wants_more(&self) -> bool {
-        self.wanted
-            .is_some_and(|wanted| self.response_count() < wanted)
+        self.expected_replies
+            .is_some_and(|expected| self.response_count() < expected)
     }
 
     /// The exit code. Missing replies of some nodes count as failures; missing replies of all nodes have a code of their own, unless the wait was
@@ -333,13 +339,13 @@ mod tests {
     #[test]
     fn enough_answers_are_a_success_and_too_few_are_none() {
         let mut enough = stats(5, 2, 0);
-        enough.wanted = Some(2);
+        enough.expected_replies = Some(2);
         enough.not_awaited = std::mem::take(&mut enough.missing);
         assert_eq!(enough.exit_code(), CommandExitCode::Passed);
-        enough.wanted = Some(3);
+        enough.expected_replies = Some(3);
         assert_eq!(enough.exit_code(), CommandExitCode::SomeFailed);
         let mut none = stats(5, 0, 0);
-        none.wanted = Some(1);
+        none.expected_replies = Some(1);
         assert_eq!(none.exit_code(), CommandExitCode::NoneAnswered);
     }
 
@@ -347,7 +353,7 @@ mod tests {
     fn answers_that_nobody_asked_for_change_no_exit_code() {
         let mut stats = stats(2, 2, 0);
         stats.unexpected.insert("evil".parse().unwrap());
-        stats.disbelieved.insert("signature", 3);
+        stats.rejected.insert("signature", 3);
         assert_eq!(stats.exit_code(), CommandExitCode::Passed);
     }
 }

@@ -39,7 +39,7 @@ pub struct PuppetRunsReport {
     /// Why the rollout stopped early, if it did.
     pub halt: Option<PuppetRolloutStopReason>,
     /// Number of replies that failed verification, by reason code.
-    pub disbelieved: BTreeMap<&'static str, usize>,
+    pub rejected: BTreeMap<&'static str, usize>,
     /// The requests' ids.
     pub requests: Vec<String>,
     /// Start time, by the local clock.
@@ -76,7 +76,8 @@ impl PuppetRunsReport {
     /// Concurrency by the nodes' own times, of all runs that began, including earlier parts of the job.
     pub fn concurrency_stats(&self) -> Option<ConcurrencyStats> {
         let outcomes = self.ended.values().map(|ended| &ended.outcome);
-        let spans: Vec<PermitInterval> = outcomes.filter_map(RunOutcome::permit_interval).collect();
+        let spans = outcomes.filter_map(|outcome| outcome.permit_interval);
+        let spans: Vec<PermitInterval> = spans.collect();
         measure_concurrency(&spans)
     }
 
@@ -88,12 +89,12 @@ impl PuppetRunsReport {
 
     /// The exit code. A node that was skipped because Puppet is disabled is not a failure.
     pub fn exit_code(&self) -> CommandExitCode {
-        let heard = |ended: &EndedRun| ended.outcome.is_heard();
+        let has_reply = |ended: &EndedRun| ended.outcome.is_heard();
         if self.ended.is_empty() && self.not_asked.is_empty() {
             CommandExitCode::Local
         } else if !self.not_asked.is_empty() || self.halt.is_some() {
             CommandExitCode::SomeFailed
-        } else if !self.ended.values().any(heard) {
+        } else if !self.ended.values().any(has_reply) {
             CommandExitCode::NoneAnswered
         } else if self.unsuccessful_count() > 0 {
             CommandExitCode::SomeFailed

@@ -8,16 +8,16 @@ pub struct PublishedSchema {
     /// Its name and version, as in a document's `schema`.
     pub name: &'static str,
     /// The commands that print such documents.
-    pub of: &'static str,
+    pub commands: &'static str,
     /// The schema.
     pub text: &'static str,
 }
 
 macro_rules! published {
-    ($name:literal, $of:literal) => {
+    ($name:literal, $commands:literal) => {
         PublishedSchema {
             name: $name,
-            of: $of,
+            commands: $commands,
             text: include_str!(concat!(
                 env!("CARGO_MANIFEST_DIR"),
                 "/../../docs/reference/schemas/",

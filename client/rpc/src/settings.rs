@@ -74,7 +74,7 @@ pub struct RpcSettings {
 pub enum RpcSettingsError {
     /// No file is given, and none exists in the default places.
     #[error("no configuration file found; searched {}", list_paths(.0))]
-    Nowhere(Vec<PathBuf>),
+    NotFound(Vec<PathBuf>),
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
@@ -107,7 +107,7 @@ pub enum RpcSettingsError {
 impl CommandError for RpcSettingsError {
     fn hints(&self) -> Vec<String> {
         match self {
-            Self::Nowhere(_) => vec![
+            Self::NotFound(_) => vec![
                 "run `rpc org add user NAME --bundle ~/.config/muster` to create one".to_owned(),
                 "run `rpc demo up` to try a demo fleet; it prints the path of its configuration"
                     .to_owned(),
@@ -141,13 +141,13 @@ impl RpcSettings {
                 path: path.to_owned(),
                 message,
             })?;
-        let wrong = |key, problem: String| RpcSettingsError::Value {
+        let invalid = |key, problem: String| RpcSettingsError::Value {
             path: path.to_owned(),
             key,
             problem,
         };
-        let missing = |key, hint: &str| wrong(key, format!("is not set; {hint}"));
-        let beside = |name: PathBuf| path.parent().unwrap_or(Path::new("")).join(name);
+        let missing = |key, hint: &str| invalid(key, format!("is not set; {hint}"));
+        let resolve = |name: PathBuf| path.parent().unwrap_or(Path::new("")).join(name);
         let urls = file.broker.urls;
         if urls.is_empty() {
             return Err(missing(
@@ -157,7 +157,7 @@ impl RpcSettings {
         }
         if urls.iter().any(|url| url.contains('@')) {
             let problem = "contains a user name; credentials belong in the .creds file".to_owned();
-            return Err(wrong("broker.urls", problem));
+            return Err(invalid("broker.urls", problem));
         }
         let operator = file.trust.operator.ok_or_else(|| {
             missing(
@@ -166,7 +166,7 @@ impl RpcSettings {
             )
         })?;
         let operator = PublicKey::parse_kind(&operator, KeyKind::Operator).map_err(|error| {
-            wrong(
+            invalid(
                 "trust.operator",
                 format!("is not an operator's public key: {error}"),
             )
@@ -176,24 +176,24 @@ impl RpcSettings {
             .ok()
             .filter(|timeout| *timeout <= MAX_DURATION)
             .ok_or_else(|| {
-                wrong(
+                invalid(
                     "discovery.timeout_seconds",
                     format!("is {timeout}; use a number from 0 to 86400"),
                 )
             })?;
         let source =
             discovery::parse_source(&file.discovery, path.parent().unwrap_or(Path::new("")))
-                .map_err(|(key, problem)| wrong(key, problem))?;
+                .map_err(|(key, problem)| invalid(key, problem))?;
         Ok(Self {
             file: path.to_owned(),
             urls,
-            ca: file.broker.ca.map(beside),
-            credentials: beside(file.broker.credentials),
+            ca: file.broker.ca.map(resolve),
+            credentials: resolve(file.broker.credentials),
             plaintext_on_loopback: file.broker.plaintext_on_loopback,
             operator,
-            account: beside(file.trust.account),
+            account: resolve(file.trust.account),
             collective: SubjectName::parse(&file.collective)
-                .map_err(|error| wrong("collective", format!("is not a valid name: {error}")))?,
+                .map_err(|error| invalid("collective", format!("is not a valid name: {error}")))?,
             discovery_timeout,
             discovery_window: file.discovery.window_ms.map(Duration::from_millis),
             source,
@@ -204,7 +204,7 @@ impl RpcSettings {
                 file::ConfirmSetting::Never => ConfirmMode::Never,
             },
             confirm_above: file.confirm_above,
-            ddls: beside(file.paths.ddls),
+            ddls: resolve(file.paths.ddls),
             plain_secrets: file.requests.plain_secrets,
             caches: None,
             warnings: unknown
@@ -223,17 +223,17 @@ fn find_file(
     if let Some(named) = given.or(environment.config.as_deref()) {
         return Ok(named.to_owned());
     }
-    let own = environment
+    let user_file = environment
         .config_home
         .as_ref()
         .map(|home| home.join("muster/rpc.toml"));
-    let places: Vec<PathBuf> = own
+    let paths: Vec<PathBuf> = user_file
         .into_iter()
         .chain([PathBuf::from(SYSTEM_FILE)])
         .collect();
-    match places.iter().find(|path| path.exists()) {
+    match paths.iter().find(|path| path.exists()) {
         Some(path) => Ok(path.clone()),
-        None => Err(RpcSettingsError::Nowhere(places)),
+        None => Err(RpcSettingsError::NotFound(paths)),
     }
 }
 

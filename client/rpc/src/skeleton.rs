@@ -42,13 +42,13 @@ pub enum SkeletonError {
     Name(String),
     /// An action that is given twice.
     #[error("the action {0} is given twice")]
-    Twice(String),
+    DuplicateAction(String),
     /// An action whose name is not valid for a file of a crate.
     #[error("the action {0:?} is not a valid name of a Rust module; choose another name")]
     Module(String),
     /// Actions whose type names would be equal.
     #[error("the actions {0} and {1} would get the same Rust type name; rename one of them")]
-    Alike(String, String),
+    SameTypeName(String, String),
 }
 
 /// Generates all files of an agent with these actions.
@@ -59,8 +59,8 @@ pub fn generate_files(
 ) -> Result<Vec<SkeletonFile>, SkeletonError> {
     for (at, name) in actions.iter().enumerate() {
         check_name(name)?;
-        if actions.iter().take(at).any(|before| before == name) {
-            return Err(SkeletonError::Twice(name.clone()));
+        if actions.iter().take(at).any(|earlier| earlier == name) {
+            return Err(SkeletonError::DuplicateAction(name.clone()));
         }
     }
     check_name(agent)?;
@@ -109,22 +109,22 @@ pub fn next_steps(agent: &str, language: AgentLanguage) -> Vec<String> {
 }
 
 fn check_name(name: &str) -> Result<(), SkeletonError> {
-    let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    let begins = name.starts_with(|first: char| first.is_ascii_lowercase());
-    if begins && name.len() <= 64 && name.bytes().all(word) {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let starts_with_letter = name.starts_with(|first: char| first.is_ascii_lowercase());
+    if starts_with_letter && name.len() <= 64 && name.bytes().all(is_allowed) {
         return Ok(());
     }
     Err(SkeletonError::Name(name.to_owned()))
 }
 
 fn render_python(agent: &str, actions: &[String]) -> String {
-    let one = |action: &String| {
+    let function = |action: &String| {
         format!(
             "def do_{action}(data, request):\n    \"\"\"Describe what `{action}` does. Raise Failed(\"reason\") on failure.\"\"\"\n    \
              return {{\"message\": data.get(\"message\", \"hello\")}}\n"
         )
     };
-    let functions: Vec<String> = actions.iter().map(one).collect();
+    let functions: Vec<String> = actions.iter().map(function).collect();
     let table = |action: &String| format!("    \"{action}\": do_{action},");
     let table: Vec<String> = actions.iter().map(table).collect();
     PYTHON_TEMPLATE
@@ -134,12 +134,12 @@ fn render_python(agent: &str, actions: &[String]) -> String {
 }
 
 fn render_shell(agent: &str, actions: &[String]) -> String {
-    let one = |action: &String| {
+    let case = |action: &String| {
         format!(
             "        {action}) reply '{{\"statuscode\": 0, \"statusmsg\": \"OK\", \"data\": {{\"message\": \"hello\"}}}}' ;;"
         )
     };
-    let cases: Vec<String> = actions.iter().map(one).collect();
+    let cases: Vec<String> = actions.iter().map(case).collect();
     SHELL_TEMPLATE
         .replace("@AGENT@", agent)
         .replace("@CASES@", &cases.join("\n"))
@@ -151,7 +151,7 @@ fn build_ddl(agent: &str, language: AgentLanguage, actions: &[String]) -> Value 
         "prompt": "Message", "description": "The message to return", "type": "string", "validation": "^.+$", "maxlength": 200,
         "optional": true, "default": "hello"}});
     let output = json!({"message": {"description": "The message", "display_as": "Message", "type": "string"}});
-    let one = |action: &String| {
+    let action_ddl = |action: &String| {
         let mut declared = json!({"action": action, "description": format!("Describe what {action} does"), "display": "always",
                "class": "read", "read_only": true, "input": input, "output": output});
         if let (true, Some(fields)) = (in_process, declared.as_object_mut()) {
@@ -166,7 +166,10 @@ fn build_ddl(agent: &str, language: AgentLanguage, actions: &[String]) -> Value 
     }
     let document: Map<String, Value> = [
         ("metadata".to_owned(), metadata),
-        ("actions".to_owned(), actions.iter().map(one).collect()),
+        (
+            "actions".to_owned(),
+            actions.iter().map(action_ddl).collect(),
+        ),
     ]
     .into_iter()
     .collect();
@@ -212,7 +215,7 @@ mod tests {
         let twice = ["x".to_owned(), "x".to_owned()];
         assert_eq!(
             generate_files("disk", AgentLanguage::Sh, &twice),
-            Err(SkeletonError::Twice("x".to_owned()))
+            Err(SkeletonError::DuplicateAction("x".to_owned()))
         );
     }
 }

@@ -52,7 +52,7 @@ impl Client {
             ..DiscoveryResult::default()
         };
         let target = CallTarget::Filter(filter.clone());
-        self.ping(target, self.inner.window.first, |received| {
+        self.ping(target, self.inner.window.initial_wait, |received| {
             found.nodes.insert(received.reply.sender.clone());
             on_reply(received);
         })

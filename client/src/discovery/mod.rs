@@ -34,19 +34,19 @@ pub use options::{DiscoveryOptionError, DiscoveryOptions, DiscoverySource};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiscoveryWindow {
     /// Wait for the first reply, measured from the request.
-    pub first: Duration,
+    pub initial_wait: Duration,
     /// Wait after the last reply, once there is one.
-    pub quiet: Duration,
+    pub quiet_time: Duration,
     /// Total wait after the request, even if replies still arrive.
-    pub most: Duration,
+    pub max_wait: Duration,
 }
 
 impl Default for DiscoveryWindow {
     fn default() -> Self {
         Self {
-            first: Duration::from_secs(2),
-            quiet: Duration::from_millis(300),
-            most: Duration::from_secs(10),
+            initial_wait: Duration::from_secs(2),
+            quiet_time: Duration::from_millis(300),
+            max_wait: Duration::from_secs(10),
         }
     }
 }

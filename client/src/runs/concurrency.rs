@@ -44,14 +44,20 @@ impl ConcurrencyStats {
 }
 
 /// Computes the statistics; `None` without intervals.
-pub fn measure_concurrency(spans: &[PermitInterval]) -> Option<ConcurrencyStats> {
-    let first = spans.iter().map(|span| span.start).min()?;
-    let last = spans.iter().map(|span| span.end).max()?;
-    let took = |span: &PermitInterval| Duration::from_millis(span.end.saturating_sub(span.start));
+pub fn measure_concurrency(intervals: &[PermitInterval]) -> Option<ConcurrencyStats> {
+    let first = intervals.iter().map(|interval| interval.start).min()?;
+    let last = intervals.iter().map(|interval| interval.end).max()?;
+    let duration = |interval: &PermitInterval| {
+        Duration::from_millis(interval.end.saturating_sub(interval.start))
+    };
     // Exclude empty intervals: the end would sort before the start, and the run would stay counted.
-    let lasting = || spans.iter().filter(|span| span.end > span.start);
-    let starts = lasting().map(|span| (span.start, true));
-    let ends = lasting().map(|span| (span.end, false));
+    let non_empty = || {
+        intervals
+            .iter()
+            .filter(|interval| interval.end > interval.start)
+    };
+    let starts = non_empty().map(|interval| (interval.start, true));
+    let ends = non_empty().map(|interval| (interval.end, false));
     let mut changes: Vec<(Millis, bool)> = starts.chain(ends).collect();
     // `false` sorts first: at the same time, count an end before a start.
     changes.sort_unstable();
@@ -65,10 +71,10 @@ pub fn measure_concurrency(spans: &[PermitInterval]) -> Option<ConcurrencyStats>
         highest = highest.max(running);
     }
     Some(ConcurrencyStats {
-        runs: spans.len(),
+        runs: intervals.len(),
         highest,
-        work: spans.iter().map(took).sum(),
-        longest: spans.iter().map(took).max().unwrap_or_default(),
+        work: intervals.iter().map(duration).sum(),
+        longest: intervals.iter().map(duration).max().unwrap_or_default(),
         makespan: Duration::from_millis(last.saturating_sub(first)),
     })
 }

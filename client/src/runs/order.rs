@@ -28,8 +28,10 @@ impl RunOrder {
         match self {
             Self::Name => {}
             Self::Random(seed) => order.sort_by_cached_key(|node| seeded_hash(*seed, node)),
-            Self::Longest(took) => {
-                order.sort_by_key(|node| Reverse(took.get(node).copied().unwrap_or(Duration::MAX)));
+            Self::Longest(durations) => {
+                order.sort_by_key(|node| {
+                    Reverse(durations.get(node).copied().unwrap_or(Duration::MAX))
+                });
             }
         }
         order

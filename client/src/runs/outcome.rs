@@ -1,7 +1,7 @@
 //! Outcome of one node's run, derived from its reply or the lack of one. Sends no requests.
 
-use std::time::Duration;
-
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
+use muster_contract::read_values;
 use muster_wire::Millis;
 use muster_wire::reply::Reply;
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -22,8 +22,6 @@ pub(super) const UNFINISHED: &str = "unfinished";
 /// Classes of nodes without evidence of a run.
 const UNHEARD_CLASSES: [&str; 3] = [NOT_CONNECTED, NO_ANSWER, NOT_SENT];
 
-/// States of an unfinished run.
-const UNFINISHED_STATES: [&str; 4] = ["waiting_lock", "waiting_permit", "starting", "applying"];
 /// Clock differences up to this are ignored: the transport of replies takes time, too.
 const TOLERATED_SKEW_MS: i64 = 1000;
 /// Maximum length of a class that a node reports, in bytes.
@@ -38,9 +36,14 @@ pub struct RunOutcome {
     /// the node sent.
     pub class: String,
     /// Message of the node about the outcome, unmodified.
-    pub said: String,
+    pub message: String,
     /// The outputs of the action; empty without a reply.
     pub data: Map<String, Value>,
+    /// Whether an earlier request had started the run.
+    pub attached: bool,
+    /// The interval in which the run held its lock and permit: by the node's clock, or converted to the local clock if the two differ by more than a
+    /// second. `None` if the run never began.
+    pub permit_interval: Option<PermitInterval>,
     /// The node's clock minus the local clock, in milliseconds; 0 within the tolerance.
     skew: i64,
 }
@@ -49,20 +52,14 @@ impl RunOutcome {
     /// Evaluates a reply that arrived at this time of the local clock.
     pub fn from_reply(reply: &Reply, now: Millis) -> Self {
         let skew = clock_difference(reply.time, now);
-        let told = Self::from_saved_reply(
+        let is_notable = skew.abs() > TOLERATED_SKEW_MS;
+        Self::from_outputs(
             reply.statuscode,
             reply.reason.as_ref(),
             &reply.statusmsg,
             reply.data.clone(),
-        );
-        Self {
-            skew: if skew.abs() > TOLERATED_SKEW_MS {
-                skew
-            } else {
-                0
-            },
-            ..told
-        }
+            if is_notable { skew } else { 0 },
+        )
     }
 
     /// Evaluates a saved reply, for which the node's clock skew is unknown.
@@ -72,13 +69,26 @@ impl RunOutcome {
         message: &str,
         data: Map<String, Value>,
     ) -> Self {
+        Self::from_outputs(status, reason, message, data, 0)
+    }
+
+    fn from_outputs(
+        status: ReplyStatus,
+        reason: Option<&ReplyReason>,
+        message: &str,
+        data: Map<String, Value>,
+        skew: i64,
+    ) -> Self {
         let ok = status == ReplyStatus::Ok;
+        let output: PuppetRunOutcome = read_values(&data).unwrap_or_default();
         Self {
             ok,
-            class: outcome_class(status, reason, &data),
-            said: outcome_message(ok, &data).unwrap_or(message).to_owned(),
+            class: outcome_class(status, reason, &output),
+            attached: output.attached,
+            permit_interval: permit_interval(&output, skew),
+            message: outcome_message(ok, output).unwrap_or_else(|| message.to_owned()),
             data,
-            skew: 0,
+            skew,
         }
     }
 
@@ -92,12 +102,14 @@ impl RunOutcome {
     }
 
     /// Outcome without a reply.
-    pub fn without_reply(class: &'static str, why: impl Into<String>) -> Self {
+    pub fn without_reply(class: &'static str, message: impl Into<String>) -> Self {
         Self {
             ok: false,
             class: class.to_owned(),
-            said: why.into(),
+            message: message.into(),
             data: Map::new(),
+            attached: false,
+            permit_interval: None,
             skew: 0,
         }
     }
@@ -112,63 +124,49 @@ impl RunOutcome {
         self.class == NOT_CONNECTED
     }
 
-    /// Whether an earlier request had started the run.
-    pub fn is_attached(&self) -> bool {
-        self.data.get("attached") == Some(&Value::Bool(true))
-    }
-
-    /// A counter of the run, such as `changed`.
-    pub fn counter_value(&self, name: &str) -> Option<u64> {
-        self.data.get(name)?.as_u64()
-    }
-
-    /// A duration of the run, such as `waited_permit`.
-    pub fn duration_value(&self, name: &str) -> Option<Duration> {
-        let seconds = self.data.get(name)?.as_f64()?;
-        Duration::try_from_secs_f64(seconds).ok()
-    }
-
-    /// The interval in which the run held its lock and permit, by the node's clock; converted to the local clock if the two differ by more than a
-    /// second. `None` if the run never began.
-    pub fn permit_interval(&self) -> Option<PermitInterval> {
-        let moment = |name: &str| Some(self.counter_value(name)?.saturating_add_signed(-self.skew));
-        let (start, end) = (moment("started_at")?, moment("finished_at")?);
-        (start > 0 && end >= start).then_some(PermitInterval { start, end })
-    }
-
     /// Whether the node's times were converted to the local clock.
     pub fn is_skewed(&self) -> bool {
         self.skew != 0
     }
 }
 
-fn clock_difference(theirs: Millis, ours: Millis) -> i64 {
-    let apart = i64::try_from(theirs.abs_diff(ours)).unwrap_or(i64::MAX);
-    if theirs < ours { -apart } else { apart }
+fn clock_difference(node_time: Millis, local_time: Millis) -> i64 {
+    let difference = i64::try_from(node_time.abs_diff(local_time)).unwrap_or(i64::MAX);
+    if node_time < local_time {
+        -difference
+    } else {
+        difference
+    }
+}
+
+/// The interval of the permit; a node with a wrong clock is corrected by `skew`.
+fn permit_interval(output: &PuppetRunOutcome, skew: i64) -> Option<PermitInterval> {
+    let start = output.started_at?.saturating_add_signed(-skew);
+    let end = output.finished_at?.saturating_add_signed(-skew);
+    (start > 0 && end >= start).then_some(PermitInterval { start, end })
 }
 
 /// The class of a reply: the run's own class, or the reason that no run took place.
 fn outcome_class(
     status: ReplyStatus,
     reason: Option<&ReplyReason>,
-    data: &Map<String, Value>,
+    output: &PuppetRunOutcome,
 ) -> String {
-    let own = data.get("class").and_then(Value::as_str);
+    let class = output.class.as_ref().map(PuppetRunClass::as_str);
     let is_plain = |word: &&str| {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'+');
-        !word.is_empty() && word.len() <= MAX_CLASS_BYTES && word.bytes().all(plain)
+        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'+');
+        !word.is_empty() && word.len() <= MAX_CLASS_BYTES && word.bytes().all(is_allowed)
     };
-    if let Some(word) = own.filter(is_plain) {
+    if let Some(word) = class.filter(is_plain) {
         return word.to_owned();
     }
-    let state = data.get("state").and_then(Value::as_str);
-    if status != ReplyStatus::Ok && state.is_some_and(|state| UNFINISHED_STATES.contains(&state)) {
+    if status != ReplyStatus::Ok && !output.state.is_over() {
         return UNFINISHED.to_owned();
     }
     let word = reason.map_or(
         match status {
-            ReplyStatus::Ok => "clean",
-            ReplyStatus::Failed => "failed",
+            ReplyStatus::Ok => PuppetRunClass::Clean.as_str(),
+            ReplyStatus::Failed => PuppetRunClass::Failed.as_str(),
             ReplyStatus::UnknownAction => "no_agent",
             ReplyStatus::MissingData | ReplyStatus::InvalidData => "refused",
             ReplyStatus::Other => "broken",
@@ -179,10 +177,10 @@ fn outcome_class(
 }
 
 /// The node's message: the error or the summary.
-fn outcome_message(ok: bool, data: &Map<String, Value>) -> Option<&str> {
-    let text = |name: &str| data.get(name)?.as_str().filter(|text| !text.is_empty());
-    let error = if ok { None } else { text("error") };
-    error.or_else(|| text("summary"))
+fn outcome_message(ok: bool, output: PuppetRunOutcome) -> Option<String> {
+    let is_present = |text: &String| !text.is_empty();
+    let error = output.error.filter(|text| !ok && is_present(text));
+    error.or_else(|| output.summary.filter(is_present))
 }
 
 #[cfg(test)]
@@ -259,7 +257,7 @@ mod tests {
         ] {
             let outcome = RunOutcome::from_reply(&reply(code, &reason, &data), 100_000);
             assert_eq!(
-                (outcome.ok, outcome.class.as_str(), outcome.said.as_str()),
+                (outcome.ok, outcome.class.as_str(), outcome.message.as_str()),
                 (ok, class, said)
             );
             assert!(outcome.is_heard());
@@ -269,25 +267,21 @@ mod tests {
 
     #[test]
     fn a_run_that_began_has_a_span_by_a_clock_that_can_be_compared() {
-        let data = json!({"class": "clean", "started_at": 40_000, "finished_at": 90_000, "waited_permit": 1.5});
+        let data = json!({"class": "clean", "started_at": 40_000, "finished_at": 90_000});
         let at = |now| RunOutcome::from_reply(&reply(0, &Value::Null, &data), now);
         let span = |start, end| Some(PermitInterval { start, end });
-        assert_eq!(at(100_900).permit_interval(), span(40_000, 90_000));
+        assert_eq!(at(100_900).permit_interval, span(40_000, 90_000));
         let late = at(130_000);
         assert!(late.is_skewed());
-        assert_eq!(late.permit_interval(), span(70_000, 120_000));
-        assert_eq!(
-            late.duration_value("waited_permit").unwrap().as_millis(),
-            1500
-        );
+        assert_eq!(late.permit_interval, span(70_000, 120_000));
         let never = json!({"class": "locked", "started_at": null});
         assert_eq!(
-            RunOutcome::from_reply(&reply(1, &Value::Null, &never), 100_000).permit_interval(),
+            RunOutcome::from_reply(&reply(1, &Value::Null, &never), 100_000).permit_interval,
             None
         );
         let backwards = json!({"started_at": 5, "finished_at": 4});
         assert_eq!(
-            RunOutcome::from_reply(&reply(0, &Value::Null, &backwards), 100_000).permit_interval(),
+            RunOutcome::from_reply(&reply(0, &Value::Null, &backwards), 100_000).permit_interval,
             None
         );
     }

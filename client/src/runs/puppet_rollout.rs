@@ -8,8 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use muster_bus::unix_millis_now;
+use muster_contract::puppet::{PuppetRunProgress, PuppetRunState, PuppetStatusOutput};
+use muster_contract::read_values;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::status::ReplyReason;
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -44,7 +47,7 @@ pub struct PuppetRolloutSpec {
     /// The inputs of `runonce`, without the run id.
     pub data: Map<String, Value>,
     /// Concurrency limit and stop conditions.
-    pub shape: PuppetRolloutLimits,
+    pub limits: PuppetRolloutLimits,
     /// Maximum silence of a node before it is given up.
     pub silence: Duration,
     /// Time limit of one node's run, including its waits; the DDL's timeout when absent.
@@ -59,7 +62,7 @@ pub struct PuppetRolloutSpec {
 #[derive(Debug)]
 pub enum PuppetRolloutEvent {
     /// The request to this node is sent by the next call of `next`. Before that, the caller can write its journal.
-    Asked(Identity),
+    Requested(Identity),
     /// The request was sent.
     Sent {
         /// The node.
@@ -67,12 +70,12 @@ pub enum PuppetRolloutEvent {
         /// The request's id.
         request: Uuid,
     },
-    /// The node reports the state of its run: `waiting_lock`, `waiting_permit`, `starting`, `applying`.
+    /// The node reports the stage of its run.
     State {
         /// The node.
         node: Identity,
-        /// The state.
-        state: String,
+        /// The stage.
+        state: PuppetRunState,
     },
     /// A node's run has ended, or the node is given up.
     Ended {
@@ -86,7 +89,7 @@ pub enum PuppetRolloutEvent {
         answer: Option<Box<ReceivedReply>>,
     },
     /// A reply that failed verification, with a stable reason code.
-    Disbelieved(&'static str),
+    Rejected(&'static str),
     /// No further node receives a request.
     Halted(PuppetRolloutStopReason),
     /// A request could not be sent.
@@ -97,22 +100,22 @@ pub enum PuppetRolloutEvent {
 #[derive(Debug)]
 pub struct PuppetRollout {
     client: Client,
-    mission: PuppetRolloutSpec,
+    spec: PuppetRolloutSpec,
     schedule: RunSchedule,
     runs: BTreeMap<Identity, Uuid>,
-    flights: BTreeMap<Identity, InFlightRun>,
+    in_flight: BTreeMap<Identity, InFlightRun>,
     /// The request that was announced but not sent, or sent but not confirmed.
-    asking: Option<PendingRunRequest>,
+    pending_request: Option<PendingRunRequest>,
     ready: VecDeque<PuppetRolloutEvent>,
-    tell: mpsc::Sender<NodeUpdate>,
-    heard: mpsc::Receiver<NodeUpdate>,
+    update_sender: mpsc::Sender<NodeUpdate>,
+    update_receiver: mpsc::Receiver<NodeUpdate>,
     ticks: Interval,
-    probed: Instant,
+    last_probe: Instant,
 }
 
 #[derive(Debug)]
 enum PendingRunRequest {
-    Told(Identity),
+    Announced(Identity),
     Sending(Identity),
 }
 
@@ -131,17 +134,17 @@ enum NodeUpdate {
 #[derive(Debug)]
 struct InFlightRun {
     /// Time of the first request.
-    asked: Instant,
+    requested_at: Instant,
     /// Time of the last message of the node.
-    heard: Instant,
+    last_message: Instant,
     /// The broker reports no subscriber.
     absent: bool,
     /// Since when it waits for another run of its own.
-    locked: Option<Instant>,
+    lock_wait_started: Option<Instant>,
     /// Time of the next retry.
-    again: Option<Instant>,
+    next_retry: Option<Instant>,
     /// Number of consecutive replies in which the run was unknown.
-    strange: u32,
+    unknown_replies: u32,
     calls: Vec<CallAbortGuard>,
 }
 
@@ -157,24 +160,24 @@ impl Drop for CallAbortGuard {
 
 impl Client {
     /// Creates a rollout. The first request is sent by [`PuppetRollout::next`]. Requires a tokio runtime.
-    pub fn start_puppet_rollout(&self, mission: PuppetRolloutSpec) -> PuppetRollout {
-        let (tell, heard) = mpsc::channel(UPDATE_CHANNEL_CAPACITY);
-        let order = mission.runs.iter().map(|(node, _)| node.clone()).collect();
-        let every = (mission.silence / 12).clamp(SILENCE_CHECK_BOUNDS.0, SILENCE_CHECK_BOUNDS.1);
-        let mut ticks = tokio::time::interval(every);
+    pub fn start_puppet_rollout(&self, spec: PuppetRolloutSpec) -> PuppetRollout {
+        let (update_sender, update_receiver) = mpsc::channel(UPDATE_CHANNEL_CAPACITY);
+        let order = spec.runs.iter().map(|(node, _)| node.clone()).collect();
+        let interval = (spec.silence / 12).clamp(SILENCE_CHECK_BOUNDS.0, SILENCE_CHECK_BOUNDS.1);
+        let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         PuppetRollout {
             client: self.clone(),
-            schedule: RunSchedule::new(order, mission.shape),
-            runs: mission.runs.iter().cloned().collect(),
-            mission,
-            flights: BTreeMap::new(),
-            asking: None,
+            schedule: RunSchedule::new(order, spec.limits),
+            runs: spec.runs.iter().cloned().collect(),
+            spec,
+            in_flight: BTreeMap::new(),
+            pending_request: None,
             ready: VecDeque::new(),
-            tell,
-            heard,
+            update_sender,
+            update_receiver,
             ticks,
-            probed: Instant::now(),
+            last_probe: Instant::now(),
         }
     }
 }
@@ -183,29 +186,29 @@ impl PuppetRollout {
     /// Returns the next event; `None` when all requested runs have ended and no further one will start. Cancel-safe: no event is lost.
     pub async fn next(&mut self) -> Option<PuppetRolloutEvent> {
         loop {
-            if let Some(PendingRunRequest::Told(node)) = &self.asking {
+            if let Some(PendingRunRequest::Announced(node)) = &self.pending_request {
                 let node = node.clone();
                 self.send_request(&node);
             }
-            if let Some(news) = self.ready.pop_front() {
-                return Some(news);
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
             }
-            if let Some(news) = self.next_request() {
-                return Some(news);
+            if let Some(event) = self.next_request() {
+                return Some(event);
             }
-            if self.flights.is_empty() {
+            if self.in_flight.is_empty() {
                 return None;
             }
             tokio::select! {
-                Some(heard) = self.heard.recv() => self.handle_update(heard),
+                Some(update) = self.update_receiver.recv() => self.handle_update(update),
                 _ = self.ticks.tick() => self.check_silent_nodes(),
             }
         }
     }
 
     /// Sends no further requests. Runs in progress continue and are awaited.
-    pub fn stop(&mut self, why: PuppetRolloutStopReason) {
-        self.schedule.stop(why);
+    pub fn stop(&mut self, reason: PuppetRolloutStopReason) {
+        self.schedule.stop(reason);
     }
 
     /// Why no further requests are sent, if so.
@@ -225,60 +228,62 @@ impl PuppetRollout {
 
     /// Announces the next request: a due retry or a new node. Requests are sent one at a time.
     fn next_request(&mut self) -> Option<PuppetRolloutEvent> {
-        if self.asking.is_some() {
+        if self.pending_request.is_some() {
             return None;
         }
         let now = Instant::now();
-        let due = |flight: &InFlightRun| flight.again.is_some_and(|again| again <= now);
-        let again = self.flights.iter_mut().find(|(_, flight)| due(flight));
-        let node = if let Some((node, flight)) = again {
-            flight.again = None;
+        let is_due = |run: &InFlightRun| run.next_retry.is_some_and(|time| time <= now);
+        let due_run = self.in_flight.iter_mut().find(|(_, run)| is_due(run));
+        let node = if let Some((node, run)) = due_run {
+            run.next_retry = None;
             node.clone()
         } else {
             let node = self.schedule.next_node()?;
-            self.flights.insert(node.clone(), InFlightRun::new());
+            self.in_flight.insert(node.clone(), InFlightRun::new());
             node
         };
-        self.asking = Some(PendingRunRequest::Told(node.clone()));
-        Some(PuppetRolloutEvent::Asked(node))
+        self.pending_request = Some(PendingRunRequest::Announced(node.clone()));
+        Some(PuppetRolloutEvent::Requested(node))
     }
 
     fn send_request(&mut self, node: &Identity) {
-        self.asking = None;
+        self.pending_request = None;
         let call = self.build_call(node);
-        let Some(flight) = self.flights.get_mut(node) else {
+        let Some(run) = self.in_flight.get_mut(node) else {
             return;
         };
         match call {
             Ok(call) => {
                 let events = self.client.call(call);
-                flight
-                    .calls
-                    .push(forward_run_events(events, node.clone(), self.tell.clone()));
-                self.asking = Some(PendingRunRequest::Sending(node.clone()));
+                run.calls.push(forward_run_events(
+                    events,
+                    node.clone(),
+                    self.update_sender.clone(),
+                ));
+                self.pending_request = Some(PendingRunRequest::Sending(node.clone()));
             }
             Err(error) => self.handle_send_failure(node, error.into()),
         }
     }
 
     fn build_call(&self, node: &Identity) -> Result<RpcCall, NameError> {
-        let mut data = self.mission.data.clone();
+        let mut data = self.spec.data.clone();
         if let Some(run) = self.runs.get(node) {
             data.insert("run".to_owned(), run.to_string().into());
         }
-        let aim = CallTarget::Nodes([node.clone()].into());
+        let target = CallTarget::Nodes([node.clone()].into());
         Ok(RpcCall {
             data,
             stream: true,
-            timeout: self.mission.timeout,
-            wait: self.mission.wait,
-            ttl: self.mission.ttl,
-            ..RpcCall::new(PUPPET_AGENT, "runonce", aim)?
+            timeout: self.spec.timeout,
+            wait: self.spec.wait,
+            ttl: self.spec.ttl,
+            ..RpcCall::new(PUPPET_AGENT, "runonce", target)?
         })
     }
 
-    fn handle_update(&mut self, heard: NodeUpdate) {
-        match heard {
+    fn handle_update(&mut self, update: NodeUpdate) {
+        match update {
             NodeUpdate::Run(node, event) => self.handle_run_event(&node, event),
             NodeUpdate::State(answer) => self.handle_state_reply(&answer),
             NodeUpdate::Absent(node) => self.handle_absence(&node),
@@ -286,11 +291,12 @@ impl PuppetRollout {
     }
 
     fn handle_run_event(&mut self, node: &Identity, event: CallEvent) {
-        if matches!(&self.asking, Some(PendingRunRequest::Sending(sending)) if sending == node) {
+        if matches!(&self.pending_request, Some(PendingRunRequest::Sending(sending)) if sending == node)
+        {
             // Any event of the call means that the request was sent or has failed.
-            self.asking = None;
+            self.pending_request = None;
         }
-        let Some(flight) = self.flights.get_mut(node) else {
+        let Some(run) = self.in_flight.get_mut(node) else {
             return;
         };
         match event {
@@ -299,18 +305,20 @@ impl PuppetRollout {
                 self.ready
                     .push_back(PuppetRolloutEvent::Sent { node, request });
             }
-            CallEvent::Progress(tale) => {
-                flight.mark_heard();
-                let states = tale.events.iter();
-                let states = states.filter_map(|event| event.get("state")?.as_str());
-                for state in states.clone() {
-                    flight.locked = (state == "waiting_lock").then(Instant::now);
+            CallEvent::Progress(progress) => {
+                run.mark_heard();
+                let states = progress.events.iter();
+                let states = states.filter_map(|event| PuppetRunProgress::deserialize(event).ok());
+                let states: Vec<PuppetRunState> = states.map(|progress| progress.state).collect();
+                for state in &states {
+                    run.lock_wait_started =
+                        (*state == PuppetRunState::WaitingLock).then(Instant::now);
                 }
                 self.schedule.set_aside(node, false);
                 self.ready
-                    .extend(states.map(|state| PuppetRolloutEvent::State {
+                    .extend(states.into_iter().map(|state| PuppetRolloutEvent::State {
                         node: node.clone(),
-                        state: state.to_owned(),
+                        state,
                     }));
             }
             CallEvent::Reply(answer) => {
@@ -320,23 +328,23 @@ impl PuppetRollout {
                     answer.reply.reason,
                     Some(ReplyReason::Busy { .. } | ReplyReason::Stopping)
                 );
-                let goes_on = busy || outcome.class == UNFINISHED;
-                if goes_on && flight.asked.elapsed() < self.mission.wait {
-                    flight.mark_heard();
-                    flight.again = Some(Instant::now() + RETRY_INTERVAL);
+                let continues = busy || outcome.class == UNFINISHED;
+                if continues && run.requested_at.elapsed() < self.spec.wait {
+                    run.mark_heard();
+                    run.next_retry = Some(Instant::now() + RETRY_INTERVAL);
                 } else {
                     self.finish_run(node, outcome, Some(answer));
                 }
             }
             CallEvent::Absent(_) => self.handle_absence(node),
-            CallEvent::Disbelieved(word) => {
-                self.ready.push_back(PuppetRolloutEvent::Disbelieved(word));
+            CallEvent::Rejected(reason) => {
+                self.ready.push_back(PuppetRolloutEvent::Rejected(reason));
             }
             // No message arrived in the whole time; the node may still be alive.
             CallEvent::Finished(stats) if !stats.missing.is_empty() && stats.absent.is_empty() => {
-                let waited = self.mission.wait.as_secs();
-                let why = format!("the run did not end within {waited} s");
-                self.finish_run(node, RunOutcome::without_reply(NO_ANSWER, why), None);
+                let waited = self.spec.wait.as_secs();
+                let message = format!("the run did not end within {waited} s");
+                self.finish_run(node, RunOutcome::without_reply(NO_ANSWER, message), None);
             }
             CallEvent::Finished(_) | CallEvent::Unexpected(_) => {}
             CallEvent::Failed(error) => self.handle_send_failure(node, error),
@@ -355,11 +363,10 @@ impl PuppetRollout {
 
     /// The node is absent. Its daemon may be restarting.
     fn handle_absence(&mut self, node: &Identity) {
-        if let Some(flight) = self.flights.get_mut(node) {
-            flight.absent = true;
+        if let Some(run) = self.in_flight.get_mut(node) {
+            run.absent = true;
             self.schedule.set_aside(node, true);
-            flight
-                .again
+            run.next_retry
                 .get_or_insert_with(|| Instant::now() + RETRY_INTERVAL);
         }
     }
@@ -367,31 +374,31 @@ impl PuppetRollout {
     /// A node replied to a state poll, and reports whether the run is known.
     fn handle_state_reply(&mut self, answer: &ReceivedReply) {
         let reply = &answer.reply;
-        let Some(flight) = self.flights.get_mut(&reply.sender) else {
+        let Some(run) = self.in_flight.get_mut(&reply.sender) else {
             return;
         };
-        flight.mark_heard();
-        let known = self.runs.get(&reply.sender).map(Uuid::to_string);
-        let told = reply.data.get("run").and_then(Value::as_str);
-        if told.is_some() && told == known.as_deref() {
-            flight.strange = 0;
+        run.mark_heard();
+        let run_id = self.runs.get(&reply.sender).map(Uuid::to_string);
+        let status: PuppetStatusOutput = read_values(&reply.data).unwrap_or_default();
+        if status.run.is_some() && status.run == run_id {
+            run.unknown_replies = 0;
             return;
         }
         // The run's reply may be on its way at the same time: a single report proves nothing and does not justify a fast retry.
-        flight.strange += 1;
-        if flight.strange > 1 && flight.strange.is_power_of_two() {
-            flight.again.get_or_insert_with(Instant::now);
+        run.unknown_replies += 1;
+        if run.unknown_replies > 1 && run.unknown_replies.is_power_of_two() {
+            run.next_retry.get_or_insert_with(Instant::now);
         }
     }
 
     /// Gives up nodes past the maximum silence, sets aside nodes that block others, and polls silent ones.
     fn check_silent_nodes(&mut self) {
-        let silence = self.mission.silence;
-        let lost = |flight: &InFlightRun| flight.heard.elapsed() >= silence;
-        let flights = self.flights.iter();
-        let given_up: Vec<(Identity, bool)> = flights
-            .filter(|(_, flight)| lost(flight))
-            .map(|(node, flight)| (node.clone(), flight.absent))
+        let silence = self.spec.silence;
+        let is_lost = |run: &InFlightRun| run.last_message.elapsed() >= silence;
+        let in_flight = self.in_flight.iter();
+        let given_up: Vec<(Identity, bool)> = in_flight
+            .filter(|(_, run)| is_lost(run))
+            .map(|(node, run)| (node.clone(), run.absent))
             .collect();
         let seconds = silence.as_secs_f64();
         for (node, absent) in given_up {
@@ -408,25 +415,25 @@ impl PuppetRollout {
             };
             self.finish_run(&node, outcome, None);
         }
-        for (node, flight) in &self.flights {
+        for (node, run) in &self.in_flight {
             // A node that is silent for half the maximum no longer blocks others; its outcome is still awaited.
-            let silent = flight.absent || flight.heard.elapsed() >= silence / 2;
-            let locked = flight
-                .locked
+            let silent = run.absent || run.last_message.elapsed() >= silence / 2;
+            let locked = run
+                .lock_wait_started
                 .is_some_and(|since| since.elapsed() >= MAX_LOCK_WAIT);
             self.schedule.set_aside(node, silent || locked);
         }
-        if self.probed.elapsed() >= silence / 3 {
-            self.probed = Instant::now();
+        if self.last_probe.elapsed() >= silence / 3 {
+            self.last_probe = Instant::now();
             self.probe_silent_nodes();
         }
     }
 
     fn probe_silent_nodes(&self) {
-        let quiet = |flight: &InFlightRun| flight.heard.elapsed() >= self.mission.silence / 3;
-        let flights = self.flights.iter();
-        let nodes: BTreeSet<Identity> = flights
-            .filter(|(_, flight)| quiet(flight) && !flight.absent)
+        let is_silent = |run: &InFlightRun| run.last_message.elapsed() >= self.spec.silence / 3;
+        let in_flight = self.in_flight.iter();
+        let nodes: BTreeSet<Identity> = in_flight
+            .filter(|(_, run)| is_silent(run) && !run.absent)
             .map(|(node, _)| node.clone())
             .collect();
         if nodes.is_empty() {
@@ -434,9 +441,9 @@ impl PuppetRollout {
         }
         // The names are valid; otherwise the first request would have failed.
         if let Ok(call) = RpcCall::new(PUPPET_AGENT, "status", CallTarget::Nodes(nodes)) {
-            let wait = self.mission.silence / 3;
+            let wait = self.spec.silence / 3;
             let events = self.client.call(RpcCall { wait, ..call });
-            forward_state_replies(events, self.tell.clone());
+            forward_state_replies(events, self.update_sender.clone());
         }
     }
 
@@ -446,11 +453,11 @@ impl PuppetRollout {
         outcome: RunOutcome,
         answer: Option<Box<ReceivedReply>>,
     ) {
-        if matches!(&self.asking, Some(PendingRunRequest::Told(asking) | PendingRunRequest::Sending(asking)) if asking == node)
+        if matches!(&self.pending_request, Some(PendingRunRequest::Announced(requested) | PendingRunRequest::Sending(requested)) if requested == node)
         {
-            self.asking = None;
+            self.pending_request = None;
         }
-        self.flights.remove(node);
+        self.in_flight.remove(node);
         let halted = self.schedule.record_end(node, outcome.ok);
         let run = self.runs.get(node).copied().unwrap_or_default();
         self.ready.push_back(PuppetRolloutEvent::Ended {
@@ -466,18 +473,18 @@ impl PuppetRollout {
 impl InFlightRun {
     fn new() -> Self {
         Self {
-            asked: Instant::now(),
-            heard: Instant::now(),
+            requested_at: Instant::now(),
+            last_message: Instant::now(),
             absent: false,
-            locked: None,
-            again: None,
-            strange: 0,
+            lock_wait_started: None,
+            next_retry: None,
+            unknown_replies: 0,
             calls: Vec::new(),
         }
     }
 
     fn mark_heard(&mut self) {
-        self.heard = Instant::now();
+        self.last_message = Instant::now();
         self.absent = false;
     }
 }
@@ -486,11 +493,11 @@ impl InFlightRun {
 fn forward_run_events(
     mut events: CallEventStream,
     node: Identity,
-    tell: mpsc::Sender<NodeUpdate>,
+    updates: mpsc::Sender<NodeUpdate>,
 ) -> CallAbortGuard {
     let task = tokio::spawn(async move {
         while let Some(event) = events.next().await {
-            if tell
+            if updates
                 .send(NodeUpdate::Run(node.clone(), event))
                 .await
                 .is_err()
@@ -503,15 +510,15 @@ fn forward_run_events(
 }
 
 /// Forwards the replies of a state poll, and absent nodes. Ends with its call.
-fn forward_state_replies(mut events: CallEventStream, tell: mpsc::Sender<NodeUpdate>) {
+fn forward_state_replies(mut events: CallEventStream, updates: mpsc::Sender<NodeUpdate>) {
     tokio::spawn(async move {
         while let Some(event) = events.next().await {
-            let heard = match event {
+            let update = match event {
                 CallEvent::Reply(answer) => NodeUpdate::State(answer),
                 CallEvent::Absent(node) => NodeUpdate::Absent(node),
                 _ => continue,
             };
-            if tell.send(heard).await.is_err() {
+            if updates.send(update).await.is_err() {
                 return;
             }
         }

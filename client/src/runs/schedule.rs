@@ -31,16 +31,16 @@ pub enum PuppetRolloutStopReason {
     /// More canaries failed than allowed.
     Canary {
         /// Number of failures so far.
-        bad: usize,
+        failed: usize,
         /// Number of canaries.
-        of: usize,
+        canaries: usize,
         /// Maximum failures among them.
         allowed: usize,
     },
     /// More nodes failed than allowed.
     Failures {
         /// Number of failures so far.
-        bad: usize,
+        failed: usize,
         /// Maximum failures.
         allowed: usize,
     },
@@ -53,130 +53,134 @@ pub enum PuppetRolloutStopReason {
 /// State of a rollout's schedule.
 #[derive(Debug, Clone)]
 pub struct RunSchedule {
-    waves: VecDeque<VecDeque<Identity>>,
+    batches: VecDeque<VecDeque<Identity>>,
     /// Nodes with a request and no outcome so far.
-    under_way: BTreeSet<Identity>,
+    in_flight: BTreeSet<Identity>,
     /// Those of them that do not count against the limit: see [`RunSchedule::set_aside`].
-    aside: BTreeSet<Identity>,
-    shape: PuppetRolloutLimits,
+    uncounted: BTreeSet<Identity>,
+    limits: PuppetRolloutLimits,
     total: usize,
     /// The number of canaries, while they are running.
     canaries: Option<usize>,
-    bad: usize,
-    halt: Option<PuppetRolloutStopReason>,
+    failed: usize,
+    stop_reason: Option<PuppetRolloutStopReason>,
 }
 
 impl RunSchedule {
     /// Creates a schedule for these nodes in this order.
-    pub fn new(order: Vec<Identity>, shape: PuppetRolloutLimits) -> Self {
+    pub fn new(order: Vec<Identity>, limits: PuppetRolloutLimits) -> Self {
         let total = order.len();
-        let size = shape
+        let size = limits
             .batch
             .map_or(total, |batch| batch.count_rounded_up(total))
             .max(1);
         let mut order = order.into_iter();
-        let canaries: VecDeque<Identity> = order.by_ref().take(shape.canary).collect();
+        let canaries: VecDeque<Identity> = order.by_ref().take(limits.canary).collect();
         let count = (!canaries.is_empty()).then_some(canaries.len());
-        let mut waves = VecDeque::from([canaries]);
+        let mut batches = VecDeque::from([canaries]);
         loop {
-            let wave: VecDeque<Identity> = order.by_ref().take(size).collect();
-            if wave.is_empty() {
+            let batch: VecDeque<Identity> = order.by_ref().take(size).collect();
+            if batch.is_empty() {
                 break;
             }
-            waves.push_back(wave);
+            batches.push_back(batch);
         }
-        waves.retain(|wave| !wave.is_empty());
+        batches.retain(|batch| !batch.is_empty());
         Self {
-            waves,
-            under_way: BTreeSet::new(),
-            aside: BTreeSet::new(),
-            shape,
+            batches,
+            in_flight: BTreeSet::new(),
+            uncounted: BTreeSet::new(),
+            limits,
             total,
             canaries: count,
-            bad: 0,
-            halt: None,
+            failed: 0,
+            stop_reason: None,
         }
     }
 
     /// Maximum number of nodes in flight: the limit plus as many again, but at least 2 and at most 32 more.
     pub fn max_in_flight(&self) -> usize {
-        let limit = self.shape.limit.max(1);
+        let limit = self.limits.limit.max(1);
         limit.saturating_add(limit.clamp(MIN_SLACK, MAX_SLACK))
     }
 
     /// Returns the next node, if one may start now, and marks it as in flight.
     pub fn next_node(&mut self) -> Option<Identity> {
-        let waiting = self.under_way.len().saturating_sub(self.aside.len());
-        if self.halt.is_some() || waiting >= self.max_in_flight() {
+        let waiting = self.in_flight.len().saturating_sub(self.uncounted.len());
+        if self.stop_reason.is_some() || waiting >= self.max_in_flight() {
             return None;
         }
-        if self.waves.front().is_some_and(VecDeque::is_empty) {
-            if !self.under_way.is_empty() {
+        if self.batches.front().is_some_and(VecDeque::is_empty) {
+            if !self.in_flight.is_empty() {
                 return None;
             }
-            self.waves.pop_front();
+            self.batches.pop_front();
             self.canaries = None;
         }
-        let node = self.waves.front_mut()?.pop_front()?;
-        self.under_way.insert(node.clone());
+        let node = self.batches.front_mut()?.pop_front()?;
+        self.in_flight.insert(node.clone());
         Some(node)
     }
 
     /// Marks whether a node in flight counts against the limit. A node that cannot wait for a permit, because it is absent or busy, does not count,
     /// so another node starts in its place. Its outcome is still awaited.
-    pub fn set_aside(&mut self, node: &Identity, aside: bool) {
-        if aside && self.under_way.contains(node) {
-            self.aside.insert(node.clone());
+    pub fn set_aside(&mut self, node: &Identity, is_aside: bool) {
+        if is_aside && self.in_flight.contains(node) {
+            self.uncounted.insert(node.clone());
         } else {
-            self.aside.remove(node);
+            self.uncounted.remove(node);
         }
     }
 
     /// Records the outcome of a node; returns the stop reason, if the rollout stops now.
     pub fn record_end(&mut self, node: &Identity, ok: bool) -> Option<PuppetRolloutStopReason> {
-        self.aside.remove(node);
-        if !self.under_way.remove(node) || ok {
+        self.uncounted.remove(node);
+        if !self.in_flight.remove(node) || ok {
             return None;
         }
-        self.bad += 1;
-        if self.halt.is_some() {
+        self.failed += 1;
+        if self.stop_reason.is_some() {
             return None;
         }
-        self.halt = self.check_failures();
-        self.halt
+        self.stop_reason = self.check_failures();
+        self.stop_reason
     }
 
     fn check_failures(&self) -> Option<PuppetRolloutStopReason> {
-        let bad = self.bad;
-        if let Some(of) = self.canaries {
+        let failed = self.failed;
+        if let Some(canaries) = self.canaries {
             let allowed = self
-                .shape
+                .limits
                 .max_failures
-                .map_or(0, |most| most.count_rounded_down(of));
-            return (bad > allowed).then_some(PuppetRolloutStopReason::Canary { bad, of, allowed });
+                .map_or(0, |limit| limit.count_rounded_down(canaries));
+            return (failed > allowed).then_some(PuppetRolloutStopReason::Canary {
+                failed,
+                canaries,
+                allowed,
+            });
         }
-        let allowed = self.shape.max_failures?.count_rounded_down(self.total);
-        (bad > allowed).then_some(PuppetRolloutStopReason::Failures { bad, allowed })
+        let allowed = self.limits.max_failures?.count_rounded_down(self.total);
+        (failed > allowed).then_some(PuppetRolloutStopReason::Failures { failed, allowed })
     }
 
     /// Starts no further node.
-    pub fn stop(&mut self, why: PuppetRolloutStopReason) {
-        self.halt.get_or_insert(why);
+    pub fn stop(&mut self, reason: PuppetRolloutStopReason) {
+        self.stop_reason.get_or_insert(reason);
     }
 
     /// Why no further node starts, if so.
     pub fn stop_reason(&self) -> Option<PuppetRolloutStopReason> {
-        self.halt
+        self.stop_reason
     }
 
     /// Number of nodes in flight.
     pub fn in_flight_count(&self) -> usize {
-        self.under_way.len()
+        self.in_flight.len()
     }
 
     /// Nodes that were never started, in order.
     pub fn unasked_nodes(&self) -> impl Iterator<Item = &Identity> {
-        self.waves.iter().flatten()
+        self.batches.iter().flatten()
     }
 }
 
@@ -263,8 +267,8 @@ mod tests {
         assert_eq!(end(&mut schedule, "n02", true), None);
         assert!(ask(&mut schedule).is_empty());
         let bad = PuppetRolloutStopReason::Canary {
-            bad: 1,
-            of: 2,
+            failed: 1,
+            canaries: 2,
             allowed: 0,
         };
         assert_eq!(
@@ -293,15 +297,15 @@ mod tests {
         assert_eq!(ask(&mut schedule).len(), 8);
         assert_eq!(end(&mut schedule, "n05", false), None);
         assert_eq!(end(&mut schedule, "n06", false), None);
-        let (bad, allowed) = (4, 3);
+        let (failed, allowed) = (4, 3);
         assert_eq!(
             end(&mut schedule, "n07", false),
-            Some(PuppetRolloutStopReason::Failures { bad, allowed })
+            Some(PuppetRolloutStopReason::Failures { failed, allowed })
         );
         assert_eq!(end(&mut schedule, "n08", false), None, "told once");
         assert_eq!(
             schedule.stop_reason(),
-            Some(PuppetRolloutStopReason::Failures { bad, allowed })
+            Some(PuppetRolloutStopReason::Failures { failed, allowed })
         );
     }
 

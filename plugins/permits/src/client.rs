@@ -498,7 +498,7 @@ impl AcquireAttempt {
             return Ok(());
         }
         Err(BucketError::Failed {
-            what: "watch",
+            operation: "watch",
             bucket: PERMITS_BUCKET.name.to_owned(),
             problem: "the connection is closed".to_owned(),
         })

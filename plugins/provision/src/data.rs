@@ -27,15 +27,15 @@ impl DataSource for ProvisionDataSource {
         cx: &CallContext,
         _: Option<&str>,
     ) -> Result<ProvisionDataOutput, ActionError> {
-        let hold = FencedLock::new(self.0.clone());
+        let lock = FencedLock::new(self.0.clone());
         let system = cx.system.clone();
         cx.run_blocking(move |_| {
-            let (disabled, provisioning) = hold.read_markers();
-            let look = hold.lock_status(system.now())?;
+            let (disabled, provisioning) = lock.read_markers();
+            let status = lock.lock_status(system.now())?;
             Ok(ProvisionDataOutput {
                 disabled,
-                locked: look.held.is_some(),
-                owner: look.held.map(|lock| lock.owner),
+                locked: status.lock.is_some(),
+                owner: status.lock.map(|lock| lock.owner),
                 provisioning,
             })
         })

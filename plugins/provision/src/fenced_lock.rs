@@ -53,7 +53,7 @@ struct FenceRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LockStatus {
     /// The lock, if its lease has not expired.
-    pub(crate) held: Option<LockRecord>,
+    pub(crate) lock: Option<LockRecord>,
     /// Owner of the lock, or of the highest fence if there is no lock.
     pub(crate) owner: String,
     pub(crate) fence: u64,
@@ -63,16 +63,16 @@ pub(crate) struct LockStatus {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FencedLockError {
     /// Another provisioner holds the lock.
-    #[error("`{}` has locked this node with fence {}; the lock expires in {} s", held.owner, held.fence, left.as_secs() + 1)]
-    Held { held: LockRecord, left: Duration },
+    #[error("`{}` has locked this node with fence {}; the lock expires in {} s", lock.owner, lock.fence, left.as_secs() + 1)]
+    Held { lock: LockRecord, left: Duration },
     /// The fence is older than one that the node has seen.
     #[error(
-        "fence {asked} is not valid: this node was already locked with fence {seen}; another provisioner may have taken over"
+        "fence {requested} is not valid: this node was already locked with fence {highest}; another provisioner may have taken over"
     )]
-    Fenced { asked: u64, seen: u64 },
+    Fenced { requested: u64, highest: u64 },
     /// The node was never locked with this fence.
-    #[error("this node was not locked with fence {asked}; acquire the lock first")]
-    NotTaken { asked: u64 },
+    #[error("this node was not locked with fence {requested}; acquire the lock first")]
+    NotAcquired { requested: u64 },
     /// Provisioning of the node has ended.
     #[error(
         "provisioning of this node has ended; run `rpc do provision reprovision` to start it again"
@@ -87,7 +87,7 @@ impl From<FencedLockError> for ActionError {
     fn from(error: FencedLockError) -> Self {
         let message = muster_api::system::error::error_chain(&error);
         match error {
-            FencedLockError::Held { held, left } => Self {
+            FencedLockError::Held { lock, left } => Self {
                 status: ReplyStatus::Other,
                 message,
                 reason: Some(ReplyReason::Busy {
@@ -95,12 +95,12 @@ impl From<FencedLockError> for ActionError {
                 }),
                 data: Map::from_iter([
                     ("locked".to_owned(), Value::from(true)),
-                    ("owner".to_owned(), held.owner.into()),
-                    ("fence".to_owned(), held.fence.into()),
-                    ("expires".to_owned(), (held.expires / 1000).into()),
+                    ("owner".to_owned(), lock.owner.into()),
+                    ("fence".to_owned(), lock.fence.into()),
+                    ("expires".to_owned(), (lock.expires / 1000).into()),
                 ]),
             },
-            FencedLockError::Fenced { .. } | FencedLockError::NotTaken { .. } => {
+            FencedLockError::Fenced { .. } | FencedLockError::NotAcquired { .. } => {
                 Self::denied_by_rule(message, "provision.fence")
             }
             FencedLockError::Disabled => Self::denied_by_rule(message, DISABLED_FILE),
@@ -126,40 +126,42 @@ impl FencedLock {
         if files.contains(DISABLED_FILE) {
             return Err(FencedLockError::Disabled);
         }
-        let (current, highest) = (read_lock_record(&files)?, read_fence_record(&files)?);
-        let seen = highest
+        let (current, fence_record) = (read_lock_record(&files)?, read_fence_record(&files)?);
+        let highest = fence_record
             .fence
             .max(current.as_ref().map_or(0, |lock| lock.fence));
-        let live = current
+        let valid_lock = current
             .as_ref()
             .filter(|lock| remaining_lease(lock, now).is_some());
-        let wanted = match (live, fence) {
-            (Some(held), _) if held.owner != owner => return Err(held_error(held, now)),
-            (Some(held), None) => held.fence,
-            (None, None) => seen.saturating_add(1),
+        let new_fence = match (valid_lock, fence) {
+            (Some(lock), _) if lock.owner != owner => return Err(held_error(lock, now)),
+            (Some(lock), None) => lock.fence,
+            (None, None) => highest.saturating_add(1),
             (_, Some(fence)) => fence,
         };
-        if wanted < seen || (wanted == seen && seen > 0 && highest.owner != owner) {
-            let asked = wanted;
-            return Err(FencedLockError::Fenced { asked, seen });
+        if new_fence < highest
+            || (new_fence == highest && highest > 0 && fence_record.owner != owner)
+        {
+            let requested = new_fence;
+            return Err(FencedLockError::Fenced { requested, highest });
         }
-        let new = LockRecord {
+        let new_lock = LockRecord {
             owner: owner.to_owned(),
-            fence: wanted,
+            fence: new_fence,
             expires: unix_millis(now)
                 .saturating_add(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         };
         // Write the fence first: after a crash in between it counts as used.
-        let highest = FenceRecord {
+        let fence_record = FenceRecord {
             owner: owner.to_owned(),
-            fence: wanted,
+            fence: new_fence,
         };
-        files.replace_file(FENCE_FILE, &encode_json(&highest))?;
-        if current.is_some() || !files.create_new(LOCK_FILE, &encode_json(&new))? {
+        files.replace_file(FENCE_FILE, &encode_json(&fence_record))?;
+        if current.is_some() || !files.create_new(LOCK_FILE, &encode_json(&new_lock))? {
             // The guard excludes concurrent writers, so an existing lock file is unreadable, or expired or ours.
-            files.replace_file(LOCK_FILE, &encode_json(&new))?;
+            files.replace_file(LOCK_FILE, &encode_json(&new_lock))?;
         }
-        Ok(new)
+        Ok(new_lock)
     }
 
     /// Releases the lock. Returns whether there was one.
@@ -172,9 +174,9 @@ impl FencedLock {
         let (files, _guard) = self.open_guarded()?;
         let Some(lock) = read_lock_record(&files)? else {
             // Also removes a lock file that cannot be read.
-            let is_there = files.contains(LOCK_FILE);
+            let exists = files.contains(LOCK_FILE);
             files.remove_file(LOCK_FILE)?;
-            return Ok(is_there);
+            return Ok(exists);
         };
         if !force {
             validate_fence(Some(&lock), lock.fence, fence, now)?;
@@ -207,8 +209,8 @@ impl FencedLock {
         let changed = !files.contains(DISABLED_FILE);
         check_step_fence(&files, fence, now)?;
         if changed {
-            let since = Map::from_iter([("since".to_owned(), (unix_millis(now) / 1000).into())]);
-            files.replace_file(DISABLED_FILE, &encode_json(&since))?;
+            let marker = Map::from_iter([("since".to_owned(), (unix_millis(now) / 1000).into())]);
+            files.replace_file(DISABLED_FILE, &encode_json(&marker))?;
         }
         files.remove_file(PROVISIONING_FILE)?;
         if unlock {
@@ -228,24 +230,24 @@ impl FencedLock {
     /// Reads the state of the lock.
     pub(crate) fn lock_status(&self, now: SystemTime) -> Result<LockStatus, FencedLockError> {
         let files = StateDir::open(&self.directory)?;
-        let (current, highest) = (read_lock_record(&files)?, read_fence_record(&files)?);
-        let seen = highest
+        let (current, fence_record) = (read_lock_record(&files)?, read_fence_record(&files)?);
+        let highest = fence_record
             .fence
             .max(current.as_ref().map_or(0, |lock| lock.fence));
-        let held = current.filter(|lock| remaining_lease(lock, now).is_some());
+        let lock = current.filter(|lock| remaining_lease(lock, now).is_some());
         Ok(LockStatus {
-            owner: held
+            owner: lock
                 .as_ref()
-                .map_or(highest.owner, |lock| lock.owner.clone()),
-            held,
-            fence: seen,
+                .map_or(fence_record.owner, |lock| lock.owner.clone()),
+            lock,
+            fence: highest,
         })
     }
 
     /// Whether provisioning has ended, and whether the daemon is in provisioning mode.
     pub(crate) fn read_markers(&self) -> (bool, bool) {
-        let is_there = |name: &str| self.directory.join(name).exists();
-        (is_there(DISABLED_FILE), is_there(PROVISIONING_FILE))
+        let exists = |name: &str| self.directory.join(name).exists();
+        (exists(DISABLED_FILE), exists(PROVISIONING_FILE))
     }
 
     /// Opens the directory, and excludes other writers until the guard is dropped.
@@ -261,33 +263,37 @@ fn check_step_fence(
     fence: Option<u64>,
     now: SystemTime,
 ) -> Result<(), FencedLockError> {
-    let (current, highest) = (read_lock_record(files)?, read_fence_record(files)?);
-    let seen = highest
+    let (current, fence_record) = (read_lock_record(files)?, read_fence_record(files)?);
+    let highest = fence_record
         .fence
         .max(current.as_ref().map_or(0, |lock| lock.fence));
-    validate_fence(current.as_ref(), seen, fence, now)
+    validate_fence(current.as_ref(), highest, fence, now)
 }
 
 /// Checks the fence of a step: it must be that of the lock or, without a lock, the highest one. Without a lock it may be omitted.
 fn validate_fence(
     current: Option<&LockRecord>,
-    seen: u64,
+    highest: u64,
     fence: Option<u64>,
     now: SystemTime,
 ) -> Result<(), FencedLockError> {
-    let live = current.filter(|lock| remaining_lease(lock, now).is_some());
-    match (live, fence) {
-        (Some(held), None) => Err(held_error(held, now)),
-        (_, Some(asked)) if asked < seen => Err(FencedLockError::Fenced { asked, seen }),
-        (_, Some(asked)) if asked > seen => Err(FencedLockError::NotTaken { asked }),
+    let valid_lock = current.filter(|lock| remaining_lease(lock, now).is_some());
+    match (valid_lock, fence) {
+        (Some(lock), None) => Err(held_error(lock, now)),
+        (_, Some(requested)) if requested < highest => {
+            Err(FencedLockError::Fenced { requested, highest })
+        }
+        (_, Some(requested)) if requested > highest => {
+            Err(FencedLockError::NotAcquired { requested })
+        }
         _ => Ok(()),
     }
 }
 
-fn held_error(held: &LockRecord, now: SystemTime) -> FencedLockError {
+fn held_error(lock: &LockRecord, now: SystemTime) -> FencedLockError {
     FencedLockError::Held {
-        held: held.clone(),
-        left: remaining_lease(held, now).unwrap_or_default(),
+        lock: lock.clone(),
+        left: remaining_lease(lock, now).unwrap_or_default(),
     }
 }
 
@@ -304,8 +310,8 @@ fn read_lock_record(files: &StateDir) -> Result<Option<LockRecord>, SystemError>
 
 fn read_fence_record(files: &StateDir) -> Result<FenceRecord, SystemError> {
     let text = files.read_file(FENCE_FILE, MAX_FILE_BYTES)?;
-    let read = text.and_then(|text| serde_json::from_slice(&text).ok());
-    Ok(read.unwrap_or_default())
+    let record = text.and_then(|text| serde_json::from_slice(&text).ok());
+    Ok(record.unwrap_or_default())
 }
 
 fn encode_json(value: &impl Serialize) -> Vec<u8> {
@@ -354,7 +360,7 @@ mod tests {
                 (Ok(won), Err(lost)) | (Err(lost), Ok(won)) => (won, lost),
                 other => panic!("round {round}: {other:?}"),
             };
-            let FencedLockError::Held { held, .. } = loser else {
+            let FencedLockError::Held { lock: held, .. } = loser else {
                 panic!("round {round}: {loser:?}");
             };
             assert_eq!(held, winner);
@@ -387,7 +393,10 @@ mod tests {
         assert_eq!(second.fence, first.fence + 1);
         assert!(matches!(
             hold.admit_step(Some(first.fence), ended),
-            Err(FencedLockError::Fenced { asked: 1, seen: 2 })
+            Err(FencedLockError::Fenced {
+                requested: 1,
+                highest: 2
+            })
         ));
         assert!(matches!(
             hold.acquire_lock("one", LEASE, Some(first.fence), ended + LEASE),
@@ -399,7 +408,7 @@ mod tests {
         ));
         assert!(matches!(
             hold.admit_step(Some(7), ended),
-            Err(FencedLockError::NotTaken { asked: 7 })
+            Err(FencedLockError::NotAcquired { requested: 7 })
         ));
         assert!(matches!(
             hold.admit_step(None, ended),
@@ -445,7 +454,7 @@ mod tests {
         );
         let look = hold.lock_status(now).unwrap();
         assert_eq!((look.owner.as_str(), look.fence), ("three", 42));
-        assert!(look.held.is_some());
+        assert!(look.lock.is_some());
     }
 
     #[test]

@@ -14,11 +14,11 @@ fn format_line(address: IpAddr, host: &str) -> String {
 ///
 /// The managed lines are placed before the first unmanaged line with this name, because the first match counts.
 pub(crate) fn edit_hosts(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<u8>, Vec<String>) {
-    let ours: Vec<String> = addresses
+    let managed_lines: Vec<String> = addresses
         .iter()
-        .map(|one| format_line(*one, host))
+        .map(|address| format_line(*address, host))
         .collect();
-    let block: Vec<u8> = ours
+    let block: Vec<u8> = managed_lines
         .iter()
         .flat_map(|line| format!("{line}\n").into_bytes())
         .collect();
@@ -45,7 +45,7 @@ pub(crate) fn edit_hosts(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<
         }
         edited.extend_from_slice(&block);
     }
-    (edited, ours)
+    (edited, managed_lines)
 }
 
 fn is_managed_line(line: &str) -> bool {

@@ -35,21 +35,21 @@ pub fn build_agent(
     state: PathBuf,
     permits: Permits,
 ) -> Result<Agent, AgentError> {
-    let desk = Arc::new(StepContext::new(options, state, permits));
+    let context = Arc::new(StepContext::new(options, state, permits));
     Agent::builder(ddl::builtin_agent("provision").unwrap_or_default())?
-        .with_action(actions::ProvisionLockAction(Arc::clone(&desk)))
-        .with_action(actions::ProvisionUnlockAction(Arc::clone(&desk)))
-        .with_action(actions::IsLockedAction(Arc::clone(&desk)))
-        .with_action(actions::ProvisionDisableAction(Arc::clone(&desk)))
-        .with_action(actions::IsDisabledAction(Arc::clone(&desk)))
-        .with_action(actions::ProvisionReleaseAction(Arc::clone(&desk)))
-        .with_action(actions::ReprovisionAction(Arc::clone(&desk)))
-        .with_action(actions::SetPuppetHostAction(Arc::clone(&desk)))
-        .with_action(actions::HasCertAction(Arc::clone(&desk)))
-        .with_action(actions::RequestCertificateAction(Arc::clone(&desk)))
-        .with_action(actions::BootstrapPuppetAction(Arc::clone(&desk)))
-        .with_action(actions::RunPuppetAction(Arc::clone(&desk)))
-        .with_action(actions::DaemonizePuppetAction(desk))
+        .with_action(actions::ProvisionLockAction(Arc::clone(&context)))
+        .with_action(actions::ProvisionUnlockAction(Arc::clone(&context)))
+        .with_action(actions::IsLockedAction(Arc::clone(&context)))
+        .with_action(actions::ProvisionDisableAction(Arc::clone(&context)))
+        .with_action(actions::IsDisabledAction(Arc::clone(&context)))
+        .with_action(actions::ProvisionReleaseAction(Arc::clone(&context)))
+        .with_action(actions::ReprovisionAction(Arc::clone(&context)))
+        .with_action(actions::SetPuppetHostAction(Arc::clone(&context)))
+        .with_action(actions::HasCertAction(Arc::clone(&context)))
+        .with_action(actions::RequestCertificateAction(Arc::clone(&context)))
+        .with_action(actions::BootstrapPuppetAction(Arc::clone(&context)))
+        .with_action(actions::RunPuppetAction(Arc::clone(&context)))
+        .with_action(actions::DaemonizePuppetAction(context))
         .build()
 }
 

@@ -1,41 +1,8 @@
 //! Classifies a run from everything that it left. The exit code alone is not sufficient: 1 has many causes. Pure.
 
-use serde::Serialize;
+use muster_contract::puppet::PuppetRunClass;
 
 use crate::summary::ProvisionRunSummary;
-
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum PuppetRunClass {
-    Clean,
-    Changed,
-    Failed,
-    #[serde(rename = "failed+changed")]
-    FailedChanged,
-    // There was no catalog, or it was rejected.
-    NotApplied,
-    // Puppet's agent is disabled.
-    Disabled,
-    // Another run is in progress.
-    Locked,
-    // The certificate is not signed or not valid.
-    NoCertificate,
-    // The permit pool is full.
-    NoPermit,
-    // The run was stopped from outside.
-    Stopped,
-    // The run exceeded its timeout.
-    Timeout,
-}
-
-impl PuppetRunClass {
-    /// Whether the node now matches its catalog.
-    pub(crate) const fn is_success(self) -> bool {
-        matches!(self, Self::Clean | Self::Changed)
-    }
-}
 
 /// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,21 +105,21 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
 
 /// Determines the cause of exit code 1.
 fn classify_exit_one(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, String) {
-    let said = |words: &str| evidence.text.contains(words);
-    if let Some(why) = evidence.disabled {
+    let contains = |words: &str| evidence.text.contains(words);
+    if let Some(reason) = evidence.disabled {
         return (
             PuppetRunClass::Disabled,
-            format!("Puppet's agent is disabled on this node (Reason: '{why}')"),
+            format!("Puppet's agent is disabled on this node (Reason: '{reason}')"),
         );
     }
-    if evidence.is_locked || said("already in progress") {
+    if evidence.is_locked || contains("already in progress") {
         return (
             PuppetRunClass::Locked,
             "another Puppet run is in progress on this node".to_owned(),
         );
     }
     let reason = first_error_line(evidence.text);
-    if CERTIFICATE_ERRORS.iter().any(|words| said(words)) {
+    if CERTIFICATE_ERRORS.iter().any(|words| contains(words)) {
         return (
             PuppetRunClass::NoCertificate,
             format!("Puppet has no usable certificate: {reason}"),
@@ -184,7 +151,9 @@ pub(crate) fn first_error_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ProcessExit, ProvisionRunEvidence, PuppetRunClass, classify_run};
+    use muster_contract::puppet::PuppetRunClass;
+
+    use super::{ProcessExit, ProvisionRunEvidence, classify_run};
     use crate::summary::ProvisionRunSummary;
 
     /// As Puppet 7.23 writes it.

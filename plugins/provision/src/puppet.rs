@@ -88,15 +88,15 @@ impl<'a> PuppetRunner<'a> {
         self.timeout
     }
 
-    fn build_command(&self, words: &[&str]) -> Command {
+    fn build_command(&self, args: &[&str]) -> Command {
         let program = match self.options.command.as_slice() {
             [] if self.path_exists(Path::new(PACKAGED_PUPPET)) => vec![PACKAGED_PUPPET.to_owned()],
             [] => vec!["puppet".to_owned()],
             given => given.to_vec(),
         };
-        let words = words.iter().map(|word| (*word).to_owned());
+        let args = args.iter().map(|arg| (*arg).to_owned());
         let arguments = self.options.arguments.iter().cloned();
-        let mut command = Command::new(program.into_iter().chain(words).chain(arguments));
+        let mut command = Command::new(program.into_iter().chain(args).chain(arguments));
         // Without a UTF-8 locale, Ruby treats text as ASCII.
         for name in ["LC_ALL", "LANG"] {
             command.env.insert(name.to_owned(), "C.UTF-8".to_owned());
@@ -112,13 +112,13 @@ impl<'a> PuppetRunner<'a> {
     }
 
     /// Runs Puppet until it exits; sends its lines as progress if the caller asked for it.
-    pub(crate) fn run(&self, words: &[&str]) -> Result<CommandOutput, SystemError> {
-        let mut command = self.build_command(words);
+    pub(crate) fn run(&self, args: &[&str]) -> Result<CommandOutput, SystemError> {
+        let mut command = self.build_command(args);
         if self.progress.is_wanted() {
-            let (progress, rest) = (self.progress.clone(), Mutex::new(String::new()));
+            let (progress, pending) = (self.progress.clone(), Mutex::new(String::new()));
             command.listener = Some(OutputListener::new(move |_, bytes| {
-                let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
-                emit_lines(&progress, &mut rest, bytes);
+                let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+                emit_lines(&progress, &mut pending, bytes);
             }));
         }
         self.system.run_command(&command)
@@ -126,12 +126,12 @@ impl<'a> PuppetRunner<'a> {
 
     /// Reads the settings with `puppet config print`, because only Puppet can interpret its configuration.
     pub(crate) fn read_settings(&self) -> Result<PuppetSettings, ActionError> {
-        let words = [
+        let args = [
             &["config", "print", "--section", "agent"],
             &REQUIRED_SETTINGS[..],
         ]
         .concat();
-        let mut command = self.build_command(&words);
+        let mut command = self.build_command(&args);
         command.timeout = Some(SETTINGS_TIMEOUT.min(self.timeout));
         let output = self
             .system
@@ -149,7 +149,7 @@ impl<'a> PuppetRunner<'a> {
         if let Some(missing) = missing {
             return Err(ActionError::failed(format!(
                 "cannot read the Puppet setting `{missing}`: `{}` exited with code {}: {}",
-                words.join(" "),
+                args.join(" "),
                 output.code,
                 first_error_line(&output.combined_text())
             )));
@@ -170,19 +170,19 @@ impl<'a> PuppetRunner<'a> {
     /// Identifies the current summary, to detect whether a later one is new.
     pub(crate) fn summary_version(
         &self,
-        places: &PuppetSettings,
+        settings: &PuppetSettings,
     ) -> Option<(u64, std::time::SystemTime)> {
-        let found = self
+        let metadata = self
             .system
-            .metadata(&places.setting_path("lastrunfile"))
+            .metadata(&settings.setting_path("lastrunfile"))
             .ok()??;
-        let FileMetadata { inode, changed, .. } = found;
+        let FileMetadata { inode, changed, .. } = metadata;
         Some((inode, changed))
     }
 
     /// Reads the current summary.
-    pub(crate) fn read_summary(&self, places: &PuppetSettings) -> Option<ProvisionRunSummary> {
-        let path = places.setting_path("lastrunfile");
+    pub(crate) fn read_summary(&self, settings: &PuppetSettings) -> Option<ProvisionRunSummary> {
+        let path = settings.setting_path("lastrunfile");
         let bytes = self
             .system
             .read_file(&path, summary::MAX_SUMMARY_BYTES)
@@ -191,8 +191,8 @@ impl<'a> PuppetRunner<'a> {
     }
 
     /// The reason for which Puppet's agent is disabled. The file disables the agent whatever its content.
-    pub(crate) fn disabled_reason(&self, places: &PuppetSettings) -> Option<String> {
-        let path = places.setting_path("agent_disabled_lockfile");
+    pub(crate) fn disabled_reason(&self, settings: &PuppetSettings) -> Option<String> {
+        let path = settings.setting_path("agent_disabled_lockfile");
         let bytes = match self.system.read_file(&path, MAX_PEM_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => return None,
@@ -211,18 +211,18 @@ impl<'a> PuppetRunner<'a> {
     }
 
     /// Whether a run of Puppet is in progress, by Puppet's lock.
-    pub(crate) fn is_locked(&self, places: &PuppetSettings) -> bool {
-        let path = places.setting_path("agent_catalog_run_lockfile");
-        let inside = path.strip_prefix("/").unwrap_or(&path);
-        pid_lock::lock_holder(&self.system.root().join(inside)).is_some()
+    pub(crate) fn is_locked(&self, settings: &PuppetSettings) -> bool {
+        let path = settings.setting_path("agent_catalog_run_lockfile");
+        let relative = path.strip_prefix("/").unwrap_or(&path);
+        pid_lock::lock_holder(&self.system.root().join(relative)).is_some()
     }
 }
 
 /// The end of a program's output as text without terminal control characters.
 pub(crate) fn printable_tail(output: &CommandOutput) -> String {
-    let from = output.combined.len().saturating_sub(MAX_ANSWER_BYTES);
-    let end = output.combined.get(from..).unwrap_or_default();
-    let text = String::from_utf8_lossy(end);
+    let start = output.combined.len().saturating_sub(MAX_ANSWER_BYTES);
+    let tail = output.combined.get(start..).unwrap_or_default();
+    let text = String::from_utf8_lossy(tail);
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
         .collect()
@@ -234,9 +234,9 @@ pub(crate) fn to_action_error(error: &SystemError) -> ActionError {
 }
 
 /// Sends each complete line as progress.
-fn emit_lines(progress: &ProgressSink, rest: &mut String, bytes: &[u8]) {
-    rest.push_str(&String::from_utf8_lossy(bytes));
-    while let Some((line, after)) = rest.split_once('\n') {
+fn emit_lines(progress: &ProgressSink, pending: &mut String, bytes: &[u8]) {
+    pending.push_str(&String::from_utf8_lossy(bytes));
+    while let Some((line, remainder)) = pending.split_once('\n') {
         let plain: String = line
             .chars()
             .filter(|c| !c.is_control())
@@ -245,10 +245,10 @@ fn emit_lines(progress: &ProgressSink, rest: &mut String, bytes: &[u8]) {
         if !plain.is_empty() {
             progress.emit_event(json!({ "message": plain }));
         }
-        *rest = after.to_owned();
+        *pending = remainder.to_owned();
     }
     // Discard an overlong line without a newline to bound memory.
-    if rest.len() > 4 * MAX_LINE_CHARS {
-        rest.clear();
+    if pending.len() > 4 * MAX_LINE_CHARS {
+        pending.clear();
     }
 }

@@ -20,7 +20,7 @@ const ANSWER_MARGIN: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct StepContext {
     pub(crate) options: Options,
-    pub(crate) hold: FencedLock,
+    pub(crate) lock: FencedLock,
     /// Directory of the resource engine's run lock.
     pub(crate) engine: PathBuf,
     /// Provides the permits of runs.
@@ -33,7 +33,7 @@ impl StepContext {
             permits,
             options,
             engine: state.join("engine"),
-            hold: FencedLock::new(state),
+            lock: FencedLock::new(state),
         }
     }
 
@@ -43,8 +43,8 @@ impl StepContext {
         cx: &CallContext,
         work: impl FnOnce(&Self, &CallContext, CancelFlag) -> Result<T, ActionError> + Send + 'static,
     ) -> Result<T, ActionError> {
-        let (desk, call) = (Arc::clone(self), cx.clone());
-        cx.run_blocking(move |cancel| work(&desk, &call, cancel))
+        let (context, call) = (Arc::clone(self), cx.clone());
+        cx.run_blocking(move |cancel| work(&context, &call, cancel))
             .await?
     }
 
@@ -55,9 +55,9 @@ impl StepContext {
         fence: Option<u64>,
         work: impl FnOnce(&Self, &CallContext, CancelFlag) -> Result<T, ActionError> + Send + 'static,
     ) -> Result<T, ActionError> {
-        self.run_blocking(cx, move |desk, call, cancel| {
-            desk.hold.admit_step(fence, call.system.now())?;
-            work(desk, call, cancel)
+        self.run_blocking(cx, move |context, call, cancel| {
+            context.lock.admit_step(fence, call.system.now())?;
+            work(context, call, cancel)
         })
         .await
     }

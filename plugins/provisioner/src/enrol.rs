@@ -13,10 +13,11 @@ use muster_api::wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_api::wire::stores::PROVISION_BUCKET;
 use muster_api::wire::subject::{self, AnswerAddress};
 use muster_bus::{BucketError, Bus, BusSubscription, Bytes, unix_millis_now};
+use muster_contract::provisioner::ProvisioningState;
 use uuid::Uuid;
 
 use crate::enrolment_store::{BucketEnrolmentError, BucketEnrolmentStore};
-use crate::record::{NodeRecord, ProvisioningState};
+use crate::record::NodeRecord;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
 /// How many times per token lifetime the tokens that are due are searched.
@@ -34,7 +35,7 @@ pub struct EnrolmentService {
     bus: Bus,
     enroller: NodeEnroller<BucketEnrolmentStore>,
     /// Limits log lines about unverified requests: anyone with a bootstrap token can cause them.
-    strangers: LogThrottle,
+    unverified_log: LogThrottle,
 }
 
 impl EnrolmentService {
@@ -43,7 +44,7 @@ impl EnrolmentService {
         Self {
             bus,
             enroller,
-            strangers: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
+            unverified_log: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
         }
     }
 
@@ -53,7 +54,7 @@ impl EnrolmentService {
         store: &NodeRecordStore,
     ) -> Result<(), NodeRecordError> {
         let failed = |error: muster_bus::BusError| BucketError::Failed {
-            what: "subscribe to enrolment requests",
+            operation: "subscribe to enrolment requests",
             bucket: PROVISION_BUCKET.name.to_owned(),
             problem: error.to_string(),
         };
@@ -62,18 +63,18 @@ impl EnrolmentService {
             subject::NEWCOMERS_TRUST_SUBJECT.to_owned(),
         ];
         let subscriptions = self.bus.subscribe_all(&subjects).await.map_err(failed)?;
-        let Ok::<[BusSubscription; 2], _>([mut wishes, mut announcements]) =
+        let Ok::<[BusSubscription; 2], _>([mut requests, mut announcements]) =
             subscriptions.try_into()
         else {
             return Ok(());
         };
         loop {
             tokio::select! {
-                wish = wishes.next() => match wish {
+                message = requests.next() => match message {
                     Some(message) => self.answer_request(&message, store).await?,
                     None => return Ok(()),
                 },
-                changed = announcements.next() => match changed {
+                announcement = announcements.next() => match announcement {
                     Some(message) => self.update_account_token(message.payload()),
                     None => return Ok(()),
                 },
@@ -89,19 +90,19 @@ impl EnrolmentService {
         let Some(reply_to) = message.reply_to() else {
             return Ok(());
         };
-        let (wish, outcome, bytes) = match self
+        let (request, outcome, bytes) = match self
             .enroller
             .handle_message(message.payload(), unix_millis_now())
             .await
         {
             Ok(HandledEnrolment::Answered {
-                wish,
+                request,
                 outcome,
                 bytes,
-            }) => (wish, outcome, bytes),
+            }) => (request, outcome, bytes),
             Ok(HandledEnrolment::Ignored(error)) => {
-                if let Some(untold) = self.strangers.admit(Instant::now()) {
-                    tracing::warn!(%error, untold, "ignored an invalid enrolment request");
+                if let Some(suppressed) = self.unverified_log.admit(Instant::now()) {
+                    tracing::warn!(%error, untold = suppressed, "ignored an invalid enrolment request");
                 }
                 return Ok(());
             }
@@ -110,14 +111,14 @@ impl EnrolmentService {
                 return Ok(());
             }
         };
-        let node = &wish.hello.identity;
+        let node = &request.request.identity;
         match &outcome {
             EnrolmentOutcome::Welcome(accepted) => {
-                tracing::info!(%node, key = %wish.hello.key, "enrolled");
+                tracing::info!(%node, key = %request.request.key, "enrolled");
                 // Renewal starts from the token that is stored here. A failure is an error, so that the machine asks again.
                 if self.enroller.token_lifetime().is_some() {
-                    let names = self.enroller.enrolment_store();
-                    names.store_token(node, &accepted.token).await?;
+                    let enrolment_store = self.enroller.enrolment_store();
+                    enrolment_store.store_token(node, &accepted.token).await?;
                 }
                 // Write the record before the reply: an enrolled node must not be lost if this process dies.
                 begin_provisioning(store, node).await?;
@@ -130,7 +131,7 @@ impl EnrolmentService {
             }
         }
         // The reply subject is not signed: only the address of the bootstrap token that signed the request is accepted.
-        let key = wish.hello.credential.to_string();
+        let key = request.request.credential.to_string();
         let Some(address) = AnswerAddress::from_reply_subject(reply_to, &key) else {
             return Ok(());
         };
@@ -147,11 +148,11 @@ impl EnrolmentService {
             .enroller
             .token_lifetime()
             .unwrap_or(MAX_NODE_TOKEN_SECONDS);
-        let pause = Duration::from_secs(lifetime / CHECKS_PER_LIFETIME)
+        let interval = Duration::from_secs(lifetime / CHECKS_PER_LIFETIME)
             .clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
-        let roll = self.enroller.enrolment_store();
+        let enrolment_store = self.enroller.enrolment_store();
         loop {
-            match self.renew_due_tokens(roll).await {
+            match self.renew_due_tokens(enrolment_store).await {
                 Ok(nodes) if nodes.is_empty() => {}
                 Ok(nodes) => tracing::info!(nodes = nodes.len(), "renewed node tokens"),
                 Err(error) => {
@@ -161,20 +162,21 @@ impl EnrolmentService {
                     );
                 }
             }
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(interval).await;
         }
     }
 
     async fn renew_due_tokens(
         &self,
-        roll: &BucketEnrolmentStore,
+        enrolment_store: &BucketEnrolmentStore,
     ) -> Result<Vec<Identity>, BucketEnrolmentError> {
-        if let Some(account) = roll.fleet_account().await? {
+        if let Some(account) = enrolment_store.fleet_account().await? {
             // `update_fleet` ignores a token that is not newer or is not signed by the operator.
             let _ = self.enroller.update_fleet(&account);
         }
         let trust = self.enroller.fleet_trust();
-        roll.renew_due_tokens(&trust, self.enroller.node_role(), unix_millis_now())
+        enrolment_store
+            .renew_due_tokens(&trust, self.enroller.node_role(), unix_millis_now())
             .await
     }
 
@@ -194,20 +196,20 @@ async fn begin_provisioning(
     store: &NodeRecordStore,
     node: &Identity,
 ) -> Result<(), NodeRecordError> {
-    let fresh = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
-    if store.create_record(&fresh).await? {
+    let new_record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
+    if store.create_record(&new_record).await? {
         return Ok(());
     }
     let edited = store.edit_record(node, |record| {
-        let over = matches!(record.state, ProvisioningState::Retired);
-        if over {
+        let is_retired = matches!(record.state, ProvisioningState::Retired);
+        if is_retired {
             let epoch = record.epoch;
             *record = NodeRecord {
                 epoch,
-                ..fresh.clone()
+                ..new_record.clone()
             };
         }
-        Ok(over)
+        Ok(is_retired)
     });
     edited.await.map(drop)
 }

@@ -17,9 +17,9 @@ use muster_api::wire::stores::{
 use muster_api::wire::token::{AccountTrust, KeyPair, PublicKey};
 use muster_bus::{Bucket, BucketError, Bus, Bytes, NameStore, TokenRenewal, TokenRenewalError};
 use muster_client::{CallTarget, Client, ClientError, RpcCall};
+use muster_contract::provisioner::ProvisioningState;
 use tokio::sync::Mutex;
 
-use crate::record::ProvisioningState;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
 /// How long a connected node may take to reply. The broker reports an absent node at once, so only a node that hangs takes this long.
@@ -37,7 +37,7 @@ pub struct BucketEnrolmentStore {
     enroller_issued_at: Millis,
     names: NameStore,
     /// Serialises updates of token uses: all uses of one credential are in one value, so concurrent updates on this host would conflict.
-    counting: Mutex<()>,
+    count_lock: Mutex<()>,
 }
 
 /// Why a name could not be looked up or claimed.
@@ -71,7 +71,7 @@ impl BucketEnrolmentStore {
             clients,
             enroller_issued_at,
             names: NameStore::new(bus.bucket(PROVISION_BUCKET.name)),
-            counting: Mutex::new(()),
+            count_lock: Mutex::new(()),
         }
     }
 
@@ -145,7 +145,7 @@ impl EnrolmentStore for BucketEnrolmentStore {
         &self,
         entry: &NameEntry,
     ) -> Result<NameClaimOutcome, BucketEnrolmentError> {
-        let claim = |held: Option<NameEntry>| NameEntry::apply_claim(held.as_ref(), entry);
+        let claim = |current: Option<NameEntry>| NameEntry::apply_claim(current.as_ref(), entry);
         Ok(self.names.edit_entry(&entry.identity, claim).await?)
     }
 
@@ -153,17 +153,17 @@ impl EnrolmentStore for BucketEnrolmentStore {
         let Some(credential) = entry.credential else {
             return Ok(false);
         };
-        let _alone = self.counting.lock().await;
-        let use_of = (entry.identity.clone(), entry.key);
+        let _guard = self.count_lock.lock().await;
+        let new_use = (entry.identity.clone(), entry.key);
         let count = |uses: Option<Vec<(Identity, PublicKey)>>| {
             let mut uses = uses.unwrap_or_default();
-            if uses.contains(&use_of) {
+            if uses.contains(&new_use) {
                 return (None, true);
             }
             if uses.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
                 return (None, false);
             }
-            uses.push(use_of.clone());
+            uses.push(new_use.clone());
             (Some(uses), true)
         };
         let key = format!("uses.{credential}");
@@ -188,7 +188,7 @@ impl EnrolmentStore for BucketEnrolmentStore {
 
     async fn check_approval(
         &self,
-        _wish: &OpenEnrolmentRequest,
+        _request: &OpenEnrolmentRequest,
     ) -> Result<EnrolmentApproval, BucketEnrolmentError> {
         let issued = self.names.issued_at().await?;
         if issued.is_some_and(|at| at >= self.enroller_issued_at) {
@@ -202,18 +202,18 @@ impl EnrolmentStore for BucketEnrolmentStore {
 
 /// Whether a node is subscribed under this name. A node that is subscribed and does not reply counts as connected.
 async fn is_connected(client: &Client, node: &Identity) -> Result<bool, BucketEnrolmentError> {
-    let failed = |problem: String| BucketEnrolmentError::Probe {
+    let to_error = |problem: String| BucketEnrolmentError::Probe {
         node: node.clone(),
         problem,
     };
-    let aim = CallTarget::Nodes(BTreeSet::from([node.clone()]));
+    let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
     let mut call =
-        RpcCall::new("rpcutil", "ping", aim).map_err(|error| failed(error.to_string()))?;
+        RpcCall::new("rpcutil", "ping", target).map_err(|error| to_error(error.to_string()))?;
     call.wait = PROBE_TIMEOUT;
-    let asked = client.run_call(call, |_| {}).await;
-    let stats = asked.map_err(|error: ClientError| failed(error.to_string()))?;
+    let result = client.run_call(call, |_| {}).await;
+    let stats = result.map_err(|error: ClientError| to_error(error.to_string()))?;
     if stats.response_count() == 0 && stats.incomplete.is_some() {
-        return Err(failed("the connection was interrupted".to_owned()));
+        return Err(to_error("the connection was interrupted".to_owned()));
     }
     Ok(!stats.absent.contains(node))
 }

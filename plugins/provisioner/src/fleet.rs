@@ -8,6 +8,9 @@ use muster_api::wire::filter::NodeFilter;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
+use muster_contract::provision::IsDisabledOutput;
+use muster_contract::read_values;
+use muster_contract::rpcutil::{RpcutilGetFactsOutput, RpcutilRunningOutput, RunningRequestRow};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -87,63 +90,61 @@ impl FleetClient {
         agent: &str,
         action: &str,
         data: Map<String, Value>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Map<String, Value>, StepError> {
-        let aim = CallTarget::Nodes(BTreeSet::from([node.clone()]));
-        let mut call = RpcCall::new(agent, action, aim)
+        let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
+        let mut call = RpcCall::new(agent, action, target)
             .map_err(|error| StepError::permanent(error.to_string()))?;
         call.data = data;
-        call.timeout = Some(patience);
-        call.wait = patience + SHORT_CALL_TIMEOUT;
-        let what = format!("{agent}.{action}");
+        call.timeout = Some(timeout);
+        call.wait = timeout + SHORT_CALL_TIMEOUT;
+        let operation = format!("{agent}.{action}");
         let mut events = self.client.call(call);
-        let mut looks = interval_at(
+        let mut checks = interval_at(
             Instant::now() + PROGRESS_CHECK_INTERVAL,
             PROGRESS_CHECK_INTERVAL,
         );
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut question, mut forgotten) = (None, false);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut request_id, mut was_unknown) = (None, false);
         loop {
             tokio::select! {
                 // Polls the call first, so that a reply that has arrived takes precedence over the check.
                 biased;
                 event = events.next() => match event {
-                    Some(CallEvent::Published { request, .. }) => question = Some(request),
+                    Some(CallEvent::Published { request, .. }) => request_id = Some(request),
                     Some(CallEvent::Reply(answer)) => return step_result(&answer),
-                    Some(CallEvent::Finished(stats)) => return Err(no_reply_error(node, &what, patience, &stats)),
-                    Some(CallEvent::Failed(error)) => return Err(StepError::transient(format!("{what}: {error}"))),
+                    Some(CallEvent::Finished(stats)) => return Err(no_reply_error(node, &operation, timeout, &stats)),
+                    Some(CallEvent::Failed(error)) => return Err(StepError::transient(format!("{operation}: {error}"))),
                     Some(_) => {}
-                    None => return Err(StepError::transient(format!("{what}: the call ended without a result"))),
+                    None => return Err(StepError::transient(format!("{operation}: the call ended without a result"))),
                 },
-                _ = looks.tick() => {
+                _ = checks.tick() => {
                     // Skip the check while the request is not sent yet.
-                    let Some(question) = question else { continue };
-                    let unknown = self.is_working_on(node, question).await == Some(false);
+                    let Some(request_id) = request_id else { continue };
+                    let unknown = self.is_working_on(node, request_id).await == Some(false);
                     // Two checks in a row: a reply that was on its way at the first check has arrived by the second.
-                    if unknown && forgotten {
-                        return Err(StepError::transient(format!("{node} restarted and no longer executes {what}")));
+                    if unknown && was_unknown {
+                        return Err(StepError::transient(format!("{node} restarted and no longer executes {operation}")));
                     }
-                    forgotten = unknown;
+                    was_unknown = unknown;
                 }
             }
         }
     }
 
     /// Whether the node reports that it executes this request; `None` without a reply.
-    async fn is_working_on(&self, node: &Identity, question: Uuid) -> Option<bool> {
-        let aim = CallTarget::Nodes(BTreeSet::from([node.clone()]));
-        let mut call = RpcCall::new("rpcutil", "running", aim).ok()?;
+    async fn is_working_on(&self, node: &Identity, request_id: Uuid) -> Option<bool> {
+        let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
+        let mut call = RpcCall::new("rpcutil", "running", target).ok()?;
         call.wait = PROGRESS_CHECK_INTERVAL;
-        let (mut works, question) = (None, question.to_string());
-        let told = self.client.run_call(call, |answer| {
-            let requests = answer.reply.data.get("requests").and_then(Value::as_array);
-            let is_it = |request: &Value| {
-                request.get("id").and_then(Value::as_str) == Some(question.as_str())
-            };
-            works = requests.map(|requests| requests.iter().any(is_it));
+        let (mut is_active, request_id) = (None, request_id.to_string());
+        let call = self.client.run_call(call, |answer| {
+            let running = read_values::<RpcutilRunningOutput>(&answer.reply.data).ok();
+            let is_same_request = |request: &RunningRequestRow| request.id == request_id;
+            is_active = running.map(|running| running.requests.iter().any(is_same_request));
         });
-        told.await.ok()?;
-        works
+        call.await.ok()?;
+        is_active
     }
 
     /// Facts of a node by which its master is chosen.
@@ -151,10 +152,10 @@ impl FleetClient {
         let Some(data) = self.facts_request(&[]) else {
             return Ok(Map::new());
         };
-        let mut answer = self
+        let answer = self
             .call_node(node, "rpcutil", "get_facts", data, SHORT_CALL_TIMEOUT)
             .await?;
-        Ok(take_fact_values(&mut answer))
+        Ok(read_facts(&answer))
     }
 
     /// Masters from the cache, at most `MASTERS_MAX_AGE` old.
@@ -169,30 +170,30 @@ impl FleetClient {
     }
 
     async fn masters_within(&self, age: Duration) -> Result<Vec<PuppetMaster>, StepError> {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         // The mutex is held during the discovery, so that concurrent callers wait for its result instead of starting their own.
-        let mut known = self.masters.lock().await;
-        if let Some((begun, masters)) = &*known
-            && asked <= *begun + age
+        let mut cache = self.masters.lock().await;
+        if let Some((started, masters)) = &*cache
+            && requested_at <= *started + age
             && !masters.is_empty()
         {
             return Ok(masters.clone());
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let masters = self.find_masters().await?;
-        *known = Some((begun, masters.clone()));
+        *cache = Some((started, masters.clone()));
         Ok(masters)
     }
 
     async fn find_masters(&self) -> Result<Vec<PuppetMaster>, StepError> {
-        let told = |error: muster_client::ClientError| {
+        let to_step_error = |error: muster_client::ClientError| {
             StepError::transient(format!("cannot query the masters: {error}"))
         };
         let found = self
             .client
             .discover_nodes(&self.filter)
             .await
-            .map_err(told)?;
+            .map_err(to_step_error)?;
         if found.nodes.is_empty() {
             return Err(StepError::transient(
                 "no master was found: no node has the agent `puppetca` and matches the configured filter",
@@ -204,11 +205,10 @@ impl FleetClient {
             .facts_request(&[&self.address_fact])
             .unwrap_or_default();
         let mut masters = Vec::new();
-        let balance = self
+        let stats = self
             .client
             .run_call(call, |answer| {
-                let mut data = answer.reply.data.clone();
-                let mut facts = take_fact_values(&mut data);
+                let mut facts = read_facts(&answer.reply.data);
                 let address = facts.remove(&self.address_fact).unwrap_or_default();
                 if answer.is_ok() {
                     masters.push(PuppetMaster {
@@ -219,9 +219,9 @@ impl FleetClient {
                 }
             })
             .await
-            .map_err(told)?;
+            .map_err(to_step_error)?;
         // A discovered master that does not reply may hold a certificate that must be revoked, so nothing is done without it.
-        if balance.failed > 0 || !balance.missing.is_empty() {
+        if stats.failed > 0 || !stats.missing.is_empty() {
             return Err(StepError::transient("a master did not return its facts"));
         }
         masters.sort_by(|one, other| one.identity.cmp(&other.identity));
@@ -233,8 +233,13 @@ impl FleetClient {
         let filter = NodeFilter::default()
             .with_agent("provision")
             .map_err(|error| StepError::permanent(error.to_string()))?;
-        let told = |error: muster_client::ClientError| StepError::transient(error.to_string());
-        let found = self.client.discover_nodes(&filter).await.map_err(told)?;
+        let to_step_error =
+            |error: muster_client::ClientError| StepError::transient(error.to_string());
+        let found = self
+            .client
+            .discover_nodes(&filter)
+            .await
+            .map_err(to_step_error)?;
         if found.nodes.is_empty() {
             return Ok(Vec::new());
         }
@@ -243,13 +248,13 @@ impl FleetClient {
         let mut nodes = Vec::new();
         self.client
             .run_call(call, |answer| {
-                let disabled = answer.reply.data.get("disabled").and_then(Value::as_bool);
-                if answer.is_ok() && disabled == Some(false) {
+                let output = read_values::<IsDisabledOutput>(&answer.reply.data);
+                if answer.is_ok() && output.is_ok_and(|output| !output.disabled) {
                     nodes.push(answer.reply.sender.clone());
                 }
             })
             .await
-            .map_err(told)?;
+            .map_err(to_step_error)?;
         Ok(nodes)
     }
 
@@ -260,9 +265,9 @@ impl FleetClient {
         }
     }
 
-    fn facts_request(&self, further: &[&str]) -> Option<Map<String, Value>> {
-        let own = self.criteria.iter().map(String::as_str);
-        let facts: Vec<&str> = own.chain(further.iter().copied()).collect();
+    fn facts_request(&self, additional: &[&str]) -> Option<Map<String, Value>> {
+        let criteria = self.criteria.iter().map(String::as_str);
+        let facts: Vec<&str> = criteria.chain(additional.iter().copied()).collect();
         let data = json!({ "facts": facts.join(",") });
         if facts.is_empty() {
             return None;
@@ -271,21 +276,24 @@ impl FleetClient {
     }
 }
 
-/// Takes the facts out of a reply to `get_facts`.
-fn take_fact_values(data: &mut Map<String, Value>) -> Map<String, Value> {
-    match data.remove("values") {
-        Some(Value::Object(values)) => values,
-        _ => Map::new(),
-    }
+/// The facts of a reply to `get_facts`.
+fn read_facts(answer: &Map<String, Value>) -> Map<String, Value> {
+    let output: RpcutilGetFactsOutput = read_values(answer).unwrap_or_default();
+    output.values
 }
 
 /// Step error for a call without a reply.
-fn no_reply_error(node: &Identity, what: &str, patience: Duration, stats: &CallStats) -> StepError {
+fn no_reply_error(
+    node: &Identity,
+    operation: &str,
+    timeout: Duration,
+    stats: &CallStats,
+) -> StepError {
     StepError::transient(if stats.absent.contains(node) {
         format!("{node} is not connected")
     } else {
-        let patience = patience.as_secs();
-        format!("{node} did not reply to {what} within {patience} s")
+        let timeout = timeout.as_secs();
+        format!("{node} did not reply to {operation} within {timeout} s")
     })
 }
 
@@ -295,7 +303,7 @@ fn step_result(answer: &ReceivedReply) -> Result<Map<String, Value>, StepError> 
     if answer.is_ok() {
         return Ok(reply.data.clone());
     }
-    let words = format!(
+    let message = format!(
         "{}.{} on {}: {}",
         reply.agent, reply.action, reply.sender, reply.statusmsg
     );
@@ -308,8 +316,8 @@ fn step_result(answer: &ReceivedReply) -> Result<Map<String, Value>, StepError> 
         ),
     };
     Err(if is_final {
-        StepError::permanent(words)
+        StepError::permanent(message)
     } else {
-        StepError::transient(words)
+        StepError::transient(message)
     })
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use muster_api::ActionError;
 use muster_api::wire::identity::Identity;
 use muster_bus::{Bus, unix_millis_now};
+use muster_contract::provisioner::ProvisioningState;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::leader::{self, LeaderRecord};
-use crate::record::{NodeRecord, ProvisioningState};
+use crate::record::NodeRecord;
 use crate::store::{NodeRecordError, NodeRecordStore};
 
 /// Access to the record store once there is a broker connection.
@@ -74,10 +75,10 @@ impl ProvisionerHandle {
     pub(crate) async fn retire_node(
         &self,
         node: &Identity,
-        by: &Identity,
+        caller: &Identity,
     ) -> Result<(NodeRecord, bool), ActionError> {
         let mut record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
-        record.request_retirement(by, unix_millis_now());
+        record.request_retirement(caller, unix_millis_now());
         if self
             .open_store()?
             .create_record(&record)
@@ -87,9 +88,9 @@ impl ProvisionerHandle {
             return Ok((record, true));
         }
         self.change_record(node, |record| {
-            let wanted = record.state != ProvisioningState::Retired;
-            record.request_retirement(by, unix_millis_now());
-            wanted
+            let is_changed = record.state != ProvisioningState::Retired;
+            record.request_retirement(caller, unix_millis_now());
+            is_changed
         })
         .await
     }

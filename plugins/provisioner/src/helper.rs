@@ -26,7 +26,7 @@ pub(crate) struct ProgramExit {
     /// Its standard output.
     pub(crate) output: Vec<u8>,
     /// The end of its standard error.
-    pub(crate) words: String,
+    pub(crate) stderr: String,
 }
 
 /// Runs a helper for its step.
@@ -36,77 +36,77 @@ pub(crate) async fn run_helper(
     record: &NodeRecord,
 ) -> Result<Map<String, Value>, StepError> {
     let input = serde_json::to_vec(record).unwrap_or_default();
-    let patience = Duration::from_secs(helper.timeout);
-    let ended = run_program(system, helper.command.clone(), input, patience).await;
-    parse_answer(&ended.map_err(StepError::deferred)?)
+    let timeout = Duration::from_secs(helper.timeout);
+    let exit = run_program(system, helper.command.clone(), input, timeout).await;
+    parse_answer(&exit.map_err(StepError::deferred)?)
 }
 
-fn parse_answer(ended: &ProgramExit) -> Result<Map<String, Value>, StepError> {
-    if ended.code != 0 {
+fn parse_answer(exit: &ProgramExit) -> Result<Map<String, Value>, StepError> {
+    if exit.code != 0 {
         return Err(StepError::deferred(format!(
             "the helper exited with code {}: {}",
-            ended.code, ended.words
+            exit.code, exit.stderr
         )));
     }
-    let Ok(Value::Object(mut answer)) = serde_json::from_slice(&ended.output) else {
+    let Ok(Value::Object(mut output)) = serde_json::from_slice(&exit.output) else {
         return Err(StepError::deferred(format!(
             "the helper did not print a JSON object: {}",
-            ended.words
+            exit.stderr
         )));
     };
-    let message = |answer: &Map<String, Value>| {
-        let message = answer.get("msg").and_then(Value::as_str);
+    let message = |output: &Map<String, Value>| {
+        let message = output.get("msg").and_then(Value::as_str);
         message.unwrap_or("the helper gave no reason").to_owned()
     };
-    if answer.get("defer") == Some(&Value::Bool(true)) {
-        return Err(StepError::deferred(message(&answer)));
+    if output.get("defer") == Some(&Value::Bool(true)) {
+        return Err(StepError::deferred(message(&output)));
     }
-    if let Some(reason) = answer.get("fail") {
+    if let Some(reason) = output.get("fail") {
         let reason = reason
             .as_str()
-            .map_or_else(|| message(&answer), str::to_owned);
+            .map_or_else(|| message(&output), str::to_owned);
         return Err(StepError::permanent(reason));
     }
-    answer.remove("defer");
-    answer.remove("msg");
-    Ok(answer)
+    output.remove("defer");
+    output.remove("msg");
+    Ok(output)
 }
 
-/// Runs a program with this input. Kills its whole process tree after `patience`, or when the future is dropped.
+/// Runs a program with this input. Kills its whole process tree after `timeout`, or when the future is dropped.
 pub(crate) async fn run_program(
     system: Arc<dyn System>,
     argv: Vec<String>,
     input: Vec<u8>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<ProgramExit, String> {
     let cancel = CancelFlag::default();
     let _raised_when_dropped = CancelOnDrop(cancel.clone());
     let running = tokio::task::spawn_blocking(move || {
-        let words = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&words);
+        let stderr = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&stderr);
         let command = Command {
             stdin: input,
-            timeout: Some(patience),
+            timeout: Some(timeout),
             output_limit: MAX_OUTPUT_BYTES,
             cancel,
             listener: Some(OutputListener::new(move |stream, bytes| {
                 if stream == OutputStream::Stderr {
-                    let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-                    heard.extend_from_slice(bytes);
-                    let over = heard.len().saturating_sub(MAX_STDERR_BYTES);
-                    heard.drain(..over);
+                    let mut buffer = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                    buffer.extend_from_slice(bytes);
+                    let excess = buffer.len().saturating_sub(MAX_STDERR_BYTES);
+                    buffer.drain(..excess);
                 }
             })),
             ..Command::new(argv)
         };
-        let ended = system
+        let output = system
             .run_command(&command)
             .map_err(|error| error.to_string())?;
-        let words = words.lock().unwrap_or_else(PoisonError::into_inner);
+        let stderr = stderr.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(ProgramExit {
-            code: ended.code,
-            output: ended.stdout,
-            words: String::from_utf8_lossy(&words).trim().to_owned(),
+            code: output.code,
+            output: output.stdout,
+            stderr: String::from_utf8_lossy(&stderr).trim().to_owned(),
         })
     });
     running.await.map_err(|error| error.to_string())?

@@ -20,7 +20,8 @@ pub struct LeaderRecord {
     /// The leader's host.
     pub host: Identity,
     /// Identifies this process of the service.
-    pub life: Uuid,
+    #[serde(rename = "life")]
+    pub instance: Uuid,
 }
 
 /// Leadership of this host, until it is lost.
@@ -30,7 +31,7 @@ pub struct LeaderLease {
     pub epoch: u64,
     /// Cancelled before another host may become leader.
     pub lost: CancellationToken,
-    keeper: tokio::task::JoinHandle<()>,
+    renewal: tokio::task::JoinHandle<()>,
     bucket: Bucket,
 }
 
@@ -42,15 +43,15 @@ pub async fn wait_for_leadership(
 ) -> Result<LeaderLease, BucketError> {
     let leader = LeaderRecord {
         host: host.clone(),
-        life: Uuid::now_v7(),
+        instance: Uuid::now_v7(),
     };
     let value = Bytes::from(serde_json::to_vec(&leader).unwrap_or_default());
-    let mut seen: Option<(u64, Instant)> = None;
+    let mut last_seen: Option<(u64, Instant)> = None;
     loop {
-        let begun = Instant::now();
-        let taken = match bucket.get(LEADER_KEY).await? {
+        let started_at = Instant::now();
+        let result = match bucket.get(LEADER_KEY).await? {
             None => bucket.create(LEADER_KEY, value.clone()).await,
-            Some(entry) => match seen {
+            Some(entry) => match last_seen {
                 Some((revision, since)) if revision == entry.revision => {
                     if since.elapsed() < lease {
                         tokio::time::sleep(lease / 10).await;
@@ -59,22 +60,22 @@ pub async fn wait_for_leadership(
                     bucket.update(LEADER_KEY, value.clone(), revision).await
                 }
                 _ => {
-                    seen = Some((entry.revision, Instant::now()));
+                    last_seen = Some((entry.revision, Instant::now()));
                     continue;
                 }
             },
         };
-        match taken {
+        match result {
             Ok(epoch) => {
                 return Ok(LeaderLease::with_renewal(
                     bucket.clone(),
                     value,
                     epoch,
-                    begun,
+                    started_at,
                     lease,
                 ));
             }
-            Err(BucketError::Conflict { .. }) => seen = None,
+            Err(BucketError::Conflict { .. }) => last_seen = None,
             Err(error) => return Err(error),
         }
     }
@@ -92,29 +93,29 @@ impl LeaderLease {
         bucket: Bucket,
         value: Bytes,
         epoch: u64,
-        begun: Instant,
+        started_at: Instant,
         lease: Duration,
     ) -> Self {
         let lost = CancellationToken::new();
-        let keeper = tokio::spawn(renew_until_lost(
+        let renewal = tokio::spawn(renew_until_lost(
             bucket.clone(),
             value,
             epoch,
-            begun,
+            started_at,
             lease,
             lost.clone(),
         ));
         Self {
             epoch,
             lost,
-            keeper,
+            renewal,
             bucket,
         }
     }
 
     /// Gives up leadership by deleting the key, so that another host can take over at once.
     pub async fn resign(self) {
-        self.keeper.abort();
+        self.renewal.abort();
         if !self.lost.is_cancelled()
             && let Err(error) = self.bucket.delete(LEADER_KEY).await
         {
@@ -125,7 +126,7 @@ impl LeaderLease {
 
 impl Drop for LeaderLease {
     fn drop(&mut self) {
-        self.keeper.abort();
+        self.renewal.abort();
     }
 }
 
@@ -133,18 +134,18 @@ async fn renew_until_lost(
     bucket: Bucket,
     value: Bytes,
     mut revision: u64,
-    mut proven: Instant,
+    mut renewed_at: Instant,
     lease: Duration,
     lost: CancellationToken,
 ) {
-    // One cycle takes at most a third of the lease (pause plus timeout), so at least two writes are tried before giving up.
-    let pause = lease / 6;
+    // One cycle takes at most a third of the lease (interval plus timeout), so at least two writes are tried before giving up.
+    let interval = lease / 6;
     loop {
-        tokio::time::sleep(pause).await;
-        let sent = Instant::now();
+        tokio::time::sleep(interval).await;
+        let sent_at = Instant::now();
         let writing = bucket.update(LEADER_KEY, value.clone(), revision);
-        match tokio::time::timeout(pause, writing).await {
-            Ok(Ok(next)) => (revision, proven) = (next, sent),
+        match tokio::time::timeout(interval, writing).await {
+            Ok(Ok(next)) => (revision, renewed_at) = (next, sent_at),
             Ok(Err(BucketError::Conflict { .. })) => {
                 // Either another host is the leader, or our last write succeeded and its reply was lost.
                 match bucket.get(LEADER_KEY).await {
@@ -160,7 +161,7 @@ async fn renew_until_lost(
             }
             Ok(Err(_)) | Err(_) => {}
         }
-        if proven.elapsed() >= lease * 2 / 3 {
+        if renewed_at.elapsed() >= lease * 2 / 3 {
             tracing::warn!("gave up the leadership: the lease was not renewed in time");
             lost.cancel();
             return;

@@ -39,12 +39,12 @@ pub use options::{
 pub use service::{ProvisionerService, ProvisionerServiceError};
 
 /// Builds the agent `provisioner`.
-pub fn build_agent(desk: &ProvisionerHandle) -> Result<Agent, AgentError> {
+pub fn build_agent(handle: &ProvisionerHandle) -> Result<Agent, AgentError> {
     Agent::builder(ddl::builtin_agent("provisioner").unwrap_or_default())?
-        .with_action(actions::ProvisionerStatusAction(desk.clone()))
-        .with_action(actions::ProvisionerRetryAction(desk.clone()))
-        .with_action(actions::ProvisionerPauseAction(desk.clone()))
-        .with_action(actions::ProvisionerResumeAction(desk.clone()))
-        .with_action(actions::ProvisionerRetireAction(desk.clone()))
+        .with_action(actions::ProvisionerStatusAction(handle.clone()))
+        .with_action(actions::ProvisionerRetryAction(handle.clone()))
+        .with_action(actions::ProvisionerPauseAction(handle.clone()))
+        .with_action(actions::ProvisionerResumeAction(handle.clone()))
+        .with_action(actions::ProvisionerRetireAction(handle.clone()))
         .build()
 }

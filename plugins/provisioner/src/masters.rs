@@ -30,23 +30,23 @@ pub fn choose_master<'a>(
     facts: &Map<String, Value>,
     criteria: &'a [String],
     masters: &'a [PuppetMaster],
-    any: bool,
+    allow_any: bool,
 ) -> Option<MasterPlacement<'a>> {
     for criterion in criteria {
-        let Some(own) = facts.get(criterion).filter(|value| is_meaningful(value)) else {
+        let Some(value) = facts.get(criterion).filter(|value| is_meaningful(value)) else {
             continue;
         };
-        let near = masters
+        let matching = masters
             .iter()
-            .filter(|master| master.facts.get(criterion) == Some(own));
-        if let Some(master) = preferred_master(node, near) {
+            .filter(|master| master.facts.get(criterion) == Some(value));
+        if let Some(master) = preferred_master(node, matching) {
             return Some(MasterPlacement {
                 master,
                 criterion: Some(criterion),
             });
         }
     }
-    let master = preferred_master(node, masters.iter().filter(|_| any))?;
+    let master = preferred_master(node, masters.iter().filter(|_| allow_any))?;
     Some(MasterPlacement {
         master,
         criterion: None,

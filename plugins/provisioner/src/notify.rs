@@ -34,7 +34,7 @@ pub struct NotificationMessage {
     /// Identifies the message.
     pub id: Uuid,
     /// The event.
-    pub occasion: NotificationEvent,
+    pub event: NotificationEvent,
     /// The document.
     pub document: Value,
 }
@@ -42,38 +42,38 @@ pub struct NotificationMessage {
 /// Targets that are configured for this event.
 pub fn matching_targets(
     options: &Options,
-    occasion: NotificationEvent,
+    event: NotificationEvent,
 ) -> impl Iterator<Item = &NotificationTarget> {
     options
         .notify
         .iter()
-        .filter(move |target| target.events.is_empty() || target.events.contains(&occasion))
+        .filter(move |target| target.events.is_empty() || target.events.contains(&event))
 }
 
 /// Key under which the delivery state of a target is stored.
-pub fn notification_key(occasion: NotificationEvent, target: &NotificationTarget) -> String {
-    format!("{}/{}", occasion.as_str(), target.name)
+pub fn notification_key(event: NotificationEvent, target: &NotificationTarget) -> String {
+    format!("{}/{}", event.as_str(), target.name)
 }
 
 /// Builds the document about a node. It contains no secrets.
 pub fn build_message(
     id: Uuid,
-    occasion: NotificationEvent,
+    event: NotificationEvent,
     record: &NodeRecord,
 ) -> NotificationMessage {
-    let of = |name: &str| record.values.get(name).cloned().unwrap_or_default();
+    let value = |name: &str| record.values.get(name).cloned().unwrap_or_default();
     NotificationMessage {
         id,
-        occasion,
+        event,
         document: json!({
             "id": id,
-            "event": occasion.as_str(),
+            "event": event.as_str(),
             "node": record.identity,
             "provisioning": record.id,
-            "master": of("master"),
-            "serial": of("serial"),
-            "revoked": of("revoked"),
-            "run": of("final_run"),
+            "master": value("master"),
+            "serial": value("serial"),
+            "revoked": value("revoked"),
+            "run": value("final_run"),
             "error": record.error,
             "since": record.since,
             "changed": record.changed,
@@ -90,15 +90,15 @@ pub async fn send_message(
     let (channel, message) = (channel.clone(), message.clone());
     if let NotificationChannel::Command { command, timeout } = channel {
         let input = serde_json::to_vec(&message.document).unwrap_or_default();
-        let patience = Duration::from_secs(timeout);
-        let ended = helper::run_program(system, command, input, patience).await;
-        let ended = ended.map_err(StepError::transient)?;
-        return if ended.code == 0 {
+        let timeout = Duration::from_secs(timeout);
+        let exit = helper::run_program(system, command, input, timeout).await;
+        let exit = exit.map_err(StepError::transient)?;
+        return if exit.code == 0 {
             Ok(())
         } else {
             Err(StepError::transient(format!(
                 "the program exited with code {}: {}",
-                ended.code, ended.words
+                exit.code, exit.stderr
             )))
         };
     }
@@ -147,10 +147,10 @@ fn post_webhook(
     let body = message.document.to_string();
     // Errors are stored and logged, and the path or query of a webhook often is its secret.
     let origin = url.origin();
-    let answered = request
+    let response = request
         .send(body)
         .map_err(|error| format!("{origin}: {error}"))?;
-    let status = answered.status();
+    let status = response.status();
     if status.is_success() {
         return Ok(());
     }
@@ -159,15 +159,17 @@ fn post_webhook(
 
 /// Root certificates with which a webhook's certificate is verified.
 fn load_root_certificates(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, String> {
-    let found = match ca {
+    let certificates = match ca {
         Some(path) => {
             let pem =
                 std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            let read = |found: Result<ureq::tls::PemItem<'static>, _>| match found {
+            let to_certificate = |item: Result<ureq::tls::PemItem<'static>, _>| match item {
                 Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
                 _ => None,
             };
-            ureq::tls::parse_pem(&pem).filter_map(read).collect()
+            ureq::tls::parse_pem(&pem)
+                .filter_map(to_certificate)
+                .collect()
         }
         None => rustls_native_certs::load_native_certs()
             .certs
@@ -175,7 +177,7 @@ fn load_root_certificates(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, Str
             .map(|certificate| ureq::tls::Certificate::from_der(certificate).to_owned())
             .collect::<Vec<_>>(),
     };
-    Ok(ureq::tls::RootCerts::Specific(Arc::new(found)))
+    Ok(ureq::tls::RootCerts::Specific(Arc::new(certificates)))
 }
 
 fn send_mail(
@@ -196,11 +198,7 @@ fn send_mail(
         .timeout(Some(SEND_TIMEOUT))
         .build();
     let node = message.document.get("node").and_then(Value::as_str);
-    let subject = format!(
-        "{}: {}",
-        node.unwrap_or_default(),
-        message.occasion.as_str()
-    );
+    let subject = format!("{}: {}", node.unwrap_or_default(), message.event.as_str());
     let text = serde_json::to_string_pretty(&message.document).unwrap_or_default();
     let mut mail = lettre::Message::builder()
         .from(from.parse().map_err(|error| format!("{from}: {error}"))?)
@@ -245,7 +243,7 @@ mod tests {
         let url = WebhookUrl::try_from(url).unwrap();
         let message = NotificationMessage {
             id: Uuid::now_v7(),
-            occasion: NotificationEvent::Failed,
+            event: NotificationEvent::Failed,
             document: json!({}),
         };
         for mode in [0o640, 0o604, 0o666] {
@@ -265,7 +263,7 @@ mod tests {
         let url = WebhookUrl::try_from(format!("http://{address}/services/hush?key=hush")).unwrap();
         let message = NotificationMessage {
             id: Uuid::now_v7(),
-            occasion: NotificationEvent::Failed,
+            event: NotificationEvent::Failed,
             document: json!({}),
         };
         let answering = std::thread::spawn(move || {

@@ -151,8 +151,8 @@ pub struct StepNameError(String);
 impl TryFrom<String> for StepName {
     type Error = StepNameError;
     fn try_from(text: String) -> Result<Self, StepNameError> {
-        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        if text.is_empty() || text.len() > 40 || !text.chars().all(good) {
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if text.is_empty() || text.len() > 40 || !text.chars().all(is_allowed) {
             return Err(StepNameError(text.chars().take(40).collect()));
         }
         Ok(Self(text))
@@ -296,13 +296,17 @@ impl TryFrom<String> for WebhookUrl {
     fn try_from(text: String) -> Result<Self, WebhookUrlError> {
         let (scheme, rest) = text.split_once("://").ok_or(WebhookUrlError)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
-        let good = match scheme {
+        let is_forbidden = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
+        let is_allowed_scheme = match scheme {
             "https" => true,
             "http" => is_loopback(authority),
             _ => false,
         };
-        if !good || authority.is_empty() || authority.contains('@') || text.contains(odd) {
+        if !is_allowed_scheme
+            || authority.is_empty()
+            || authority.contains('@')
+            || text.contains(is_forbidden)
+        {
             return Err(WebhookUrlError);
         }
         Ok(Self(text))

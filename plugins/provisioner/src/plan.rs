@@ -128,7 +128,7 @@ pub struct ProvisioningPlan {
 pub enum ProvisioningPlanError {
     /// A step is configured twice.
     #[error("the step {0} is configured twice")]
-    Twice(StepName),
+    Duplicate(StepName),
     /// A step that is not built in has neither an agent nor a helper.
     #[error("the step {0} is not built in; give it an `agent` or a `helper`, or use the name of a built-in step: {known}", known = builtin_names())]
     Unknown(StepName),
@@ -169,31 +169,36 @@ impl ProvisioningPlan {
         let mut seen = BTreeSet::new();
         for step in &options.steps {
             if !seen.insert(&step.name) {
-                return Err(ProvisioningPlanError::Twice(step.name.clone()));
+                return Err(ProvisioningPlanError::Duplicate(step.name.clone()));
             }
         }
         let configured = |name: &StepName| options.steps.iter().find(|step| step.name == *name);
         let mut steps = Vec::new();
         for builtin in BuiltinStep::ALL {
             let name = builtin.step_name();
-            let own = configured(&name);
+            let step_options = configured(&name);
             // Off by default: Puppet's own daemon competes with orchestrated runs.
-            let wanted = own.map_or(builtin != BuiltinStep::Daemonize, |step| step.enabled);
-            if wanted {
-                steps.push(build_step(name, own, options.tries)?);
+            let is_enabled =
+                step_options.map_or(builtin != BuiltinStep::Daemonize, |step| step.enabled);
+            if is_enabled {
+                steps.push(build_step(name, step_options, options.tries)?);
             }
         }
-        for own in options.steps.iter().filter(|step| step.enabled) {
-            if BuiltinStep::from_name(&own.name).is_none() {
-                steps.push(build_step(own.name.clone(), Some(own), options.tries)?);
+        for step_options in options.steps.iter().filter(|step| step.enabled) {
+            if BuiltinStep::from_name(&step_options.name).is_none() {
+                steps.push(build_step(
+                    step_options.name.clone(),
+                    Some(step_options),
+                    options.tries,
+                )?);
             }
         }
         if steps.len() > MAX_STEPS {
             return Err(ProvisioningPlanError::TooMany);
         }
         let mut plan = Self { steps };
-        for own in &options.steps {
-            plan.place_step(own)?;
+        for step_options in &options.steps {
+            plan.place_step(step_options)?;
         }
         plan.check_order(options)?;
         Ok(plan)
@@ -205,45 +210,45 @@ impl ProvisioningPlan {
     }
 
     /// Moves a step behind the one that it is to follow.
-    fn place_step(&mut self, own: &StepOptions) -> Result<(), ProvisioningPlanError> {
-        let Some(after) = &own.after else {
+    fn place_step(&mut self, step_options: &StepOptions) -> Result<(), ProvisioningPlanError> {
+        let Some(after) = &step_options.after else {
             // An additional step without `after` runs before the node is released.
-            let is_further = BuiltinStep::from_name(&own.name).is_none();
-            if let (true, Some(from)) = (is_further, self.step_position(&own.name)) {
+            let is_further = BuiltinStep::from_name(&step_options.name).is_none();
+            if let (true, Some(from)) = (is_further, self.step_position(&step_options.name)) {
                 let step = self.steps.remove(from);
                 let to = self.step_position(&BuiltinStep::Release.step_name());
                 self.steps.insert(to.unwrap_or(self.steps.len()), step);
             }
             return Ok(());
         };
-        let Some(from) = self.step_position(&own.name) else {
+        let Some(from) = self.step_position(&step_options.name) else {
             return Ok(());
         };
         let step = self.steps.remove(from);
-        let Some(before) = self.step_position(after) else {
+        let Some(predecessor) = self.step_position(after) else {
             return Err(ProvisioningPlanError::NoSuch {
-                step: own.name.clone(),
+                step: step_options.name.clone(),
                 after: after.clone(),
             });
         };
-        self.steps.insert(before + 1, step);
+        self.steps.insert(predecessor + 1, step);
         Ok(())
     }
 
     /// Checks that each step comes after those that it needs. Disabled steps count as done.
     fn check_order(&self, options: &Options) -> Result<(), ProvisioningPlanError> {
-        let off = |name: &StepName| {
-            let own = options.steps.iter().find(|step| step.name == *name);
-            own.is_some_and(|step| !step.enabled)
+        let is_disabled = |name: &StepName| {
+            let step_options = options.steps.iter().find(|step| step.name == *name);
+            step_options.is_some_and(|step| !step.enabled)
         };
-        for (place, step) in self.steps.iter().enumerate() {
+        for (index, step) in self.steps.iter().enumerate() {
             let Some(builtin) = BuiltinStep::from_name(&step.name) else {
                 continue;
             };
             for needed in builtin.required_steps() {
                 let needs = needed.step_name();
-                let before = self.step_position(&needs).is_some_and(|at| at < place);
-                if !before && !off(&needs) {
+                let is_before = self.step_position(&needs).is_some_and(|at| at < index);
+                if !is_before && !is_disabled(&needs) {
                     return Err(ProvisioningPlanError::Order {
                         step: step.name.clone(),
                         needs,
@@ -261,10 +266,10 @@ impl ProvisioningPlan {
 
 fn build_step(
     name: StepName,
-    own: Option<&StepOptions>,
+    step_options: Option<&StepOptions>,
     tries: u32,
 ) -> Result<PlanStep, ProvisioningPlanError> {
-    let work = match own {
+    let work = match step_options {
         Some(StepOptions {
             agent: Some(_),
             helper: Some(_),
@@ -284,12 +289,19 @@ fn build_step(
         _ => {
             let builtin = BuiltinStep::from_name(&name)
                 .ok_or_else(|| ProvisioningPlanError::Unknown(name.clone()))?;
-            let inputs = own.map(|own| own.inputs.clone()).unwrap_or_default();
+            let inputs = step_options
+                .map(|step_options| step_options.inputs.clone())
+                .unwrap_or_default();
             StepKind::Builtin(builtin, inputs)
         }
     };
-    let tries = own.and_then(|own| own.tries).unwrap_or(tries).max(1);
-    let timeout = own.and_then(|own| own.timeout).map(Duration::from_secs);
+    let tries = step_options
+        .and_then(|step_options| step_options.tries)
+        .unwrap_or(tries)
+        .max(1);
+    let timeout = step_options
+        .and_then(|step_options| step_options.timeout)
+        .map(Duration::from_secs);
     Ok(PlanStep {
         name,
         work,

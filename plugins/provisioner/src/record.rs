@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use muster_api::wire::Millis;
 use muster_api::wire::identity::Identity;
+use muster_contract::provisioner::ProvisioningState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -18,35 +19,6 @@ use crate::plan::{PlanStep, ProvisioningPlan};
 const MAX_HISTORY_ENTRIES: usize = 100;
 /// Maximum number of characters kept of an error.
 const MAX_ERROR_CHARS: usize = 600;
-
-/// Provisioning state of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProvisioningState {
-    /// Provisioning is in progress.
-    Working,
-    /// A step failed permanently.
-    Failed,
-    /// Provisioning is complete.
-    Done,
-    /// Its certificates are being revoked.
-    Retiring,
-    /// It was removed from the fleet.
-    Retired,
-}
-
-impl ProvisioningState {
-    /// The name as used in replies.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Working => "working",
-            Self::Failed => "failed",
-            Self::Done => "done",
-            Self::Retiring => "retiring",
-            Self::Retired => "retired",
-        }
-    }
-}
 
 /// Kind of a history entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +33,8 @@ pub enum EventKind {
     /// The step could not be done yet.
     Deferred,
     /// An operator requested something: `retry`, `pause` and so on.
-    Asked,
+    #[serde(rename = "asked")]
+    Requested,
 }
 
 /// One entry of a node's history.
@@ -108,7 +81,8 @@ pub struct NotificationRecord {
     /// Identifies the message for the receiver.
     pub id: Uuid,
     /// Delivery state.
-    pub told: DeliveryState,
+    #[serde(rename = "told")]
+    pub delivery: DeliveryState,
     /// When that state was recorded.
     pub at: Millis,
 }
@@ -158,10 +132,10 @@ pub struct NodeRecord {
 
 /// Why a step did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{words}")]
+#[error("{message}")]
 pub struct StepError {
     /// Message for operators.
-    pub words: String,
+    pub message: String,
     /// How to proceed.
     pub kind: FailureKind,
 }
@@ -170,35 +144,35 @@ pub struct StepError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// Temporary: another try may succeed.
-    Passing,
+    Transient,
     /// Permanent: no further try helps.
-    Final,
+    Permanent,
     /// Not possible yet; does not count as a failure.
-    Defer,
+    Deferred,
 }
 
 impl StepError {
     /// A temporary error: another try may succeed.
-    pub fn transient(words: impl Into<String>) -> Self {
+    pub fn transient(message: impl Into<String>) -> Self {
         Self {
-            words: words.into(),
-            kind: FailureKind::Passing,
+            message: message.into(),
+            kind: FailureKind::Transient,
         }
     }
 
     /// A permanent error: no further try helps.
-    pub fn permanent(words: impl Into<String>) -> Self {
+    pub fn permanent(message: impl Into<String>) -> Self {
         Self {
-            words: words.into(),
-            kind: FailureKind::Final,
+            message: message.into(),
+            kind: FailureKind::Permanent,
         }
     }
 
     /// A deferral: not possible yet.
-    pub fn deferred(words: impl Into<String>) -> Self {
+    pub fn deferred(message: impl Into<String>) -> Self {
         Self {
-            words: words.into(),
-            kind: FailureKind::Defer,
+            message: message.into(),
+            kind: FailureKind::Deferred,
         }
     }
 }
@@ -207,9 +181,9 @@ impl StepError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryBackoff {
     /// Pause before the second try.
-    pub first: Millis,
+    pub initial: Millis,
     /// Longest pause.
-    pub most: Millis,
+    pub max: Millis,
 }
 
 impl RetryBackoff {
@@ -217,7 +191,7 @@ impl RetryBackoff {
     pub fn delay_after(self, tries: u32) -> Millis {
         // Bounded, because a shift by 64 or more would overflow.
         let doublings = tries.saturating_sub(1).min(20);
-        self.first.saturating_mul(1 << doublings).min(self.most)
+        self.initial.saturating_mul(1 << doublings).min(self.max)
     }
 }
 
@@ -273,11 +247,11 @@ impl NodeRecord {
                 return NextAction::Rest;
             }
         }
-        let open = plan
+        let next_step = plan
             .steps()
             .iter()
             .find(|step| !self.done.contains(&step.name));
-        match open {
+        match next_step {
             Some(step) => self.wait_until_due(NextAction::Step(step), now),
             None => NextAction::Rest,
         }
@@ -309,13 +283,13 @@ impl NodeRecord {
     }
 
     /// Records the success of a step with the values that it found.
-    pub fn finish_step(&mut self, step: &StepName, found: Map<String, Value>, now: Millis) {
+    pub fn finish_step(&mut self, step: &StepName, values: Map<String, Value>, now: Millis) {
         if !self.done.contains(step) {
             self.done.push(step.clone());
         }
         self.current = None;
         self.error = None;
-        self.values.extend(found);
+        self.values.extend(values);
         self.append_history(now, step.as_str(), EventKind::Done, "");
     }
 
@@ -331,7 +305,7 @@ impl NodeRecord {
         step: &StepName,
         error: &StepError,
         tries: u32,
-        pauses: RetryBackoff,
+        backoff: RetryBackoff,
         now: Millis,
     ) {
         let attempt = match &self.current {
@@ -339,28 +313,28 @@ impl NodeRecord {
             Some(current) if current.step == *step => current.attempt.saturating_add(1),
             _ => 1,
         };
-        let words: String = error.words.chars().take(MAX_ERROR_CHARS).collect();
-        let (what, counted) = match error.kind {
+        let message: String = error.message.chars().take(MAX_ERROR_CHARS).collect();
+        let (kind, counted_attempts) = match error.kind {
             // A deferral does not count as a try.
-            FailureKind::Defer => (EventKind::Deferred, attempt.saturating_sub(1)),
-            FailureKind::Passing | FailureKind::Final => (EventKind::Failed, attempt),
+            FailureKind::Deferred => (EventKind::Deferred, attempt.saturating_sub(1)),
+            FailureKind::Transient | FailureKind::Permanent => (EventKind::Failed, attempt),
         };
-        self.append_history(now, step.as_str(), what, &words);
-        self.error = Some(format!("{step}: {words}"));
+        self.append_history(now, step.as_str(), kind, &message);
+        self.error = Some(format!("{step}: {message}"));
         let is_over = self.state == ProvisioningState::Working
             && match error.kind {
-                FailureKind::Defer => false,
-                FailureKind::Passing => attempt >= tries,
-                FailureKind::Final => true,
+                FailureKind::Deferred => false,
+                FailureKind::Transient => attempt >= tries,
+                FailureKind::Permanent => true,
             };
         self.current = Some(CurrentStep {
             step: step.clone(),
-            attempt: counted,
+            attempt: counted_attempts,
             underway: false,
             not_before: if is_over {
                 0
             } else {
-                now + pauses.delay_after(attempt)
+                now + backoff.delay_after(attempt)
             },
         });
         if is_over {
@@ -370,12 +344,12 @@ impl NodeRecord {
 
     /// Requests a retry: a failed node continues, and a step that waits for its next try is due at once. If the signed certificate was revoked,
     /// all steps are repeated. Returns whether there was anything to retry.
-    pub fn request_retry(&mut self, by: &Identity, now: Millis) -> bool {
+    pub fn request_retry(&mut self, caller: &Identity, now: Millis) -> bool {
         if self.state != ProvisioningState::Failed {
             if let Some(current) = &mut self.current {
                 current.not_before = 0;
             }
-            self.append_history(now, "retry", EventKind::Asked, by.as_str());
+            self.append_history(now, "retry", EventKind::Requested, caller.as_str());
             return self.current.is_some();
         }
         self.state = ProvisioningState::Working;
@@ -387,40 +361,40 @@ impl NodeRecord {
             // Repeat all steps from the lock on, because the node was unlocked too.
             self.done.clear();
         }
-        self.append_history(now, "retry", EventKind::Asked, by.as_str());
+        self.append_history(now, "retry", EventKind::Requested, caller.as_str());
         true
     }
 
     /// Pauses or resumes the node.
-    pub fn set_paused(&mut self, paused: bool, by: &Identity, now: Millis) {
+    pub fn set_paused(&mut self, paused: bool, caller: &Identity, now: Millis) {
         self.paused = paused;
         let word = if paused { "pause" } else { "resume" };
-        self.append_history(now, word, EventKind::Asked, by.as_str());
+        self.append_history(now, word, EventKind::Requested, caller.as_str());
     }
 
     /// Requests the removal of the node.
-    pub fn request_retirement(&mut self, by: &Identity, now: Millis) {
+    pub fn request_retirement(&mut self, caller: &Identity, now: Millis) {
         if self.state != ProvisioningState::Retired {
             self.state = ProvisioningState::Retiring;
             self.paused = false;
             self.current = None;
-            self.append_history(now, "retire", EventKind::Asked, by.as_str());
+            self.append_history(now, "retire", EventKind::Requested, caller.as_str());
         }
     }
 
     /// Records that its certificates are revoked.
-    pub fn mark_retired(&mut self, found: Map<String, Value>, now: Millis) {
+    pub fn mark_retired(&mut self, values: Map<String, Value>, now: Millis) {
         self.state = ProvisioningState::Retired;
         self.current = None;
         self.error = None;
-        self.values.extend(found);
+        self.values.extend(values);
         self.append_history(now, "retire", EventKind::Done, "");
     }
 
     /// Records that the signed certificate was revoked after a failure.
-    pub fn mark_compensated(&mut self, found: Map<String, Value>, now: Millis) {
+    pub fn mark_compensated(&mut self, values: Map<String, Value>, now: Millis) {
         self.compensated = true;
-        self.values.extend(found);
+        self.values.extend(values);
         self.append_history(now, "compensate", EventKind::Done, "");
     }
 
@@ -437,15 +411,15 @@ impl NodeRecord {
     }
 
     /// Appends to the history, and drops entries beyond `MAX_HISTORY_ENTRIES`.
-    pub fn append_history(&mut self, at: Millis, step: &str, what: EventKind, words: &str) {
+    pub fn append_history(&mut self, at: Millis, step: &str, kind: EventKind, text: &str) {
         self.changed = at;
         self.history.push(HistoryEntry {
             at,
             step: step.to_owned(),
-            what,
-            words: words.to_owned(),
+            what: kind,
+            words: text.to_owned(),
         });
-        let over = self.history.len().saturating_sub(MAX_HISTORY_ENTRIES);
-        self.history.drain(..over);
+        let excess = self.history.len().saturating_sub(MAX_HISTORY_ENTRIES);
+        self.history.drain(..excess);
     }
 }

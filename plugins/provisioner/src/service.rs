@@ -11,6 +11,7 @@ use muster_api::wire::Millis;
 use muster_api::wire::identity::Identity;
 use muster_bus::{BucketError, Bus, unix_millis_now};
 use muster_client::Client;
+use muster_contract::provisioner::ProvisioningState;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -20,7 +21,7 @@ use crate::fleet::{FleetClient, MasterFilterError};
 use crate::leader;
 use crate::options::Options;
 use crate::plan::{ProvisioningPlan, ProvisioningPlanError};
-use crate::record::{NextAction, NodeRecord, ProvisioningState, StepError};
+use crate::record::{NextAction, NodeRecord, StepError};
 use crate::store::{NodeRecordError, NodeRecordStore, decode_if_readable};
 use crate::worker::StepWorker;
 use crate::workflow::NodeWorkflow;
@@ -51,7 +52,7 @@ pub struct ProvisionerService {
     options: Arc<Options>,
     plan: Arc<ProvisioningPlan>,
     worker: StepWorker,
-    newcomers: Option<EnrolmentService>,
+    enrolment: Option<EnrolmentService>,
 }
 
 impl ProvisionerService {
@@ -76,25 +77,25 @@ impl ProvisionerService {
                 system,
             },
             options,
-            newcomers: None,
+            enrolment: None,
         })
     }
 
     /// Also serves enrolment requests.
     #[must_use]
-    pub fn with_enrolment(mut self, newcomers: EnrolmentService) -> Self {
-        self.newcomers = Some(newcomers);
+    pub fn with_enrolment(mut self, enrolment: EnrolmentService) -> Self {
+        self.enrolment = Some(enrolment);
         self
     }
 
     /// Runs until `stop`; retries after broker errors.
     pub async fn run_until_stopped(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
-            let reigned = tokio::select! {
-                reigned = self.run_leader_term(&stop) => reigned,
+            let result = tokio::select! {
+                result = self.run_leader_term(&stop) => result,
                 () = stop.cancelled() => break,
             };
-            if let Err(error) = reigned {
+            if let Err(error) = result {
                 tracing::warn!(%error, "provisioning interrupted; it will be retried");
                 tokio::select! {
                     () = tokio::time::sleep(RETRY_DELAY) => {}
@@ -108,28 +109,28 @@ impl ProvisionerService {
     /// Waits for leadership, and runs one term.
     async fn run_leader_term(&self, stop: &CancellationToken) -> Result<(), NodeRecordError> {
         let store = NodeRecordStore::open(&self.bus);
-        let lead =
+        let lease =
             leader::wait_for_leadership(store.bucket(), &self.host, self.options.leader_lease())
                 .await?;
-        tracing::info!(epoch = lead.epoch, "became the provisioning leader");
-        let mut reign = LeaderTerm {
+        tracing::info!(epoch = lease.epoch, "became the provisioning leader");
+        let mut term = LeaderTerm {
             service: self,
             store: store.clone(),
-            epoch: lead.epoch,
-            known: BTreeMap::new(),
+            epoch: lease.epoch,
+            records: BTreeMap::new(),
             due: BTreeSet::new(),
             busy: HashSet::new(),
             tasks: JoinSet::new(),
         };
-        let door = async {
-            match &self.newcomers {
-                Some(newcomers) => newcomers.serve_requests(&store).await,
+        let enrolment = async {
+            match &self.enrolment {
+                Some(enrolment) => enrolment.serve_requests(&store).await,
                 None => std::future::pending().await,
             }
         };
         let renewals = async {
-            match &self.newcomers {
-                Some(newcomers) => newcomers.renew_tokens().await,
+            match &self.enrolment {
+                Some(enrolment) => enrolment.renew_tokens().await,
                 None => std::future::pending().await,
             }
         };
@@ -139,17 +140,17 @@ impl ProvisionerService {
                 tokio::time::sleep(TRUST_REFRESH_INTERVAL).await;
             }
         };
-        let ended = tokio::select! {
-            ended = reign.process_events() => ended,
+        let result = tokio::select! {
+            result = term.process_events() => result,
             () = trust => Ok(()),
-            ended = door => ended,
+            result = enrolment => result,
             never = renewals => match never {},
-            () = lead.lost.cancelled() => Ok(()),
+            () = lease.lost.cancelled() => Ok(()),
             () = stop.cancelled() => Ok(()),
         };
-        reign.tasks.shutdown().await;
-        lead.resign().await;
-        ended
+        term.tasks.shutdown().await;
+        lease.resign().await;
+        result
     }
 }
 
@@ -158,7 +159,7 @@ enum FinishedTask {
     /// Work on a node: it waits for its next try, or is complete.
     Node(Identity),
     /// Discovery of nodes that are not registered.
-    Look,
+    Discovery,
 }
 
 /// One term as the leader.
@@ -166,7 +167,7 @@ struct LeaderTerm<'a> {
     service: &'a ProvisionerService,
     store: NodeRecordStore,
     epoch: u64,
-    known: BTreeMap<Identity, NodeRecord>,
+    records: BTreeMap<Identity, NodeRecord>,
     /// Time of the next action of each node.
     due: BTreeSet<(Millis, Identity)>,
     busy: HashSet<Identity>,
@@ -176,42 +177,43 @@ struct LeaderTerm<'a> {
 impl LeaderTerm<'_> {
     async fn process_events(&mut self) -> Result<(), NodeRecordError> {
         let mut watch = self.store.watch_nodes().await?;
-        let every = Duration::from_secs(self.service.options.discover_seconds);
-        let mut looks = tokio::time::interval(every.max(Duration::from_secs(1)));
+        let discovery_interval = Duration::from_secs(self.service.options.discover_seconds);
+        let mut discovery_ticks =
+            tokio::time::interval(discovery_interval.max(Duration::from_secs(1)));
         loop {
             self.start_due_nodes();
-            let pause = self.next_delay();
+            let delay = self.next_delay();
             tokio::select! {
                 entry = watch.next() => match entry? {
                     Some(entry) => if let Some(record) = decode_if_readable(&entry) {
                         self.update_record(record);
                     },
                     None => return Err(BucketError::Failed {
-                        what: "watch",
+                        operation: "watch",
                         bucket: self.store.bucket().name().to_owned(),
                         problem: "the connection is closed".to_owned(),
                     }.into()),
                 },
-                Some(ended) = self.tasks.join_next() => if let Ok(FinishedTask::Node(node)) = ended {
+                Some(finished) = self.tasks.join_next() => if let Ok(FinishedTask::Node(node)) = finished {
                     self.busy.remove(&node);
                     self.schedule_node(&node);
                 },
-                _ = looks.tick(), if !every.is_zero() => self.spawn_discovery(),
-                () = tokio::time::sleep(pause) => {}
+                _ = discovery_ticks.tick(), if !discovery_interval.is_zero() => self.spawn_discovery(),
+                () = tokio::time::sleep(delay) => {}
             }
         }
     }
 
     fn update_record(&mut self, record: NodeRecord) {
         let node = record.identity.clone();
-        self.known.insert(node.clone(), record);
+        self.records.insert(node.clone(), record);
         self.schedule_node(&node);
     }
 
     /// Schedules the next action of a node; replaces an earlier entry.
     fn schedule_node(&mut self, node: &Identity) {
         self.due.retain(|(_, other)| other != node);
-        let Some(record) = self.known.get(node) else {
+        let Some(record) = self.records.get(node) else {
             return;
         };
         let at = match record.next_action(&self.service.plan, unix_millis_now()) {
@@ -235,7 +237,7 @@ impl LeaderTerm<'_> {
             self.due.remove(&next);
             let (_, node) = next;
             self.busy.insert(node.clone());
-            let journey = NodeWorkflow::new(
+            let workflow = NodeWorkflow::new(
                 self.store.clone(),
                 self.service.worker.clone(),
                 Arc::clone(&self.service.plan),
@@ -243,7 +245,7 @@ impl LeaderTerm<'_> {
                 self.epoch,
             );
             self.tasks.spawn(async move {
-                journey.run_until_idle().await;
+                workflow.run_until_idle().await;
                 FinishedTask::Node(node)
             });
         }
@@ -267,26 +269,28 @@ impl LeaderTerm<'_> {
             if let Err(error) = discover_nodes(&store, &worker).await {
                 tracing::warn!(%error, "cannot discover nodes to provision");
             }
-            FinishedTask::Look
+            FinishedTask::Discovery
         });
     }
 }
 
 /// Adds records for nodes that report that they can be provisioned and are not known yet.
 async fn discover_nodes(store: &NodeRecordStore, worker: &StepWorker) -> Result<(), StepError> {
-    let begun = unix_millis_now();
-    let told = |error: NodeRecordError| StepError::transient(error.to_string());
+    let started_at = unix_millis_now();
+    let to_step_error = |error: NodeRecordError| StepError::transient(error.to_string());
     for node in worker.fleet.find_candidates().await? {
-        match store.get(&node).await.map_err(told)? {
+        match store.get(&node).await.map_err(to_step_error)? {
             None => {
                 let record = NodeRecord::new(node, Uuid::now_v7(), unix_millis_now());
-                store.create_record(&record).await.map_err(told)?;
+                store.create_record(&record).await.map_err(to_step_error)?;
             }
             // Done before this discovery began, and available for provisioning again: the node was reset.
-            Some(known) if known.state == ProvisioningState::Done && known.changed < begun => {
-                restart_provisioning(store, &node, begun)
+            Some(record)
+                if record.state == ProvisioningState::Done && record.changed < started_at =>
+            {
+                restart_provisioning(store, &node, started_at)
                     .await
-                    .map_err(told)?;
+                    .map_err(to_step_error)?;
             }
             Some(_) => {}
         }
@@ -298,16 +302,19 @@ async fn discover_nodes(store: &NodeRecordStore, worker: &StepWorker) -> Result<
 async fn restart_provisioning(
     store: &NodeRecordStore,
     node: &Identity,
-    begun: Millis,
+    started_at: Millis,
 ) -> Result<(), NodeRecordError> {
     let edited = store.edit_record(node, |record| {
-        let is_old = record.state == ProvisioningState::Done && record.changed < begun;
-        if is_old {
-            let fresh = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
+        let is_stale = record.state == ProvisioningState::Done && record.changed < started_at;
+        if is_stale {
+            let new_record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
             let epoch = record.epoch;
-            *record = NodeRecord { epoch, ..fresh };
+            *record = NodeRecord {
+                epoch,
+                ..new_record
+            };
         }
-        Ok(is_old)
+        Ok(is_stale)
     });
     edited.await.map(drop)
 }

@@ -4,6 +4,7 @@
 use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::testing::differences;
 use muster_api::wire::identity::Identity;
+use muster_contract::provisioner::ProvisioningState;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -12,7 +13,7 @@ use crate::actions;
 use crate::masters::{PuppetMaster, choose_master};
 use crate::options::{Options, StepName};
 use crate::plan::{ProvisioningPlan, ProvisioningPlanError};
-use crate::record::{NextAction, NodeRecord, ProvisioningState, RetryBackoff, StepError};
+use crate::record::{NextAction, NodeRecord, RetryBackoff, StepError};
 
 fn identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()
@@ -27,8 +28,8 @@ fn names(plan: &ProvisioningPlan) -> Vec<&str> {
 }
 
 const PAUSES: RetryBackoff = RetryBackoff {
-    first: 1_000,
-    most: 60_000,
+    initial: 1_000,
+    max: 60_000,
 };
 
 #[test]
@@ -120,7 +121,7 @@ fn what_cannot_be_done_in_that_order_is_refused() {
     );
     assert_eq!(
         refused(json!([{ "name": "sign" }, { "name": "sign", "enabled": false }])),
-        ProvisioningPlanError::Twice(name("sign"))
+        ProvisioningPlanError::Duplicate(name("sign"))
     );
     let read =
         |value: Value| serde_json::from_value::<Options>(value).map_err(|error| error.to_string());
@@ -398,36 +399,36 @@ async fn a_helper_finds_out_defers_or_fails() {
     for (script, trouble, words) in [
         (
             r#"echo '{"defer": true, "msg": "no quota yet"}'"#,
-            FailureKind::Defer,
+            FailureKind::Deferred,
             "no quota yet",
         ),
         (
             r#"echo '{"fail": "not ours"}'"#,
-            FailureKind::Final,
+            FailureKind::Permanent,
             "not ours",
         ),
         (
             "echo nonsense; echo 'bad day' >&2",
-            FailureKind::Defer,
+            FailureKind::Deferred,
             "bad day",
         ),
         (
             "echo '[]'",
-            FailureKind::Defer,
+            FailureKind::Deferred,
             "did not print a JSON object",
         ),
         (
             "echo 'disk on fire' >&2; exit 3",
-            FailureKind::Defer,
+            FailureKind::Deferred,
             "exited with code 3: disk on fire",
         ),
     ] {
         let error = ask(script, 10).await.unwrap_err();
         assert_eq!(error.kind, trouble, "{script}");
-        assert!(error.words.contains(words), "{script}: {error}");
+        assert!(error.message.contains(words), "{script}: {error}");
     }
     let begun = std::time::Instant::now();
     let error = ask("sleep 60 & sleep 60", 1).await.unwrap_err();
-    assert_eq!(error.kind, FailureKind::Defer);
+    assert_eq!(error.kind, FailureKind::Deferred);
     assert!(begun.elapsed() < std::time::Duration::from_secs(30));
 }

@@ -5,6 +5,13 @@ use std::time::Duration;
 
 use muster_api::system::System;
 use muster_api::wire::identity::Identity;
+use muster_contract::provision::{
+    ProvisionLockInput, ProvisionUnlockInput, RequestCertificateOutput, RunPuppetOutput,
+};
+use muster_contract::puppetca::{
+    CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
+};
+use muster_contract::{read_values, write_values};
 use serde_json::{Map, Value, json};
 
 use crate::fleet::FleetClient;
@@ -43,8 +50,9 @@ impl StepWorker {
     ) -> Result<StepValues, StepError> {
         match &step.work {
             StepKind::Builtin(builtin, inputs) => {
-                let asked = (inputs, step.timeout);
-                self.execute_builtin(*builtin, asked, record, fence).await
+                let arguments = (inputs, step.timeout);
+                self.execute_builtin(*builtin, arguments, record, fence)
+                    .await
             }
             StepKind::Agent(agent) => {
                 let answer = self.call_agent(agent, record).await?;
@@ -65,15 +73,15 @@ impl StepWorker {
         fence: u64,
     ) -> Result<StepValues, StepError> {
         let node = &record.identity;
-        let fenced = |mut more: StepValues| {
-            more.extend(inputs.clone());
-            more.insert("fence".to_owned(), fence.into());
-            more
+        let fenced = |mut data: StepValues| {
+            data.extend(inputs.clone());
+            data.insert("fence".to_owned(), fence.into());
+            data
         };
-        let provision = |action: &'static str, data: StepValues, patience: Duration| {
-            let patience = timeout.unwrap_or(patience);
+        let provision = |action: &'static str, data: StepValues, default_timeout: Duration| {
+            let timeout = timeout.unwrap_or(default_timeout);
             self.fleet
-                .call_node(node, "provision", action, data, patience)
+                .call_node(node, "provision", action, data, timeout)
         };
         match builtin {
             BuiltinStep::Lock => self.lock_node(record, fence).await,
@@ -89,10 +97,8 @@ impl StepWorker {
             }
             BuiltinStep::Csr => {
                 let data = fenced(into_object(json!({ "fresh": true })));
-                request_values(
-                    node,
-                    &provision("request_certificate", data, CSR_TIMEOUT).await?,
-                )
+                let request = provision("request_certificate", data, CSR_TIMEOUT).await?;
+                request_values(node, &read_values(&request).unwrap_or_default())
             }
             BuiltinStep::Sign => self.sign_certificate(record, inputs).await,
             BuiltinStep::Bootstrap => {
@@ -122,11 +128,11 @@ impl StepWorker {
         record: &NodeRecord,
         fence: u64,
     ) -> Result<StepValues, StepError> {
-        let data = into_object(json!({
-            "owner": format!("provisioner/{}", record.id),
-            "lease": NODE_LEASE_SECONDS,
-            "fence": fence,
-        }));
+        let data = write_values(&ProvisionLockInput {
+            owner: format!("provisioner/{}", record.id),
+            lease: NODE_LEASE_SECONDS,
+            fence: Some(fence),
+        });
         self.fleet
             .call_node(
                 &record.identity,
@@ -141,7 +147,10 @@ impl StepWorker {
 
     /// Unlocks the node regardless of the holder. A failure is not an error, because the node may be gone.
     pub async fn unlock_node(&self, node: &Identity) {
-        let data = into_object(json!({ "force": true }));
+        let data = write_values(&ProvisionUnlockInput {
+            fence: None,
+            force: true,
+        });
         let unlocked = self
             .fleet
             .call_node(node, "provision", "unlock", data, SHORT_CALL_TIMEOUT)
@@ -154,19 +163,19 @@ impl StepWorker {
     async fn place_node(&self, node: &Identity) -> Result<StepValues, StepError> {
         let (masters, facts) =
             tokio::try_join!(self.fleet.recent_masters(), self.fleet.node_facts(node))?;
-        let near = self.nearest_master(node, &facts, &masters);
-        if let Some(placed) = near.filter(|placed| placed.criterion.is_some()) {
-            return self.placement_values(&placed);
+        let cached = self.nearest_master(node, &facts, &masters);
+        if let Some(placement) = cached.filter(|placement| placement.criterion.is_some()) {
+            return self.placement_values(&placement);
         }
         // No matching master is cached; one may have started since the last discovery.
         let masters = self.fleet.current_masters().await?;
-        let placed = self.nearest_master(node, &facts, &masters).ok_or_else(|| {
+        let placement = self.nearest_master(node, &facts, &masters).ok_or_else(|| {
             let criteria = self.options.criteria.join(", ");
             StepError::transient(format!(
                 "no master shares any of these facts with the node: {criteria}"
             ))
         })?;
-        self.placement_values(&placed)
+        self.placement_values(&placement)
     }
 
     fn nearest_master<'a>(
@@ -179,10 +188,10 @@ impl StepWorker {
         choose_master(node, facts, &options.criteria, masters, options.any_master)
     }
 
-    fn placement_values(&self, placed: &MasterPlacement<'_>) -> Result<StepValues, StepError> {
+    fn placement_values(&self, placement: &MasterPlacement<'_>) -> Result<StepValues, StepError> {
         let PuppetMaster {
             identity, address, ..
-        } = placed.master;
+        } = placement.master;
         if address.is_empty() {
             let fact = &self.options.address_fact;
             return Err(StepError::transient(format!(
@@ -192,7 +201,7 @@ impl StepWorker {
         Ok(into_object(json!({
             "master": identity,
             "address": address,
-            "criterion": placed.criterion,
+            "criterion": placement.criterion,
         })))
     }
 
@@ -200,7 +209,9 @@ impl StepWorker {
     pub async fn clean_certificates(&self, node: &Identity) -> Result<Value, StepError> {
         let mut serials = Vec::new();
         for master in self.fleet.current_masters().await? {
-            let data = into_object(json!({ "certname": node }));
+            let data = write_values(&CertNameInput {
+                certname: node.to_string(),
+            });
             let answer = self
                 .fleet
                 .call_node(
@@ -211,8 +222,9 @@ impl StepWorker {
                     SHORT_CALL_TIMEOUT,
                 )
                 .await?;
-            if answer.get("revoked") == Some(&Value::Bool(true)) {
-                serials.extend(answer.get("serial").cloned());
+            let cleaned: PuppetcaCleanOutput = read_values(&answer).unwrap_or_default();
+            if cleaned.revoked {
+                serials.push(Value::from(cleaned.serial));
             }
         }
         Ok(Value::Array(serials))
@@ -226,20 +238,21 @@ impl StepWorker {
     ) -> Result<StepValues, StepError> {
         let master = Identity::parse(required_value(record, "master")?)
             .map_err(|error| StepError::permanent(format!("master: {error}")))?;
+        // A master with autosign keeps no request; its certificate is compared with the key all the same.
+        let stored_value = |name| record.text_value(name).filter(|value| !value.is_empty());
         let mut data = inputs.clone();
-        data.insert("certname".to_owned(), record.identity.as_str().into());
-        for name in ["fingerprint", "public_key"] {
-            // A master with autosign keeps no request; its certificate is compared with the key all the same.
-            if let Some(value) = record.text_value(name).filter(|value| !value.is_empty()) {
-                data.insert(name.to_owned(), value.into());
-            }
-        }
+        data.extend(write_values(&PuppetcaSignInput {
+            certname: record.identity.to_string(),
+            fingerprint: stored_value("fingerprint").map(str::to_owned),
+            public_key: stored_value("public_key").map(str::to_owned),
+            ttl: None,
+        }));
         let answer = self
             .fleet
             .call_node(&master, "puppetca", "sign", data, SHORT_CALL_TIMEOUT)
             .await?;
-        let serial = answer.get("serial").cloned().unwrap_or_default();
-        Ok(single_value("serial", serial))
+        let signed: PuppetcaSignOutput = read_values(&answer).unwrap_or_default();
+        Ok(single_value("serial", signed.serial.into()))
     }
 
     async fn call_agent(
@@ -253,55 +266,58 @@ impl StepWorker {
                 .map_err(|error| StepError::permanent(format!("master: {error}")))?,
         };
         let inputs = fill_inputs(&step.inputs, record)?;
-        let patience = Duration::from_secs(step.timeout);
+        let timeout = Duration::from_secs(step.timeout);
         self.fleet
-            .call_node(&target, &step.agent, &step.action, inputs, patience)
+            .call_node(&target, &step.agent, &step.action, inputs, timeout)
             .await
     }
 }
 
 /// Values of the node's reply about its request. The reply is signed with the node's key, so no other node can name a request for it.
-fn request_values(node: &Identity, answer: &StepValues) -> Result<StepValues, StepError> {
-    let text = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
-    if text("certname") != node.as_str() {
+fn request_values(
+    node: &Identity,
+    request: &RequestCertificateOutput,
+) -> Result<StepValues, StepError> {
+    if request.certname != node.as_str() {
         return Err(StepError::permanent(format!(
             "{node} requested a certificate for `{}` instead of its own name",
-            text("certname")
+            request.certname
         )));
     }
-    if text("public_key").is_empty() {
+    if request.public_key.is_empty() {
         return Err(StepError::permanent(
             "the node returned no public key for its certificate request",
         ));
     }
     Ok(into_object(json!({
-        "fingerprint": text("fingerprint"),
-        "public_key": text("public_key"),
+        "fingerprint": request.fingerprint,
+        "public_key": request.public_key,
     })))
 }
 
 /// Values of a run that are stored.
 fn run_summary(run: &StepValues) -> Value {
-    let kept = ["class", "config_version", "environment", "duration"];
-    let pairs = kept.into_iter().filter_map(|name| {
-        let value = run.get(name)?;
-        Some((name.to_owned(), value.clone()))
-    });
-    Value::Object(pairs.collect())
+    let run: RunPuppetOutput = read_values(run).unwrap_or_default();
+    json!({
+        "class": run.class,
+        "config_version": run.config_version,
+        "environment": run.environment,
+        "duration": run.duration,
+    })
 }
 
 /// Replaces `{{name}}` in inputs by the node's stored values.
 fn fill_inputs(inputs: &StepValues, record: &NodeRecord) -> Result<StepValues, StepError> {
     let fill = |(name, value): (&String, &Value)| {
-        let asked = value
+        let reference = value
             .as_str()
             .and_then(|text| text.strip_prefix("{{")?.strip_suffix("}}"));
-        let value = match asked.map(str::trim) {
+        let value = match reference.map(str::trim) {
             None => value.clone(),
             Some("identity") => record.identity.as_str().into(),
-            Some(known) => record.values.get(known).cloned().ok_or_else(|| {
+            Some(value_name) => record.values.get(value_name).cloned().ok_or_else(|| {
                 StepError::permanent(format!(
-                    "the input `{name}` refers to {known:?}, which no step has stored"
+                    "the input `{name}` refers to {value_name:?}, which no step has stored"
                 ))
             })?,
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_api::wire::identity::Identity;
 use muster_bus::{NameStore, unix_millis_now};
+use muster_contract::provisioner::ProvisioningState;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -11,8 +12,7 @@ use crate::notify::{self, build_message};
 use crate::options::{NotificationEvent, StepName};
 use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, StepKind};
 use crate::record::{
-    DeliveryState, NextAction, NodeRecord, NotificationRecord, ProvisioningState, RetryBackoff,
-    StepError,
+    DeliveryState, NextAction, NodeRecord, NotificationRecord, RetryBackoff, StepError,
 };
 use crate::store::{NodeRecordError, NodeRecordStore};
 use crate::worker::StepWorker;
@@ -92,13 +92,13 @@ impl NodeWorkflow {
         }
         tracing::info!(node = %self.node, step = %step.name, "step started");
         match self.execute_step(step, &record, revision, fence).await {
-            Ok(found) => {
+            Ok(values) => {
                 let is_last = |record: &NodeRecord| {
-                    let mut open = self.plan.steps().iter().map(|step| &step.name);
-                    open.all(|name| record.done.contains(name))
+                    let mut step_names = self.plan.steps().iter().map(|step| &step.name);
+                    step_names.all(|name| record.done.contains(name))
                 };
                 let finished = self.edit_record(|record| {
-                    record.finish_step(&step.name, found.clone(), unix_millis_now());
+                    record.finish_step(&step.name, values.clone(), unix_millis_now());
                     if record.state == ProvisioningState::Working && is_last(record) {
                         record.mark_done(unix_millis_now());
                     }
@@ -121,8 +121,8 @@ impl NodeWorkflow {
             self.notify_targets(NotificationEvent::Done, record).await?;
             return Ok(Map::new());
         }
-        let held = match *fence {
-            Some(held) => held,
+        let node_fence = match *fence {
+            Some(node_fence) => node_fence,
             None if needs_node_lock(&step.work) => {
                 if step.name != BuiltinStep::Lock.step_name() {
                     self.worker.lock_node(record, revision).await?;
@@ -132,21 +132,21 @@ impl NodeWorkflow {
             }
             None => revision,
         };
-        self.worker.execute_step(step, record, held).await
+        self.worker.execute_step(step, record, node_fence).await
     }
 
     /// Handles a failure: revokes what was signed, unlocks the node, sends the notifications.
     async fn settle_failure(&self, record: NodeRecord) -> Result<NodeRecord, NodeRecordError> {
         let settled = async {
             let mut record = record;
-            let signed = [BuiltinStep::Csr.as_str(), BuiltinStep::Sign.as_str()];
-            let mut begun = record.history.iter().map(|entry| entry.step.as_str());
-            let is_signed = begun.any(|step| signed.contains(&step));
+            let signing_steps = [BuiltinStep::Csr.as_str(), BuiltinStep::Sign.as_str()];
+            let mut started_steps = record.history.iter().map(|entry| entry.step.as_str());
+            let is_signed = started_steps.any(|step| signing_steps.contains(&step));
             if self.worker.options.compensate && is_signed && !record.compensated {
                 let revoked = self.worker.clean_certificates(&self.node).await?;
                 let edited = self.edit_record(|record| {
-                    let found = Map::from_iter([("taken_back".to_owned(), revoked.clone())]);
-                    record.mark_compensated(found, unix_millis_now());
+                    let values = Map::from_iter([("taken_back".to_owned(), revoked.clone())]);
+                    record.mark_compensated(values, unix_millis_now());
                     true
                 });
                 record = edited.await.map_err(to_step_error)?.0;
@@ -175,16 +175,16 @@ impl NodeWorkflow {
         let retired = async {
             let revoked = self.worker.clean_certificates(&self.node).await?;
             // Keep the serial numbers that were revoked in earlier tries.
-            let mut all = record
+            let mut serials = record
                 .values
                 .get("retired")
                 .and_then(Value::as_array)
                 .cloned()
                 .unwrap_or_default();
-            all.extend(revoked.as_array().cloned().unwrap_or_default());
-            let found = Map::from_iter([("retired".to_owned(), Value::Array(all))]);
+            serials.extend(revoked.as_array().cloned().unwrap_or_default());
+            let values = Map::from_iter([("retired".to_owned(), Value::Array(serials))]);
             let edited = self.edit_record(|record| {
-                record.values.extend(found.clone());
+                record.values.extend(values.clone());
                 true
             });
             let (record, _) = edited.await.map_err(to_step_error)?;
@@ -213,21 +213,21 @@ impl NodeWorkflow {
     /// Sends to every target that was not notified yet. Tries all of them, then returns the first error.
     async fn notify_targets(
         &self,
-        occasion: NotificationEvent,
+        event: NotificationEvent,
         record: &NodeRecord,
     ) -> Result<(), StepError> {
         let options = &self.worker.options;
-        let mut trouble = None;
-        for target in notify::matching_targets(options, occasion) {
-            let key = notify::notification_key(occasion, target);
-            let known = record.notices.get(&key);
-            if known.is_some_and(|notice| notice.told == DeliveryState::Sent) {
+        let mut first_error = None;
+        for target in notify::matching_targets(options, event) {
+            let key = notify::notification_key(event, target);
+            let previous = record.notices.get(&key);
+            if previous.is_some_and(|notice| notice.delivery == DeliveryState::Sent) {
                 continue;
             }
-            let id = known.map_or_else(Uuid::now_v7, |notice| notice.id);
+            let id = previous.map_or_else(Uuid::now_v7, |notice| notice.id);
             self.record_notification(&key, id, DeliveryState::Sending)
                 .await?;
-            let message = build_message(id, occasion, record);
+            let message = build_message(id, event, record);
             let system = Arc::clone(&self.worker.system);
             match notify::send_message(system, &target.channel, &message).await {
                 Ok(()) => {
@@ -235,24 +235,24 @@ impl NodeWorkflow {
                         .await?;
                 }
                 Err(error) => {
-                    let words = format!("cannot notify {}: {}", target.name, error.words);
-                    trouble.get_or_insert(StepError::transient(words));
+                    let text = format!("cannot notify {}: {}", target.name, error.message);
+                    first_error.get_or_insert(StepError::transient(text));
                 }
             }
         }
-        trouble.map_or(Ok(()), Err)
+        first_error.map_or(Ok(()), Err)
     }
 
     async fn record_notification(
         &self,
         key: &str,
         id: Uuid,
-        told: DeliveryState,
+        delivery: DeliveryState,
     ) -> Result<(), StepError> {
         let edited = self.edit_record(|record| {
             let notice = NotificationRecord {
                 id,
-                told,
+                delivery,
                 at: unix_millis_now(),
             };
             record.notices.insert(key.to_owned(), notice);
@@ -269,12 +269,12 @@ impl NodeWorkflow {
     ) -> Result<NodeRecord, NodeRecordError> {
         tracing::warn!(node = %self.node, %step, %error, "step not completed");
         let options = &self.worker.options;
-        let pauses = RetryBackoff {
-            first: options.backoff.saturating_mul(1000),
-            most: options.backoff_most.saturating_mul(1000),
+        let backoff = RetryBackoff {
+            initial: options.backoff.saturating_mul(1000),
+            max: options.backoff_most.saturating_mul(1000),
         };
         let edited = self.edit_record(|record| {
-            record.fail_step(step, error, tries, pauses, unix_millis_now());
+            record.fail_step(step, error, tries, backoff, unix_millis_now());
             true
         });
         Ok(edited.await?.0)

@@ -52,7 +52,7 @@ pub(crate) struct PuppetRunFiles<'a> {
 /// Builds program and arguments.
 pub(crate) fn build_arguments(
     options: &Options,
-    wish: &PuppetRunOptions,
+    run_options: &PuppetRunOptions,
     files: PuppetRunFiles<'_>,
 ) -> Vec<String> {
     let mut argv = ArgumentList(vec![files.program.display().to_string()]);
@@ -68,19 +68,19 @@ pub(crate) fn build_arguments(
         argv.push_word(word);
     }
     argv.push_pair("--logdest", format!("{},console", files.trace.display()));
-    argv.push_switch("noop", wish.noop);
-    argv.push_switch("ignoreschedules", wish.ignoreschedules);
-    if !wish.tags.is_empty() {
-        argv.push_pair("--tags", wish.tags.join(","));
+    argv.push_switch("noop", run_options.noop);
+    argv.push_switch("ignoreschedules", run_options.ignoreschedules);
+    if !run_options.tags.is_empty() {
+        argv.push_pair("--tags", run_options.tags.join(","));
     }
-    if !wish.skip_tags.is_empty() {
-        argv.push_pair("--skip_tags", wish.skip_tags.join(","));
+    if !run_options.skip_tags.is_empty() {
+        argv.push_pair("--skip_tags", run_options.skip_tags.join(","));
     }
-    if let Some(environment) = &wish.environment {
+    if let Some(environment) = &run_options.environment {
         argv.push_pair("--environment", environment);
     }
     if is_agent {
-        push_agent_arguments(options, wish, &mut argv);
+        push_agent_arguments(options, run_options, &mut argv);
     }
     options
         .arguments
@@ -119,18 +119,29 @@ fn push_directories(options: &Options, argv: &mut ArgumentList) {
     }
 }
 
-fn push_agent_arguments(options: &Options, wish: &PuppetRunOptions, argv: &mut ArgumentList) {
+fn push_agent_arguments(
+    options: &Options,
+    run_options: &PuppetRunOptions,
+    argv: &mut ArgumentList,
+) {
     argv.push_word("--onetime");
     argv.push_word("--no-daemonize");
     // Without a certificate, fail at once instead of waiting for one while holding the permit.
     argv.push_pair("--waitforcert", "0");
-    let splay = wish.splay.or(options.splay);
-    argv.push_switch("splay", if wish.force { Some(false) } else { splay });
-    if let Some(limit) = wish.splaylimit.or(options.splaylimit) {
+    let splay = run_options.splay.or(options.splay);
+    argv.push_switch(
+        "splay",
+        if run_options.force {
+            Some(false)
+        } else {
+            splay
+        },
+    );
+    if let Some(limit) = run_options.splaylimit.or(options.splaylimit) {
         argv.push_pair("--splaylimit", limit.to_string());
     }
-    argv.push_switch("use_cached_catalog", wish.use_cached_catalog);
-    if let Some(server) = &wish.server {
+    argv.push_switch("use_cached_catalog", run_options.use_cached_catalog);
+    if let Some(server) = &run_options.server {
         match server.split_once(':') {
             Some((host, port)) => {
                 argv.push_pair("--server", host);

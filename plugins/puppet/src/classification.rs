@@ -3,9 +3,10 @@
 //! Puppet writes a report only if the run completed. A run without a catalog has all counters at zero. A cached catalog hides that no new one was
 //! received.
 
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
+
 use crate::files::report::PuppetRunReport;
 use crate::files::summary::PuppetRunSummary;
-use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 
 /// Evidence that is available when the program has ended.
 #[derive(Debug, Default)]
@@ -17,7 +18,7 @@ pub(crate) struct RunEvidence {
     /// The exit code, or 128 + signal; `None` when the exit was not observed.
     pub(crate) exit: Option<i32>,
     /// Why the program was stopped, if the daemon stopped it.
-    pub(crate) stopped: Option<RunFailureReason>,
+    pub(crate) stopped: Option<PuppetRunClass>,
     /// The reason for which runs are disabled now.
     pub(crate) disabled: Option<String>,
     /// Errors and warnings of the log.
@@ -33,11 +34,11 @@ pub(crate) const MAX_LOG_LINES: usize = 50;
 pub(crate) fn record_result(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
     outcome.exitcode = evidence.exit;
     outcome.log = evidence.log.iter().take(MAX_LOG_LINES).cloned().collect();
-    if let Some(reason) = evidence.stopped {
+    if let Some(reason) = &evidence.stopped {
         if let Some(report) = &evidence.report {
             record_counts(outcome, report);
         }
-        outcome.end_without_result(reason, stop_message(reason));
+        outcome.end_without_result(reason.clone(), stop_message(reason));
         return;
     }
     match (&evidence.report, &evidence.summary) {
@@ -52,57 +53,54 @@ pub(crate) fn record_result(outcome: &mut PuppetRunOutcome, evidence: &RunEviden
 
 /// Result without a report, from the summary's counters.
 fn record_summary(outcome: &mut PuppetRunOutcome, summary: &PuppetRunSummary) {
-    let counted = |name: &str| Some(summary.resource_count(name).unwrap_or_default());
+    let count = |name: &str| Some(summary.resource_count(name).unwrap_or_default());
     outcome.state = PuppetRunState::Finished;
-    outcome.total = counted("total");
-    outcome.changed = counted("changed");
-    outcome.failed = counted("failed");
-    outcome.failed_to_restart = counted("failed_to_restart");
-    outcome.skipped = counted("skipped");
-    outcome.out_of_sync = counted("out_of_sync");
-    outcome.corrective = counted("corrective_change");
+    outcome.total = count("total");
+    outcome.changed = count("changed");
+    outcome.failed = count("failed");
+    outcome.failed_to_restart = count("failed_to_restart");
+    outcome.skipped = count("skipped");
+    outcome.out_of_sync = count("out_of_sync");
+    outcome.corrective = count("corrective_change");
     outcome.config_version = summary.config_version();
     outcome.environment = summary.environment();
     let class = class_by_counts(summary);
-    outcome.class = Some(class.to_owned());
-    if class == "compile_failed" {
+    if class == PuppetRunClass::CompileFailed {
         outcome.error = Some("Puppet had no catalog to apply".to_owned());
     }
+    outcome.class = Some(class);
 }
 
 /// Class of a run, from its summary alone.
-pub(crate) fn class_by_counts(summary: &PuppetRunSummary) -> &'static str {
-    let some = |name: &str| summary.resource_count(name).unwrap_or_default() > 0;
-    match (summary.has_failures(), some("changed")) {
-        _ if summary.is_failed_run() => "compile_failed",
-        (true, true) => "failed+changed",
-        (true, false) => "failed",
-        (false, true) => "changed",
-        (false, false) => "clean",
+pub(crate) fn class_by_counts(summary: &PuppetRunSummary) -> PuppetRunClass {
+    if summary.is_failed_run() {
+        return PuppetRunClass::CompileFailed;
     }
+    let changed = summary.resource_count("changed").unwrap_or_default();
+    PuppetRunClass::from_counts(summary.has_failures(), changed > 0)
 }
 
-pub(crate) fn stop_message(reason: RunFailureReason) -> &'static str {
+pub(crate) fn stop_message(reason: &PuppetRunClass) -> &'static str {
     match reason {
-        RunFailureReason::Fenced => "the run was stopped because its permit was lost",
-        RunFailureReason::Timeout => {
+        PuppetRunClass::Fenced => "the run was stopped because its permit was lost",
+        PuppetRunClass::Timeout => {
             "the run was stopped because it took longer than [plugins.puppet] timeout"
         }
-        RunFailureReason::Cancelled => "the run was stopped because the request was cancelled",
+        PuppetRunClass::Cancelled => "the run was stopped because the request was cancelled",
         _ => "the run was stopped",
     }
 }
 
 fn record_counts(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
-    let counted = |name: &str| Some(report.resource_count(name).unwrap_or_default());
+    let count = |name: &str| Some(report.resource_count(name).unwrap_or_default());
     outcome.transaction_uuid = report.text_field("transaction_uuid");
-    outcome.total = counted("total");
-    outcome.changed = counted("changed");
-    outcome.failed = counted("failed");
-    outcome.failed_to_restart = counted("failed_to_restart");
-    outcome.skipped = counted("skipped");
-    outcome.out_of_sync = counted("out_of_sync");
-    outcome.corrective = counted("corrective_change");
+    outcome.total = count("total");
+    outcome.changed = count("changed");
+    outcome.failed = count("failed");
+    outcome.failed_to_restart = count("failed_to_restart");
+    outcome.skipped = count("skipped");
+    outcome.out_of_sync = count("out_of_sync");
+    outcome.corrective = count("corrective_change");
     outcome.config_version = report.text_field("configuration_version");
     outcome.environment = report.text_field("environment");
     outcome.cached_catalog_status = report.text_field("cached_catalog_status");
@@ -112,27 +110,27 @@ fn record_counts(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
 fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
     outcome.state = PuppetRunState::Finished;
     let class = class_by_report(report);
-    outcome.class = Some(class.to_owned());
-    let first = || {
+    let errors = || {
         report
             .log_lines(&["err", "alert", "emerg", "crit"])
             .into_iter()
     };
     outcome.error = match class {
-        "compile_failed" => Some(format!(
+        PuppetRunClass::CompileFailed => Some(format!(
             "Puppet had no catalog to apply{}",
             format_cause(
-                first()
+                errors()
                     .find(|line| mentions_catalog(line))
-                    .or_else(|| first().next())
+                    .or_else(|| errors().next())
             )
         )),
-        "stale_catalog" => Some(format!(
+        PuppetRunClass::StaleCatalog => Some(format!(
             "Puppet applied its cached catalog because it received no new one{}",
-            format_cause(first().find(|line| mentions_catalog(line)))
+            format_cause(errors().find(|line| mentions_catalog(line)))
         )),
         _ => None,
     };
+    outcome.class = Some(class);
     if outcome.log.is_empty() {
         outcome.log = report.log_lines(&["err", "alert", "emerg", "crit", "warning"]);
         outcome.log.truncate(MAX_LOG_LINES);
@@ -140,26 +138,23 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
 }
 
 /// Class of a run, from its report.
-pub(crate) fn class_by_report(report: &PuppetRunReport) -> &'static str {
+pub(crate) fn class_by_report(report: &PuppetRunReport) -> PuppetRunClass {
     if report.is_failed_run() {
         let has_total = report.resource_count("total").unwrap_or_default() > 0;
         return if has_total {
-            "failed"
+            PuppetRunClass::Failed
         } else {
-            "compile_failed"
+            PuppetRunClass::CompileFailed
         };
     }
-    let some = |name: &str| report.resource_count(name).unwrap_or_default() > 0;
-    let is_noop = report.flag_field("noop") == Some(true);
-    match (report.has_failures(), some("changed") && !is_noop) {
-        (true, true) => "failed+changed",
-        (true, false) => "failed",
-        _ if report.text_field("cached_catalog_status").as_deref() == Some("on_failure") => {
-            "stale_catalog"
-        }
-        (false, true) => "changed",
-        (false, false) => "clean",
+    let has_failures = report.has_failures();
+    let cached = report.text_field("cached_catalog_status");
+    if !has_failures && cached.as_deref() == Some("on_failure") {
+        return PuppetRunClass::StaleCatalog;
     }
+    let changed = report.resource_count("changed").unwrap_or_default();
+    let is_noop = report.flag_field("noop") == Some(true);
+    PuppetRunClass::from_counts(has_failures, changed > 0 && !is_noop)
 }
 
 fn mentions_catalog(line: &str) -> bool {
@@ -171,39 +166,39 @@ fn format_cause(line: Option<String>) -> String {
 }
 
 fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
-    let first = || evidence.log.first().cloned();
+    let first_line = || evidence.log.first().cloned();
     match (&evidence.disabled, evidence.exit) {
         (Some(reason), _) => {
             outcome.started_at = None;
-            outcome.end_without_result(RunFailureReason::Disabled, disabled_message(reason));
+            outcome.end_without_result(PuppetRunClass::Disabled, disabled_message(reason));
         }
         _ if evidence.was_locked => {
             outcome.started_at = None;
             outcome.end_without_result(
-                RunFailureReason::Locked,
+                PuppetRunClass::Locked,
                 "another Puppet run started before this one",
             );
         }
         (None, None) => outcome.end_without_result(
-            RunFailureReason::Killed,
+            PuppetRunClass::Killed,
             "the Puppet process is gone and left neither an exit code nor a report",
         ),
         (None, Some(code)) if code > 128 => outcome.end_without_result(
-            RunFailureReason::Killed,
+            PuppetRunClass::Killed,
             format!("Puppet was ended by signal {}", code - 128),
         ),
         (None, Some(0)) => outcome.end_without_result(
-            RunFailureReason::NoReport,
+            PuppetRunClass::NoReport,
             format!(
                 "Puppet ended with code 0 but wrote no report{}",
-                format_cause(first())
+                format_cause(first_line())
             ),
         ),
         (None, Some(code)) => outcome.end_without_result(
-            RunFailureReason::NotStarted,
+            PuppetRunClass::NotStarted,
             format!(
                 "Puppet ended with code {code} and wrote no report{}",
-                format_cause(first())
+                format_cause(first_line())
             ),
         ),
     }
@@ -219,7 +214,7 @@ mod tests {
     use super::{RunEvidence, record_result};
     use crate::files::report::PuppetRunReport;
     use crate::files::summary::PuppetRunSummary;
-    use crate::outcome::{PuppetRunOutcome, RunFailureReason};
+    use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
 
     fn report(status: &str, total: u64, changed: u64, failed: u64, more: &str) -> PuppetRunReport {
         let text = format!(
@@ -237,7 +232,7 @@ mod tests {
             ..PuppetRunOutcome::default()
         };
         record_result(&mut outcome, evidence);
-        outcome.class.unwrap()
+        outcome.class.unwrap().as_str().to_owned()
     }
 
     fn reported(report: PuppetRunReport) -> RunEvidence {
@@ -302,7 +297,7 @@ mod tests {
         };
         assert_eq!(class(&locked), "locked");
         let fenced = RunEvidence {
-            stopped: Some(RunFailureReason::Fenced),
+            stopped: Some(PuppetRunClass::Fenced),
             ..reported(report("changed", 7, 1, 0, ""))
         };
         assert_eq!(class(&fenced), "fenced");

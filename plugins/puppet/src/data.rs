@@ -55,29 +55,29 @@ impl DataSource for PuppetDataSource {
 }
 
 fn read_values(options: &Options, system: &dyn System) -> Result<PuppetDataOutput, ActionError> {
-    let places = PuppetPaths::find(options, system)
+    let paths = PuppetPaths::find(options, system)
         .map_err(|error| ActionError::failed(error.to_string()))?;
-    let doing =
-        read_activity(system, &places).map_err(|error| ActionError::failed(error.to_string()))?;
+    let activity =
+        read_activity(system, &paths).map_err(|error| ActionError::failed(error.to_string()))?;
     let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let summary = doing.summary.as_ref();
+    let summary = activity.summary.as_ref();
     let lastrun = summary.and_then(PuppetRunSummary::last_run);
-    let counted = |name: &str| summary.and_then(|summary| summary.resource_count(name));
+    let count = |name: &str| summary.and_then(|summary| summary.resource_count(name));
     Ok(PuppetDataOutput {
-        enabled: doing.disabled.is_none(),
-        disable_message: doing.disabled.clone(),
-        applying: doing.run.is_held(),
-        daemon_present: doing.daemon_present,
-        idling: doing.is_idling(),
-        status: doing.status_name().to_owned(),
+        enabled: activity.disabled.is_none(),
+        disable_message: activity.disabled.clone(),
+        applying: activity.run.is_held(),
+        daemon_present: activity.daemon_present,
+        idling: activity.is_idling(),
+        status: activity.status_name().to_owned(),
         lastrun,
         since_lastrun: lastrun.map(|then| now.as_secs().saturating_sub(then)),
         failed: summary.map(PuppetRunSummary::has_failures),
-        total_resources: counted("total"),
-        failed_resources: counted("failed"),
-        changed_resources: counted("changed"),
-        out_of_sync_resources: counted("out_of_sync"),
-        corrected_resources: counted("corrective_change"),
+        total_resources: count("total"),
+        failed_resources: count("failed"),
+        changed_resources: count("changed"),
+        out_of_sync_resources: count("out_of_sync"),
+        corrected_resources: count("corrective_change"),
         config_version: summary.and_then(PuppetRunSummary::config_version),
         total_time: summary.and_then(|summary| summary.time_value("total")),
     })

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use muster_api::system::System;
 use muster_api::wire::identity::SubjectName;
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use muster_engine::lock;
 use tokio::task::JoinError;
 
@@ -20,7 +21,6 @@ use crate::files::activity;
 use crate::files::report::PuppetRunReport;
 use crate::files::summary::PuppetRunSummary;
 use crate::options::CatalogEngine;
-use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 use crate::paths::{self, PuppetPaths};
 use crate::permit::{OptionalPermit, PermitParameters};
 use crate::program;
@@ -30,19 +30,19 @@ use crate::session::SessionOutcome;
 
 /// Why a run ends without a result.
 #[derive(Debug)]
-pub(crate) struct RunFailure(RunFailureReason, String);
+pub(crate) struct RunFailure(PuppetRunClass, String);
 
 /// A run in progress.
 #[derive(Debug)]
 pub(crate) struct RunDriver {
     runs: Arc<PuppetRunManager>,
-    live: Arc<ActiveRun>,
+    active_run: Arc<ActiveRun>,
     record: PuppetRunRecord,
-    wanted: PermitParameters,
+    permit_parameters: PermitParameters,
     host: String,
     trace: Option<String>,
     system: Arc<dyn System>,
-    places: Option<PuppetPaths>,
+    paths: Option<PuppetPaths>,
     /// The report of the program that ended last.
     report: Option<PuppetRunReport>,
 }
@@ -50,21 +50,21 @@ pub(crate) struct RunDriver {
 impl RunDriver {
     pub(crate) fn new(
         runs: Arc<PuppetRunManager>,
-        live: Arc<ActiveRun>,
+        active_run: Arc<ActiveRun>,
         record: PuppetRunRecord,
-        asked: PuppetRunRequest,
+        request: PuppetRunRequest,
         system: Arc<dyn System>,
     ) -> Self {
-        let places = PuppetPaths::find(&runs.options, &*system).ok();
+        let paths = PuppetPaths::find(&runs.options, &*system).ok();
         Self {
             runs,
-            live,
+            active_run,
             record,
-            wanted: asked.wanted,
-            host: asked.host,
-            trace: asked.trace,
+            permit_parameters: request.permit_parameters,
+            host: request.host,
+            trace: request.trace,
             system,
-            places,
+            paths,
             report: None,
         }
     }
@@ -72,28 +72,28 @@ impl RunDriver {
     /// Creates the driver for a run whose program an earlier daemon started.
     pub(crate) fn from_record(
         runs: Arc<PuppetRunManager>,
-        live: Arc<ActiveRun>,
+        active_run: Arc<ActiveRun>,
         record: PuppetRunRecord,
         system: Arc<dyn System>,
     ) -> Self {
         let pool = record.outcome.pool.as_deref();
         let pool = pool.and_then(|pool| SubjectName::parse(pool).ok());
-        let wanted = PermitParameters {
+        let permit_parameters = PermitParameters {
             pool: pool.unwrap_or_else(|| runs.pool.clone()),
             limit: None,
             priority: 0,
-            patience: Duration::from_secs(runs.options.wait),
+            timeout: Duration::from_secs(runs.options.wait),
         };
-        let places = PuppetPaths::find(&runs.options, &*system).ok();
+        let paths = PuppetPaths::find(&runs.options, &*system).ok();
         Self {
             runs,
-            live,
+            active_run,
             record,
-            wanted,
+            permit_parameters,
             host: String::new(),
             trace: None,
             system,
-            places,
+            paths,
             report: None,
         }
     }
@@ -109,10 +109,10 @@ impl RunDriver {
     /// Continues a run of an earlier daemon.
     pub(crate) async fn resume_run(mut self) {
         let runs = Arc::clone(&self.runs);
-        let _turn = runs.turn.lock().await;
-        let until = Instant::now() + self.wanted.patience;
+        let _guard = runs.run_lock.lock().await;
+        let deadline = Instant::now() + self.permit_parameters.timeout;
         // Another process may have taken the lock meanwhile, and the ledger is written only under it.
-        let lock = match self.acquire_lock(until).await {
+        let lock = match self.acquire_lock(deadline).await {
             Ok(lock) => lock,
             Err(RunFailure(reason, error)) => {
                 self.record.outcome.end_without_result(reason, error);
@@ -121,42 +121,47 @@ impl RunDriver {
             }
         };
         // The program is already running, so its place in the pool is taken without waiting for one.
-        let room = match self.record.outcome.fence {
+        let permit = match self.record.outcome.fence {
             Some(_) => {
-                OptionalPermit::occupy_permit(&runs.desk, &self.wanted.pool, self.record.id).await
+                OptionalPermit::occupy_permit(
+                    &runs.permits,
+                    &self.permit_parameters.pool,
+                    self.record.id,
+                )
+                .await
             }
             None => OptionalPermit::default(),
         };
-        let ended = self.follow_program(&room).await;
-        if let Err(RunFailure(reason, error)) = self.conclude_program(ended, &room).await {
+        let result = self.follow_program(&permit).await;
+        if let Err(RunFailure(reason, error)) = self.conclude_program(result, &permit).await {
             self.record.outcome.end_without_result(reason, error);
         }
-        self.release_permit(room).await;
+        self.release_permit(permit).await;
         drop(lock);
         self.finish_run().await;
     }
 
     async fn run_attempts(&mut self) -> Result<(), RunFailure> {
-        let until = Instant::now() + self.wanted.patience;
+        let deadline = Instant::now() + self.permit_parameters.timeout;
         let runs = Arc::clone(&self.runs);
-        let waited = Instant::now();
-        let _turn = tokio::select! {
-            turn = runs.turn.lock() => turn,
-            () = self.live.cancel.cancelled() => return Err(cancelled_failure()),
-            () = tokio::time::sleep_until(until.into()) => return Err(lock_timeout_failure("another run of this agent is in progress on the node")),
+        let wait_started = Instant::now();
+        let _guard = tokio::select! {
+            guard = runs.run_lock.lock() => guard,
+            () = self.active_run.cancel.cancelled() => return Err(cancelled_failure()),
+            () = tokio::time::sleep_until(deadline.into()) => return Err(lock_timeout_failure("another run of this agent is in progress on the node")),
         };
         loop {
-            let lock = self.acquire_lock(until).await?;
-            self.wait_for_puppet(until).await?;
+            let lock = self.acquire_lock(deadline).await?;
+            self.wait_for_puppet(deadline).await?;
             self.record.outcome.waited_lock =
-                waited.elapsed().as_secs_f64() - self.record.outcome.waited_permit;
-            let room = self.acquire_permit().await?;
-            let done = self.run_with_permit(&room, until).await;
-            self.release_permit(room).await;
+                wait_started.elapsed().as_secs_f64() - self.record.outcome.waited_permit;
+            let permit = self.acquire_permit().await?;
+            let result = self.run_with_permit(&permit, deadline).await;
+            self.release_permit(permit).await;
             drop(lock);
-            match done? {
-                AttemptOutcome::Over => return Ok(()),
-                AttemptOutcome::Again => {
+            match result? {
+                AttemptOutcome::Finished => return Ok(()),
+                AttemptOutcome::Retry => {
                     self.record.outcome.fence = None;
                     self.record.step = None;
                     self.set_state(PuppetRunState::WaitingLock);
@@ -168,46 +173,44 @@ impl RunDriver {
     /// Runs the program with lock and permit held, then a second one for the owed refreshes.
     async fn run_with_permit(
         &mut self,
-        room: &OptionalPermit,
-        until: Instant,
+        permit: &OptionalPermit,
+        deadline: Instant,
     ) -> Result<AttemptOutcome, RunFailure> {
-        self.record.outcome.fence = room.fence();
+        self.record.outcome.fence = permit.fence();
         self.check_disabled()?;
         if self.runs.options.engine == CatalogEngine::Native {
-            self.run_native(room).await?;
-            return Ok(AttemptOutcome::Over);
+            self.run_native(permit).await?;
+            return Ok(AttemptOutcome::Finished);
         }
         // A Puppet run may have been started outside while this run waited for the permit.
-        if self.foreign_puppet().is_some() && Instant::now() < until {
-            return Ok(AttemptOutcome::Again);
+        if self.foreign_puppet().is_some() && Instant::now() < deadline {
+            return Ok(AttemptOutcome::Retry);
         }
         self.record.outcome.started_at = Some(unix_millis_now(&*self.system));
-        let wish = self.record.wish.clone();
-        self.start_program(wish, Vec::new()).await?;
-        let ended = self.follow_program(room).await;
-        let was_locked = ended.as_ref().is_ok_and(|ended| ended.was_locked);
-        self.conclude_program(ended, room).await?;
-        if was_locked
-            && self.record.outcome.reason.as_deref() == Some(RunFailureReason::Locked.as_str())
-        {
-            if Instant::now() >= until {
-                return Ok(AttemptOutcome::Over);
+        let run_options = self.record.run_options.clone();
+        self.start_program(run_options, Vec::new()).await?;
+        let result = self.follow_program(permit).await;
+        let was_locked = result.as_ref().is_ok_and(|session| session.was_locked);
+        self.conclude_program(result, permit).await?;
+        if was_locked && self.record.outcome.reason == Some(PuppetRunClass::Locked) {
+            if Instant::now() >= deadline {
+                return Ok(AttemptOutcome::Finished);
             }
             let outcome = &mut self.record.outcome;
             (outcome.class, outcome.reason, outcome.error) = (None, None, None);
             (outcome.started_at, outcome.exitcode) = (None, None);
-            return Ok(AttemptOutcome::Again);
+            return Ok(AttemptOutcome::Retry);
         }
-        Ok(AttemptOutcome::Over)
+        Ok(AttemptOutcome::Finished)
     }
 
     /// Reads the result of the program, and replays what it left owed with a second program.
     async fn conclude_program(
         &mut self,
-        ended: Result<SessionOutcome, RunFailure>,
-        room: &OptionalPermit,
+        result: Result<SessionOutcome, RunFailure>,
+        permit: &OptionalPermit,
     ) -> Result<(), RunFailure> {
-        self.record_result(ended?).await?;
+        self.record_result(result?).await?;
         if let Some(before) = self.record.before_replay.take() {
             self.merge_replay(before);
             return Ok(());
@@ -218,14 +221,14 @@ impl RunDriver {
         }
         let before = self.record.outcome.clone();
         self.record.before_replay = Some(before.clone());
-        let wish = self.record.wish.for_replay();
-        let replayed = match self.start_program(wish, targets).await {
-            Ok(()) => self.follow_program(room).await,
-            Err(given_up) => Err(given_up),
+        let run_options = self.record.run_options.for_replay();
+        let replayed = match self.start_program(run_options, targets).await {
+            Ok(()) => self.follow_program(permit).await,
+            Err(failure) => Err(failure),
         };
         self.record.before_replay = None;
         match replayed {
-            Ok(ended) => self.record_result(ended).await?,
+            Ok(session) => self.record_result(session).await?,
             Err(RunFailure(reason, error)) => self.record.outcome.end_without_result(reason, error),
         }
         self.merge_replay(before);
@@ -250,51 +253,48 @@ impl RunDriver {
                 outcome.failed_to_restart,
                 replay.failed_to_restart,
             ));
-            let was_changed =
-                matches!(outcome.class.as_deref(), Some("changed" | "failed+changed"));
-            let class = if was_changed {
-                "failed+changed"
-            } else {
-                "failed"
-            };
-            outcome.class = Some(class.to_owned());
-        } else if !outcome.replayed.is_empty() && outcome.class.as_deref() == Some("clean") {
-            outcome.class = Some("changed".to_owned());
+            let was_changed = matches!(
+                outcome.class,
+                Some(PuppetRunClass::Changed | PuppetRunClass::FailedChanged)
+            );
+            outcome.class = Some(PuppetRunClass::from_counts(true, was_changed));
+        } else if !outcome.replayed.is_empty() && outcome.class == Some(PuppetRunClass::Clean) {
+            outcome.class = Some(PuppetRunClass::Changed);
         }
     }
 
-    async fn record_result(&mut self, ended: SessionOutcome) -> Result<(), RunFailure> {
+    async fn record_result(&mut self, session: SessionOutcome) -> Result<(), RunFailure> {
         let step = self.record.step.clone();
-        let (system, places) = (Arc::clone(&self.system), self.places.clone());
+        let (system, paths) = (Arc::clone(&self.system), self.paths.clone());
         let engine = self.runs.engine_dir();
         // The summary's time has whole seconds. A summary from the second in which this program began may be that of an earlier run.
         let timeout = self.runs.options.timeout.saturating_mul(1000);
-        let begun = step.as_ref().map(|step| step.until.saturating_sub(timeout));
-        let since = begun.map(|at| at / 1000 + 1);
-        let read = move || {
+        let started_at = step.as_ref().map(|step| step.until.saturating_sub(timeout));
+        let since = started_at.map(|at| at / 1000 + 1);
+        let read_results = move || {
             let step = step?;
             program::restore_catalog(&*system, &step.directory);
             let owed = program::owed_targets(&engine);
-            let paid = |target: &String| !owed.contains(target);
-            let paid: Vec<String> = step.targets.into_iter().filter(paid).collect();
-            let places = places?;
-            let report = program::wait_for_report(&*system, &places);
+            let is_refreshed = |target: &String| !owed.contains(target);
+            let refreshed: Vec<String> = step.targets.into_iter().filter(is_refreshed).collect();
+            let paths = paths?;
+            let report = program::wait_for_report(&*system, &paths);
             let report = report.filter(|report| Some(report.report_identity()) != step.mark);
-            let summary = activity::read_summary(&*system, &places).ok().flatten();
+            let summary = activity::read_summary(&*system, &paths).ok().flatten();
             let is_ours = |summary: &PuppetRunSummary| summary.last_run() >= since;
-            Some((paid, report, summary.filter(is_ours)))
+            Some((refreshed, report, summary.filter(is_ours)))
         };
-        let (paid, report, summary) = run_blocking(read).await?.unwrap_or_default();
-        self.record.outcome.replayed = paid;
+        let (refreshed, report, summary) = run_blocking(read_results).await?.unwrap_or_default();
+        self.record.outcome.replayed = refreshed;
         self.report.clone_from(&report);
         let evidence = RunEvidence {
             report,
             summary,
-            exit: ended.exit,
-            stopped: ended.stopped,
+            exit: session.exit,
+            stopped: session.stopped,
             disabled: lock::disabled_reason(&self.puppet_state()),
-            log: ended.log,
-            was_locked: ended.was_locked,
+            log: session.log,
+            was_locked: session.was_locked,
         };
         classification::record_result(&mut self.record.outcome, &evidence);
         Ok(())
@@ -303,21 +303,23 @@ impl RunDriver {
     /// Targets of owed refreshes that another run could refresh now.
     async fn replayable_targets(&self) -> Result<Vec<String>, RunFailure> {
         let outcome = &self.record.outcome;
-        let class = outcome.class.as_deref();
         let has_run = outcome.state == PuppetRunState::Finished
-            && !matches!(class, Some("compile_failed" | "stale_catalog"));
+            && !matches!(
+                outcome.class,
+                Some(PuppetRunClass::CompileFailed | PuppetRunClass::StaleCatalog)
+            );
         let step = self.record.step.as_ref();
-        let has_paid = step.is_some_and(|step| !step.targets.is_empty());
-        let (Some(places), true) = (self.places.clone(), has_run && !has_paid) else {
+        let has_replayed = step.is_some_and(|step| !step.targets.is_empty());
+        let (Some(paths), true) = (self.paths.clone(), has_run && !has_replayed) else {
             return Ok(Vec::new());
         };
-        if !self.record.wish.is_unrestricted() {
+        if !self.record.run_options.is_unrestricted() {
             return Ok(Vec::new());
         }
         let (system, report) = (Arc::clone(&self.system), self.report.clone());
         let (options, engine) = (self.runs.options.clone(), self.runs.engine_dir());
         run_blocking(move || {
-            let path = program::catalog_path(&options, &places, &*system)?;
+            let path = program::catalog_path(&options, &paths, &*system)?;
             let owed = program::owed_targets(&engine);
             Some(program::replayable_targets(
                 &*system,
@@ -331,47 +333,51 @@ impl RunDriver {
     }
 
     fn puppet_state(&self) -> Vec<PathBuf> {
-        let places = self.places.iter();
-        places
-            .map(|places| paths::host_path(&*self.system, &places.state_dir()))
+        let paths = self.paths.iter();
+        paths
+            .map(|paths| paths::host_path(&*self.system, &paths.state_dir()))
             .collect()
     }
 
     fn set_state(&mut self, state: PuppetRunState) {
         self.record.outcome.state = state;
-        self.live.outcome.send_replace(self.record.outcome.clone());
+        self.active_run
+            .outcome
+            .send_replace(self.record.outcome.clone());
     }
 
     /// Writes the result to disk, then publishes it to the waiters.
     async fn finish_run(mut self) {
         let outcome = &mut self.record.outcome;
         outcome.pending = program::owed_targets(&self.runs.engine_dir());
-        if outcome.class.as_deref() == Some("clean") && !outcome.pending.is_empty() {
-            outcome.class = Some("pending".to_owned());
+        if outcome.class == Some(PuppetRunClass::Clean) && !outcome.pending.is_empty() {
+            outcome.class = Some(PuppetRunClass::Pending);
         }
         outcome.summary = Some(outcome.summary_sentence());
         self.record.step = None;
         let runs = Arc::clone(&self.runs);
         let record = self.record.clone();
-        let kept = tokio::task::spawn_blocking(move || {
-            let kept = runs.records.write(&record);
+        let result = tokio::task::spawn_blocking(move || {
+            let result = runs.records.write(&record);
             runs.records.prune_runs();
-            kept
+            result
         });
-        if let Ok(Err(error)) = kept.await {
+        if let Ok(Err(error)) = result.await {
             tracing::error!(%error, run = %self.record.id, "cannot store the result of the run");
         }
-        self.live.outcome.send_replace(self.record.outcome.clone());
+        self.active_run
+            .outcome
+            .send_replace(self.record.outcome.clone());
         self.runs.forget_run(self.record.id);
-        tracing::info!(run = %self.record.id, outcome = self.record.outcome.state.as_str(), class = ?self.record.outcome.class, "run ended");
+        tracing::info!(run = %self.record.id, outcome = self.record.outcome.state.as_str(), class = ?self.record.outcome.class.as_ref().map(PuppetRunClass::as_str), "run ended");
     }
 }
 
 /// Result of one attempt with a permit.
 enum AttemptOutcome {
-    Over,
+    Finished,
     /// Another Puppet run started first; try again.
-    Again,
+    Retry,
 }
 
 /// Runs blocking disk work on a blocking thread.
@@ -389,16 +395,16 @@ fn add_counts(one: Option<u64>, other: Option<u64>) -> u64 {
 
 fn cancelled_failure() -> RunFailure {
     let error = "the request was cancelled before the run started";
-    RunFailure(RunFailureReason::Cancelled, error.to_owned())
+    RunFailure(PuppetRunClass::Cancelled, error.to_owned())
 }
 
-fn lock_timeout_failure(held: &str) -> RunFailure {
-    RunFailure(RunFailureReason::Locked, held.to_owned())
+fn lock_timeout_failure(reason: &str) -> RunFailure {
+    RunFailure(PuppetRunClass::Locked, reason.to_owned())
 }
 
 fn join_failure(error: &JoinError) -> RunFailure {
     RunFailure(
-        RunFailureReason::NoReport,
+        PuppetRunClass::NoReport,
         format!("the run was aborted by an internal error: {error}"),
     )
 }

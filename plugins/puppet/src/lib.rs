@@ -17,7 +17,6 @@ mod files;
 mod monitor;
 mod native;
 mod options;
-mod outcome;
 mod paths;
 mod permit;
 mod program;
@@ -48,10 +47,10 @@ pub struct PuppetPlugin {
 }
 
 impl PuppetPlugin {
-    /// Creates the plugin; `desk` provides the permits. Fails if the configured pool is not a valid name.
-    pub fn new(options: Options, desk: PermitClient) -> Result<Self, NameError> {
+    /// Creates the plugin; `permits` provides the permits. Fails if the configured pool is not a valid name.
+    pub fn new(options: Options, permits: PermitClient) -> Result<Self, NameError> {
         Ok(Self {
-            runs: PuppetRunManager::new(options, desk)?,
+            runs: PuppetRunManager::new(options, permits)?,
         })
     }
 

@@ -42,14 +42,14 @@ impl PuppetRunMonitor {
             () = self.watch_foreign_runs() => {}
             () = stop.cancelled() => {}
         }
-        self.runs.leaving.cancel();
+        self.runs.stopping.cancel();
     }
 
     /// Resumes the runs that an earlier daemon began.
     async fn resume_runs(&self) {
         let records = self.runs.records.clone();
-        let kept = tokio::task::spawn_blocking(move || records.list());
-        for record in kept.await.unwrap_or_default() {
+        let task = tokio::task::spawn_blocking(move || records.list());
+        for record in task.await.unwrap_or_default() {
             if !record.outcome.state.is_over() {
                 self.runs.resume_run(record, &self.system);
             }
@@ -61,36 +61,37 @@ impl PuppetRunMonitor {
         if !self.runs.options.occupy {
             return std::future::pending().await;
         }
-        let mut lock = StateDirCache::default();
+        let mut cache = StateDirCache::default();
         loop {
-            let Some(pid) = self.foreign_puppet(&mut lock) else {
-                tokio::time::sleep(lock.poll_delay()).await;
+            let Some(pid) = self.foreign_puppet(&mut cache) else {
+                tokio::time::sleep(cache.poll_delay()).await;
                 continue;
             };
             tracing::debug!(pid, "a Puppet run was started outside this agent");
-            let occupy =
-                || OptionalPermit::occupy_permit(&self.runs.desk, &self.runs.pool, Uuid::now_v7());
-            let mut room = occupy().await;
-            let mut looks = 0_u32;
-            while self.foreign_puppet(&mut lock) == Some(pid) {
+            let occupy = || {
+                OptionalPermit::occupy_permit(&self.runs.permits, &self.runs.pool, Uuid::now_v7())
+            };
+            let mut permit = occupy().await;
+            let mut polls = 0_u32;
+            while self.foreign_puppet(&mut cache) == Some(pid) {
                 tokio::time::sleep(LOCK_POLL_INTERVAL).await;
-                looks = looks.wrapping_add(1);
-                if room.fence().is_none() && looks.is_multiple_of(POLLS_PER_RETRY) {
-                    room = occupy().await;
+                polls = polls.wrapping_add(1);
+                if permit.fence().is_none() && polls.is_multiple_of(POLLS_PER_RETRY) {
+                    permit = occupy().await;
                 }
             }
-            room.release().await;
+            permit.release().await;
         }
     }
 
     /// Process that holds Puppet's lock and is neither a run of this agent nor the daemon itself.
-    fn foreign_puppet(&self, whereabouts: &mut StateDirCache) -> Option<u32> {
+    fn foreign_puppet(&self, cache: &mut StateDirCache) -> Option<u32> {
         if self.runs.is_applying() {
             return None;
         }
-        let state = whereabouts.cached_state_dir(|| {
-            let places = PuppetPaths::find(&self.runs.options, &*self.system).ok()?;
-            Some(host_path(&*self.system, &places.state_dir()))
+        let state = cache.cached_state_dir(|| {
+            let paths = PuppetPaths::find(&self.runs.options, &*self.system).ok()?;
+            Some(host_path(&*self.system, &paths.state_dir()))
         })?;
         lock::applying_process(&[state]).filter(|pid| *pid != std::process::id())
     }
@@ -100,16 +101,16 @@ impl PuppetRunMonitor {
 #[derive(Debug, Default)]
 struct StateDirCache {
     state: Option<PathBuf>,
-    looks: u32,
+    polls: u32,
 }
 
 impl StateDirCache {
     /// Returns the cached directory. Calls `find` while none is known, and again every [`POLLS_PER_LOOKUP`] polls.
     fn cached_state_dir(&mut self, find: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
-        if self.state.is_none() || self.looks.is_multiple_of(POLLS_PER_LOOKUP) {
+        if self.state.is_none() || self.polls.is_multiple_of(POLLS_PER_LOOKUP) {
             self.state = find();
         }
-        self.looks = self.looks.wrapping_add(1);
+        self.polls = self.polls.wrapping_add(1);
         self.state.clone()
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use muster_api::system::command::CancelFlag;
 use muster_api::system::error::error_chain;
 use muster_api::system::{StateDir, System, SystemError};
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use muster_engine::ResourceEngine;
 use muster_engine::catalog::{self, Catalog, CatalogError};
 use muster_engine::lock::{CatalogRunLock, LockError};
@@ -15,7 +16,6 @@ use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
 use muster_engine::type_source::machine_type_sources;
 
 use crate::arguments::PuppetRunOptions;
-use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 
 /// Why there was no run.
 #[derive(Debug, thiserror::Error)]
@@ -30,14 +30,14 @@ pub(crate) enum NativeRunError {
     Run(#[from] CatalogRunError),
 }
 
-/// Acquires all locks, waiting at most `patience`.
+/// Acquires all locks, waiting at most `timeout`.
 pub(crate) fn acquire_locks(
     engine: &Path,
     puppet_state: &[std::path::PathBuf],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<CatalogRunLock, LockError> {
     let state = StateDir::open(engine)?;
-    CatalogRunLock::acquire(&state, puppet_state, patience)
+    CatalogRunLock::acquire(&state, puppet_state, timeout)
 }
 
 /// Applies the catalog; the caller holds the lock.
@@ -45,7 +45,7 @@ pub(crate) fn apply_catalog(
     system: &Arc<dyn System>,
     engine_dir: &Path,
     path: Option<&Path>,
-    wish: &PuppetRunOptions,
+    run_options: &PuppetRunOptions,
     (host, run_id): (&str, String),
     cancel: CancelFlag,
 ) -> Result<RunReport, NativeRunError> {
@@ -56,10 +56,10 @@ pub(crate) fn apply_catalog(
     let engine =
         ResourceEngine::new(Arc::clone(system)).with_type_source(machine_type_sources(system));
     let options = RunOptions {
-        noop: wish.noop == Some(true),
-        tags: wish.tags.clone(),
-        skip_tags: wish.skip_tags.clone(),
-        ignore_schedules: wish.ignoreschedules == Some(true),
+        noop: run_options.noop == Some(true),
+        tags: run_options.tags.clone(),
+        skip_tags: run_options.skip_tags.clone(),
+        ignore_schedules: run_options.ignoreschedules == Some(true),
         run_id,
         cancel,
         ..RunOptions::default()
@@ -82,16 +82,19 @@ pub(crate) fn record_result(
             error @ (NativeRunError::Catalog(_) | NativeRunError::Run(CatalogRunError::Catalog(_))),
         ) => {
             outcome.state = PuppetRunState::Finished;
-            outcome.class = Some("compile_failed".to_owned());
+            outcome.class = Some(PuppetRunClass::CompileFailed);
             outcome.error = Some(error_chain(&error));
         }
-        Err(error) => outcome.end_without_result(RunFailureReason::NotStarted, error_chain(&error)),
+        Err(error) => outcome.end_without_result(PuppetRunClass::NotStarted, error_chain(&error)),
     }
 }
 
 fn record_report(outcome: &mut PuppetRunOutcome, report: &RunReport) {
-    let count = |is: fn(&ResourceStatus) -> bool| {
-        let count = report.resource_statuses.iter().filter(|status| is(status));
+    let count = |predicate: fn(&ResourceStatus) -> bool| {
+        let count = report
+            .resource_statuses
+            .iter()
+            .filter(|status| predicate(status));
         u64::try_from(count.count()).ok()
     };
     outcome.state = PuppetRunState::Finished;
@@ -107,20 +110,15 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &RunReport) {
     outcome.config_version = crate::files::summary::value_text(&report.configuration_version);
     outcome.environment = Some(report.environment.clone());
     outcome.noop = Some(report.noop);
-    let loud = report
+    let warnings = report
         .logs
         .iter()
         .filter(|log| log.level >= RunLogLevel::Warning);
-    outcome.log = loud
+    outcome.log = warnings
         .map(|log| format!("{}: {}: {}", log.level.as_str(), log.source, log.message))
         .take(crate::classification::MAX_LOG_LINES)
         .collect();
     let is_changed = outcome.changed.unwrap_or_default() > 0;
-    let class = match (report.status == "failed", is_changed) {
-        (true, true) => "failed+changed",
-        (true, false) => "failed",
-        (false, true) => "changed",
-        (false, false) => "clean",
-    };
-    outcome.class = Some(class.to_owned());
+    let has_failed = report.status == "failed";
+    outcome.class = Some(PuppetRunClass::from_counts(has_failed, is_changed));
 }

@@ -66,11 +66,11 @@ impl PuppetPaths {
             (Some(vardir), _) => (vardir.clone(), vardir.join("public")),
             (None, Some(found)) => found,
             (None, None) => {
-                let looked: Vec<String> = VARDIR_CANDIDATES
+                let candidates: Vec<String> = VARDIR_CANDIDATES
                     .iter()
                     .map(|(var, _)| format!("{var}/state"))
                     .collect();
-                return Err(PuppetPathsError::State(looked.join(", ")));
+                return Err(PuppetPathsError::State(candidates.join(", ")));
             }
         };
         let rundirs = match &options.rundir {
@@ -135,8 +135,8 @@ pub(crate) fn find_program(
 
 /// Converts a path of the node into a path of the host.
 pub(crate) fn host_path(system: &dyn System, path: &Path) -> PathBuf {
-    let inside = path.strip_prefix("/").unwrap_or(path);
-    system.root().join(inside)
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    system.root().join(relative)
 }
 
 fn find_ssldir(system: &dyn System) -> Result<PathBuf, SystemError> {

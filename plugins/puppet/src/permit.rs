@@ -15,7 +15,7 @@ pub(crate) struct PermitParameters {
     /// `None`: no permit is acquired.
     pub(crate) limit: Option<NonZeroU32>,
     pub(crate) priority: i8,
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// A held permit, or none if none was needed.
@@ -25,24 +25,30 @@ pub(crate) struct OptionalPermit(Option<Permit>);
 impl OptionalPermit {
     /// Waits for a place in the pool, if a limit is set.
     pub(crate) async fn acquire_permit(
-        desk: &PermitClient,
-        wanted: &PermitParameters,
+        permits: &PermitClient,
+        parameters: &PermitParameters,
         run: Uuid,
         cancel: &CancellationToken,
     ) -> Result<Self, PermitError> {
-        let Some(limit) = wanted.limit else {
+        let Some(limit) = parameters.limit else {
             return Ok(Self(None));
         };
-        let mut ask = PermitRequest::new(wanted.pool.clone(), limit, run, wanted.patience);
-        ask.priority = wanted.priority;
-        desk.acquire_permit(ask, cancel)
+        let mut request =
+            PermitRequest::new(parameters.pool.clone(), limit, run, parameters.timeout);
+        request.priority = parameters.priority;
+        permits
+            .acquire_permit(request, cancel)
             .await
             .map(|permit| Self(Some(permit)))
     }
 
     /// Takes a place for a run that is already in progress. Without a permit store the run is not counted.
-    pub(crate) async fn occupy_permit(desk: &PermitClient, pool: &SubjectName, run: Uuid) -> Self {
-        Self(desk.occupy_permit(pool, run, DEFAULT_LEASE).await.ok())
+    pub(crate) async fn occupy_permit(
+        permits: &PermitClient,
+        pool: &SubjectName,
+        run: Uuid,
+    ) -> Self {
+        Self(permits.occupy_permit(pool, run, DEFAULT_LEASE).await.ok())
     }
 
     pub(crate) fn fence(&self) -> Option<u64> {

@@ -42,9 +42,9 @@ pub(crate) enum ProgramStartError {
 pub(crate) struct PreparedProgram<'a> {
     pub(crate) options: &'a Options,
     pub(crate) system: &'a dyn System,
-    pub(crate) places: &'a PuppetPaths,
+    pub(crate) paths: &'a PuppetPaths,
     pub(crate) directory: PathBuf,
-    pub(crate) wish: &'a PuppetRunOptions,
+    pub(crate) run_options: &'a PuppetRunOptions,
     /// Targets that are owed a refresh.
     pub(crate) owed: Vec<String>,
     pub(crate) trace: Option<String>,
@@ -80,7 +80,7 @@ impl PreparedProgram<'_> {
             trace: &self.directory.join(TRACE_FILE),
             catalog: patched.as_deref().or(options.catalog.as_deref()),
         };
-        let argv = build_arguments(options, self.wish, files);
+        let argv = build_arguments(options, self.run_options, files);
         let process =
             session::start_process(self.system, argv, &self.directory, self.trace.clone())?;
         Ok(StartedProgram {
@@ -93,12 +93,12 @@ impl PreparedProgram<'_> {
     fn replay_targets(&self, targets: Vec<String>) -> Vec<String> {
         let has_catalog = match self.options.application {
             PuppetApplication::Apply => self.options.catalog.is_some(),
-            PuppetApplication::Agent => self.wish.use_cached_catalog == Some(true),
+            PuppetApplication::Agent => self.run_options.use_cached_catalog == Some(true),
         };
-        if !targets.is_empty() || !has_catalog || !self.wish.is_unrestricted() {
+        if !targets.is_empty() || !has_catalog || !self.run_options.is_unrestricted() {
             return targets;
         }
-        match catalog_path(self.options, self.places, self.system) {
+        match catalog_path(self.options, self.paths, self.system) {
             Some(path) => replayable_targets(self.system, &path, None, self.owed.clone()),
             None => Vec::new(),
         }
@@ -113,7 +113,7 @@ impl PreparedProgram<'_> {
         if targets.is_empty() {
             return Ok(None);
         }
-        let path = catalog_path(self.options, self.places, self.system);
+        let path = catalog_path(self.options, self.paths, self.system);
         let original = path
             .as_ref()
             .and_then(|path| self.system.read_file(path, MAX_CATALOG_BYTES).ok());
@@ -141,7 +141,7 @@ impl PreparedProgram<'_> {
 
 /// Restores the agent's catalog if it was changed for the program that ran in this directory.
 pub(crate) fn restore_catalog(system: &dyn System, directory: &Path) {
-    let restored = || {
+    let restore = || {
         let state = StateDir::open(directory)?;
         let path = state.read_file(ORIGINAL_PATH_FILE, 4096)?;
         if let (Some(path), Some(original)) =
@@ -153,7 +153,7 @@ pub(crate) fn restore_catalog(system: &dyn System, directory: &Path) {
         }
         Ok::<(), SystemError>(())
     };
-    if let Err(error) = restored() {
+    if let Err(error) = restore() {
         tracing::warn!(%error, "cannot restore Puppet's cached catalog after a replay");
     }
 }
@@ -174,50 +174,50 @@ pub(crate) struct ProgramMonitor {
 impl ProgramMonitor {
     pub(crate) fn run_to_end(
         self,
-        mut applying: impl FnMut(),
+        mut on_applying: impl FnMut(),
     ) -> Result<SessionOutcome, SystemError> {
         let engine = StateDir::open(&self.engine)?;
-        let books = RefreshTracker::open(&engine, self.run, self.is_noop, self.catalog)?;
-        let watch = ProcessWatcher {
+        let tracker = RefreshTracker::open(&engine, self.run, self.is_noop, self.catalog)?;
+        let watcher = ProcessWatcher {
             system: &*self.system,
             process: self.step.process,
             directory: self.step.directory,
-            books,
+            tracker,
             targets: &self.step.targets,
             stop: &self.stop,
             grace: self.grace,
         };
-        watch.run_to_end(&mut applying)
+        watcher.run_to_end(&mut on_applying)
     }
 }
 
 /// Path of a run's catalog, which may not exist until Puppet has received it.
 pub(crate) fn catalog_path(
     options: &Options,
-    places: &PuppetPaths,
+    paths: &PuppetPaths,
     system: &dyn System,
 ) -> Option<PathBuf> {
     if options.application == PuppetApplication::Apply {
         return options.catalog.clone();
     }
-    let directory = places.catalog_dir();
-    let of_host = |host: &str| directory.join(format!("{host}.json"));
+    let directory = paths.catalog_dir();
+    let catalog_file = |host: &str| directory.join(format!("{host}.json"));
     if let Some(certname) = &options.certname {
-        return Some(of_host(certname));
+        return Some(catalog_file(certname));
     }
-    let last = activity::read_report(system, places).ok().flatten();
-    let host = last.and_then(|report| report.text_field("host"));
+    let report = activity::read_report(system, paths).ok().flatten();
+    let host = report.and_then(|report| report.text_field("host"));
     let host = host.filter(|host| !host.contains('/'));
     if let Some(host) = host {
-        return Some(of_host(&host));
+        return Some(catalog_file(&host));
     }
-    let mut found = system.read_dir(&directory).unwrap_or_default();
-    found.retain(|name| {
+    let mut files = system.read_dir(&directory).unwrap_or_default();
+    files.retain(|name| {
         Path::new(name)
             .extension()
             .is_some_and(|kind| kind == "json")
     });
-    match found.as_slice() {
+    match files.as_slice() {
         [only] => Some(directory.join(only)),
         _ => None,
     }
@@ -237,16 +237,17 @@ pub(crate) fn replayable_targets(
         return Vec::new();
     };
     let relations = CatalogRelations::from_catalog(&document);
-    let is_payable = |target: &String| {
-        let Some(spelled) = relations.catalog_spelling(target) else {
+    let is_replayable = |target: &String| {
+        let Some(spelling) = relations.catalog_spelling(target) else {
             return false;
         };
-        let fared = report.and_then(|report| report.resource_outcome(spelled));
-        let could =
-            fared.is_none_or(|fared| !(fared.failed || fared.failed_to_restart || fared.skipped));
-        could && !relations.is_noop(target)
+        let outcome = report.and_then(|report| report.resource_outcome(spelling));
+        let can_refresh = outcome.is_none_or(|outcome| {
+            !(outcome.failed || outcome.failed_to_restart || outcome.skipped)
+        });
+        can_refresh && !relations.is_noop(target)
     };
-    owed.into_iter().filter(is_payable).collect()
+    owed.into_iter().filter(is_replayable).collect()
 }
 
 /// Targets that are owed a refresh, by the ledger in this directory; empty if the ledger cannot be read.
@@ -258,22 +259,19 @@ pub(crate) fn owed_targets(engine: &Path) -> Vec<String> {
 }
 
 /// Reads the report; waits at most [`REPORT_TIMEOUT`] for one that is being written.
-pub(crate) fn wait_for_report(
-    system: &dyn System,
-    places: &PuppetPaths,
-) -> Option<PuppetRunReport> {
-    let until = Instant::now() + REPORT_TIMEOUT;
+pub(crate) fn wait_for_report(system: &dyn System, paths: &PuppetPaths) -> Option<PuppetRunReport> {
+    let deadline = Instant::now() + REPORT_TIMEOUT;
     loop {
-        match activity::read_report(system, places) {
+        match activity::read_report(system, paths) {
             Ok(Some(report)) => return Some(report),
-            _ if !report_exists(system, places) || Instant::now() >= until => return None,
+            _ if !report_exists(system, paths) || Instant::now() >= deadline => return None,
             _ => pause(Duration::from_millis(100)),
         }
     }
 }
 
-fn report_exists(system: &dyn System, places: &PuppetPaths) -> bool {
+fn report_exists(system: &dyn System, paths: &PuppetPaths) -> bool {
     system
-        .metadata(&places.report_path())
+        .metadata(&paths.report_path())
         .is_ok_and(|found| found.is_some())
 }

@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use muster_api::system::{ProcessId, StateDir, SystemError};
+use muster_contract::puppet::PuppetRunOutcome;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;
 use crate::files::report::ReportIdentity;
-use crate::outcome::PuppetRunOutcome;
 
 const RECORD_FILE: &str = "run.json";
 /// Largest record that is read, in bytes.
@@ -23,7 +23,8 @@ pub(crate) struct PuppetRunRecord {
     pub(crate) id: Uuid,
     pub(crate) request: Uuid,
     pub(crate) caller: String,
-    pub(crate) wish: PuppetRunOptions,
+    #[serde(rename = "wish")]
+    pub(crate) run_options: PuppetRunOptions,
     pub(crate) outcome: PuppetRunOutcome,
     /// The program, once started.
     pub(crate) step: Option<ProgramRecord>,
@@ -74,11 +75,11 @@ impl RunRecordStore {
 
     /// The record of a run; `None` if it cannot be read.
     pub(crate) fn read(&self, id: Uuid) -> Option<PuppetRunRecord> {
-        let place = self.run_directory(id);
-        if !place.is_dir() {
+        let directory = self.run_directory(id);
+        if !directory.is_dir() {
             return None;
         }
-        let bytes = StateDir::open(&place)
+        let bytes = StateDir::open(&directory)
             .ok()?
             .read_file(RECORD_FILE, MAX_RECORD_BYTES)
             .ok()??;
@@ -105,19 +106,19 @@ impl RunRecordStore {
             if !record.outcome.state.is_over() {
                 continue;
             }
-            let place = self.run_directory(record.id);
+            let directory = self.run_directory(record.id);
             // A directory that cannot be removed now is retried after the next run.
             let _ = if number >= self.keep {
-                fs::remove_dir_all(&place)
+                fs::remove_dir_all(&directory)
             } else {
-                remove_subdirectories(&place)
+                remove_subdirectories(&directory)
             };
         }
     }
 }
 
-fn remove_subdirectories(place: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(place)? {
+fn remove_subdirectories(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_dir() {
             fs::remove_dir_all(path)?;

@@ -9,6 +9,7 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use muster_api::system::{System, SystemError};
 use muster_api::wire::identity::{NameError, SubjectName};
+use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use muster_permits::PermitClient;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,6 @@ use uuid::Uuid;
 use crate::arguments::PuppetRunOptions;
 use crate::drive::RunDriver;
 use crate::options::Options;
-use crate::outcome::{PuppetRunOutcome, PuppetRunState, RunFailureReason};
 use crate::permit::PermitParameters;
 use crate::record::{PuppetRunRecord, RunRecordStore};
 
@@ -27,13 +27,13 @@ pub(crate) struct PuppetRunManager {
     pub(crate) options: Options,
     /// The default pool.
     pub(crate) pool: SubjectName,
-    pub(crate) desk: PermitClient,
+    pub(crate) permits: PermitClient,
     pub(crate) records: RunRecordStore,
     /// Serialises runs in the order of their requests.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) run_lock: tokio::sync::Mutex<()>,
     /// Cancelled when the daemon stops; programs continue without it.
-    pub(crate) leaving: CancellationToken,
-    live: Mutex<HashMap<Uuid, Arc<ActiveRun>>>,
+    pub(crate) stopping: CancellationToken,
+    active_runs: Mutex<HashMap<Uuid, Arc<ActiveRun>>>,
 }
 
 /// A run in progress.
@@ -56,9 +56,9 @@ pub(crate) struct RunWaiter(Arc<ActiveRun>);
 #[derive(Debug)]
 pub(crate) enum BeginRunResult {
     /// Attached to this run; `true` if an earlier request began it.
-    Waits(RunWaiter, bool),
+    Active(RunWaiter, bool),
     /// The run has ended with this outcome.
-    Over(Box<PuppetRunOutcome>),
+    Finished(Box<PuppetRunOutcome>),
 }
 
 /// Parameters of a requested run.
@@ -70,81 +70,87 @@ pub(crate) struct PuppetRunRequest {
     pub(crate) trace: Option<String>,
     /// The node's name.
     pub(crate) host: String,
-    pub(crate) wish: PuppetRunOptions,
-    pub(crate) wanted: PermitParameters,
+    pub(crate) run_options: PuppetRunOptions,
+    pub(crate) permit_parameters: PermitParameters,
     pub(crate) in_background: bool,
 }
 
 impl PuppetRunManager {
-    pub(crate) fn new(options: Options, desk: PermitClient) -> Result<Arc<Self>, NameError> {
+    pub(crate) fn new(options: Options, permits: PermitClient) -> Result<Arc<Self>, NameError> {
         let records = RunRecordStore::new(options.state_dir.join("runs"), options.keep);
         Ok(Arc::new(Self {
             pool: SubjectName::parse(&options.pool)?,
             options,
-            desk,
+            permits,
             records,
-            turn: tokio::sync::Mutex::default(),
-            leaving: CancellationToken::new(),
-            live: Mutex::default(),
+            run_lock: tokio::sync::Mutex::default(),
+            stopping: CancellationToken::new(),
+            active_runs: Mutex::default(),
         }))
     }
 
     /// Begins a run, or finds the one with this identity. Its record is on disk when this returns. Blocks.
     pub(crate) fn begin_run(
         self: &Arc<Self>,
-        asked: PuppetRunRequest,
+        request: PuppetRunRequest,
         system: &Arc<dyn System>,
     ) -> Result<BeginRunResult, SystemError> {
         // The mutex is held until the run is inserted, so that concurrent requests with the same identity begin only one run.
-        let mut live = self.active_runs();
-        if let Some(found) = live.get(&asked.id) {
-            return Ok(BeginRunResult::Waits(RunWaiter::new(found), true));
+        let mut active_runs = self.active_runs();
+        if let Some(found) = active_runs.get(&request.id) {
+            return Ok(BeginRunResult::Active(RunWaiter::new(found), true));
         }
-        if let Some(record) = self.records.read(asked.id) {
+        if let Some(record) = self.records.read(request.id) {
             let mut outcome = record.outcome;
             outcome.attached = true;
-            return Ok(BeginRunResult::Over(Box::new(outcome)));
+            return Ok(BeginRunResult::Finished(Box::new(outcome)));
         }
         let outcome = PuppetRunOutcome {
-            run: asked.id.to_string(),
+            run: request.id.to_string(),
+            state: PuppetRunState::WaitingLock,
             initiated_at: unix_millis_now(&**system) / 1000,
-            pool: asked.wanted.limit.map(|_| asked.wanted.pool.to_string()),
+            pool: request
+                .permit_parameters
+                .limit
+                .map(|_| request.permit_parameters.pool.to_string()),
             ..PuppetRunOutcome::default()
         };
         let record = PuppetRunRecord {
-            id: asked.id,
-            request: asked.request,
-            caller: asked.caller.clone(),
-            wish: asked.wish.clone(),
+            id: request.id,
+            request: request.request,
+            caller: request.caller.clone(),
+            run_options: request.run_options.clone(),
             outcome: outcome.clone(),
             step: None,
             before_replay: None,
         };
         self.records.write(&record)?;
-        let begun = ActiveRun::new(outcome, asked.in_background);
-        let attached = RunWaiter::new(&begun);
-        live.insert(asked.id, Arc::clone(&begun));
-        drop(live);
-        let drive = RunDriver::new(Arc::clone(self), begun, record, asked, Arc::clone(system));
-        tokio::spawn(drive.run_from_start());
-        Ok(BeginRunResult::Waits(attached, false))
+        let active_run = ActiveRun::new(outcome, request.in_background);
+        let waiter = RunWaiter::new(&active_run);
+        active_runs.insert(request.id, Arc::clone(&active_run));
+        drop(active_runs);
+        let driver = RunDriver::new(
+            Arc::clone(self),
+            active_run,
+            record,
+            request,
+            Arc::clone(system),
+        );
+        tokio::spawn(driver.run_from_start());
+        Ok(BeginRunResult::Active(waiter, false))
     }
 
     /// The most advanced run in progress or waiting.
     pub(crate) fn current_outcome(&self) -> Option<PuppetRunOutcome> {
-        let live = self.active_runs();
-        let outcomes = live.values().map(|live| live.outcome.borrow().clone());
+        let active_runs = self.active_runs();
+        let outcomes = active_runs.values().map(|run| run.outcome.borrow().clone());
         outcomes.max_by_key(|outcome| (!outcome.state.is_waiting(), outcome.initiated_at))
     }
 
     /// Whether a program of this agent is running.
     pub(crate) fn is_applying(&self) -> bool {
-        self.current_outcome().is_some_and(|outcome| {
-            matches!(
-                outcome.state,
-                PuppetRunState::Starting | PuppetRunState::Applying
-            )
-        })
+        self.current_outcome()
+            .is_some_and(|outcome| outcome.state.is_running())
     }
 
     /// Outcome of the run with this identity; without one, of all kept runs, newest first.
@@ -153,9 +159,9 @@ impl PuppetRunManager {
             Some(id) => self.records.read(id).into_iter().collect(),
             None => self.records.list(),
         };
-        let live = self.active_runs();
-        let outcome = |record: PuppetRunRecord| match live.get(&record.id) {
-            Some(live) => live.outcome.borrow().clone(),
+        let active_runs = self.active_runs();
+        let outcome = |record: PuppetRunRecord| match active_runs.get(&record.id) {
+            Some(run) => run.outcome.borrow().clone(),
             None => record.outcome,
         };
         records.into_iter().take(count).map(outcome).collect()
@@ -171,17 +177,19 @@ impl PuppetRunManager {
             let error = "the daemon was restarted before the run started";
             record
                 .outcome
-                .end_without_result(RunFailureReason::DaemonRestart, error);
+                .end_without_result(PuppetRunClass::DaemonRestart, error);
             // If the write fails, the next start finds the unfinished record and ends it again.
             if let Err(error) = self.records.write(&record) {
                 tracing::error!(%error, run = %record.id, "cannot store the result of the run");
             }
             return;
         }
-        let live = ActiveRun::new(record.outcome.clone(), true);
-        self.active_runs().insert(record.id, Arc::clone(&live));
-        let drive = RunDriver::from_record(Arc::clone(self), live, record, Arc::clone(system));
-        tokio::spawn(drive.resume_run());
+        let active_run = ActiveRun::new(record.outcome.clone(), true);
+        self.active_runs()
+            .insert(record.id, Arc::clone(&active_run));
+        let driver =
+            RunDriver::from_record(Arc::clone(self), active_run, record, Arc::clone(system));
+        tokio::spawn(driver.resume_run());
     }
 
     /// Removes an ended run from the active runs; its record is kept.
@@ -190,7 +198,9 @@ impl PuppetRunManager {
     }
 
     fn active_runs(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<ActiveRun>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.active_runs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn engine_dir(&self) -> PathBuf {
@@ -211,9 +221,9 @@ impl ActiveRun {
 }
 
 impl RunWaiter {
-    fn new(live: &Arc<ActiveRun>) -> Self {
-        live.waiting.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(live))
+    fn new(active_run: &Arc<ActiveRun>) -> Self {
+        active_run.waiting.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(active_run))
     }
 
     pub(crate) fn active_run(&self) -> &ActiveRun {

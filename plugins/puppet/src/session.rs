@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use muster_api::system::process::pause;
 use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System, SystemError};
+use muster_contract::puppet::PuppetRunClass;
 
 use crate::classification::MAX_LOG_LINES;
-use crate::outcome::RunFailureReason;
 use crate::wrapper::refresh_tracker::RefreshTracker;
 use crate::wrapper::trace::{TraceEvent, TraceLine, TraceSplitter};
 
@@ -35,16 +35,17 @@ const PROGRAM_PATH: &str =
 
 /// Request to stop a program; the first reason counts.
 #[derive(Debug, Default)]
-pub(crate) struct StopRequest(Mutex<Option<RunFailureReason>>);
+pub(crate) struct StopRequest(Mutex<Option<PuppetRunClass>>);
 
 impl StopRequest {
-    pub(crate) fn request_stop(&self, reason: RunFailureReason) {
-        let mut raised = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        raised.get_or_insert(reason);
+    pub(crate) fn request_stop(&self, reason: PuppetRunClass) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        current.get_or_insert(reason);
     }
 
-    pub(crate) fn stop_reason(&self) -> Option<RunFailureReason> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn stop_reason(&self) -> Option<PuppetRunClass> {
+        let current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        current.clone()
     }
 }
 
@@ -52,7 +53,7 @@ impl StopRequest {
 #[derive(Debug, Default)]
 pub(crate) struct SessionOutcome {
     pub(crate) exit: Option<i32>,
-    pub(crate) stopped: Option<RunFailureReason>,
+    pub(crate) stopped: Option<PuppetRunClass>,
     pub(crate) log: Vec<String>,
     pub(crate) was_locked: bool,
 }
@@ -89,7 +90,7 @@ pub(crate) struct ProcessWatcher<'a> {
     pub(crate) system: &'a dyn System,
     pub(crate) process: ProcessId,
     pub(crate) directory: PathBuf,
-    pub(crate) books: RefreshTracker,
+    pub(crate) tracker: RefreshTracker,
     /// The refreshes that it is to make.
     pub(crate) targets: &'a [String],
     pub(crate) stop: &'a StopRequest,
@@ -101,30 +102,30 @@ impl ProcessWatcher<'_> {
     /// Watches until the program has ended. Calls `applying` when it has a catalog.
     pub(crate) fn run_to_end(
         mut self,
-        applying: &mut dyn FnMut(),
+        on_applying: &mut dyn FnMut(),
     ) -> Result<SessionOutcome, SystemError> {
-        let mut ended = SessionOutcome::default();
+        let mut outcome = SessionOutcome::default();
         let mut log = LogTail::new(self.directory.join(TRACE_FILE));
-        let mut ending = None;
+        let mut stop_sent_at = None;
         loop {
             // Check for exit first, so that everything written before the exit is read afterwards.
             let is_over = self.is_over();
-            while self.read_log(&mut log, &mut ended, applying)? {}
+            while self.read_log(&mut log, &mut outcome, on_applying)? {}
             if is_over {
                 break;
             }
             if let Some(reason) = self.stop.stop_reason() {
-                ended.stopped = Some(reason);
-                if self.escalate_stop(&mut ending)? {
+                outcome.stopped = Some(reason);
+                if self.escalate_stop(&mut stop_sent_at)? {
                     break;
                 }
             }
             pause(POLL_INTERVAL);
         }
-        while self.read_log(&mut log, &mut ended, applying)? {}
-        self.books.finish_run(self.targets, self.system)?;
-        ended.exit = self.exit_code();
-        Ok(ended)
+        while self.read_log(&mut log, &mut outcome, on_applying)? {}
+        self.tracker.finish_run(self.targets, self.system)?;
+        outcome.exit = self.exit_code();
+        Ok(outcome)
     }
 
     fn is_over(&self) -> bool {
@@ -137,9 +138,9 @@ impl ProcessWatcher<'_> {
     }
 
     /// Sends SIGTERM, and SIGKILL after the grace period; returns whether nothing more can be done.
-    fn escalate_stop(&self, ending: &mut Option<Instant>) -> Result<bool, SystemError> {
-        let Some(since) = *ending else {
-            *ending = Some(Instant::now());
+    fn escalate_stop(&self, stop_sent_at: &mut Option<Instant>) -> Result<bool, SystemError> {
+        let Some(since) = *stop_sent_at else {
+            *stop_sent_at = Some(Instant::now());
             self.system
                 .signal_process(&self.process, Signal::SIGTERM, true)?;
             return Ok(false);
@@ -155,33 +156,33 @@ impl ProcessWatcher<'_> {
     fn read_log(
         &mut self,
         log: &mut LogTail,
-        ended: &mut SessionOutcome,
-        applying: &mut dyn FnMut(),
+        outcome: &mut SessionOutcome,
+        on_applying: &mut dyn FnMut(),
     ) -> Result<bool, SystemError> {
         let Some(lines) = log.read_new_lines() else {
             return Ok(false);
         };
         for line in &lines {
             if line.classify_line() == TraceEvent::Applying {
-                applying();
+                on_applying();
             }
-            collect_log_line(ended, line);
-            self.books.process_line(line, self.system)?;
+            collect_log_line(outcome, line);
+            self.tracker.process_line(line, self.system)?;
         }
         Ok(true)
     }
 }
 
-fn collect_log_line(ended: &mut SessionOutcome, line: &TraceLine) {
-    ended.was_locked |= line.message.contains(IN_PROGRESS_MESSAGE);
-    let is_loud = !matches!(line.level.as_str(), "debug" | "info" | "notice");
-    if is_loud && ended.log.len() < MAX_LOG_LINES {
+fn collect_log_line(outcome: &mut SessionOutcome, line: &TraceLine) {
+    outcome.was_locked |= line.message.contains(IN_PROGRESS_MESSAGE);
+    let is_reportable = !matches!(line.level.as_str(), "debug" | "info" | "notice");
+    if is_reportable && outcome.log.len() < MAX_LOG_LINES {
         let TraceLine {
             level,
             message,
             source,
         } = line;
-        ended.log.push(format!("{level}: {source}: {message}"));
+        outcome.log.push(format!("{level}: {source}: {message}"));
     }
 }
 
@@ -206,9 +207,9 @@ impl LogTail {
     fn read_new_lines(&mut self) -> Option<Vec<TraceLine>> {
         let mut file = File::open(&self.path).ok()?;
         file.seek(SeekFrom::Start(self.offset)).ok()?;
-        let mut piece = Vec::new();
-        file.take(MAX_READ_BYTES).read_to_end(&mut piece).ok()?;
-        self.offset += u64::try_from(piece.len()).unwrap_or_default();
-        (!piece.is_empty()).then(|| self.lines.push_bytes(&piece))
+        let mut chunk = Vec::new();
+        file.take(MAX_READ_BYTES).read_to_end(&mut chunk).ok()?;
+        self.offset += u64::try_from(chunk.len()).unwrap_or_default();
+        (!chunk.is_empty()).then(|| self.lines.push_bytes(&chunk))
     }
 }

@@ -68,8 +68,8 @@ impl CaHttpClient {
         })
     }
 
-    fn endpoint_url(&self, what: &str) -> String {
-        format!("{}/{what}", self.url)
+    fn endpoint_url(&self, path: &str) -> String {
+        format!("{}/{path}", self.url)
     }
 
     fn status_url(&self, name: &CertName) -> String {
@@ -104,14 +104,14 @@ impl CaHttpClient {
         let body = answer.body_mut().with_config().limit(limit).read_to_vec();
         let body = body.map_err(|error| self.http_error(error))?;
         serde_json::from_slice(&body).map_err(|source| CaError::Answer {
-            place: self.url.clone(),
+            endpoint: self.url.clone(),
             source,
         })
     }
 
     /// Fetches a public PEM text; `None` if it does not exist.
-    fn fetch_pem(&self, what: &str) -> Result<Option<String>, CaError> {
-        let mut answer = self.get(&self.endpoint_url(what))?;
+    fn fetch_pem(&self, path: &str) -> Result<Option<String>, CaError> {
+        let mut answer = self.get(&self.endpoint_url(path))?;
         match answer.status().as_u16() {
             200 => {
                 let body = answer.body_mut().with_config().limit(MAX_PEM_BYTES);
@@ -133,7 +133,7 @@ impl CaHttpClient {
             409 => CaError::Conflict { text },
             403 => CaError::Forbidden { text },
             _ => CaError::Refused {
-                place: self.url.clone(),
+                endpoint: self.url.clone(),
                 status: format!("status {status}"),
                 text,
             },
@@ -206,14 +206,15 @@ impl CertAuthority for CaHttpClient {
 fn parse_base_url(url: &str) -> Option<&str> {
     let url = url.trim_end_matches('/');
     let authority = url.strip_prefix("https://")?;
-    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '/' | '?' | '#');
-    (!authority.is_empty() && !authority.contains(odd)).then_some(url)
+    let is_forbidden =
+        |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '/' | '?' | '#');
+    (!authority.is_empty() && !authority.contains(is_forbidden)).then_some(url)
 }
 
 /// Replaces control characters, which could control a terminal, and returns a single line.
 fn strip_control_chars(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.trim().chars().map(plain).collect()
+    let replace_control = |c: char| if c.is_control() { ' ' } else { c };
+    text.trim().chars().map(replace_control).collect()
 }
 
 fn read_pem_file(path: &Path) -> Result<String, CaError> {

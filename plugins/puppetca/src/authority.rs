@@ -110,13 +110,13 @@ pub(crate) enum CaError {
     Revoked { name: CertName },
     /// The request differs from the one that the caller gave.
     #[error(
-        "the request of {name} was not signed: its {what} is {found}, but the caller gave {asked}"
+        "the request of {name} was not signed: its {item} is {found}, but the caller gave {expected}"
     )]
     Mismatch {
         name: CertName,
-        what: &'static str,
+        item: &'static str,
         found: String,
-        asked: String,
+        expected: String,
     },
     /// The name has a certificate for another request.
     #[error(
@@ -127,17 +127,17 @@ pub(crate) enum CaError {
     #[error(
         "the certificate of {name} was revoked: the request was replaced before it was signed, so its key was not checked"
     )]
-    Swapped { name: CertName },
+    RequestReplaced { name: CertName },
     /// The caller gave neither fingerprint nor public key to compare with.
     #[error(
         "give the `fingerprint` or the `public_key` of the request of {name}, as the node reports them; a name alone does not identify a request"
     )]
     Unproven { name: CertName },
     /// The request asks for alternative names or extensions that are not allowed.
-    #[error("the request of {name} asks for {what}, which `{rule}` does not allow")]
-    Greedy {
+    #[error("the request of {name} asks for {item}, which `{rule}` does not allow")]
+    Disallowed {
         name: CertName,
-        what: String,
+        item: String,
         rule: &'static str,
     },
     /// The authority's data or a file is not a valid request or certificate.
@@ -152,9 +152,9 @@ pub(crate) enum CaError {
     )]
     Forbidden { text: String },
     /// Any other error response.
-    #[error("the request to the CA at {place} failed with {status}: {text}")]
+    #[error("the request to the CA at {endpoint} failed with {status}: {text}")]
     Refused {
-        place: String,
+        endpoint: String,
         status: String,
         text: String,
     },
@@ -166,9 +166,9 @@ pub(crate) enum CaError {
         source: Box<ureq::Error>,
     },
     /// The response cannot be read or parsed.
-    #[error("cannot parse the response of the CA at {place}")]
+    #[error("cannot parse the response of the CA at {endpoint}")]
     Answer {
-        place: String,
+        endpoint: String,
         #[source]
         source: serde_json::Error,
     },
@@ -201,7 +201,7 @@ impl From<CaError> for ActionError {
         match error {
             CaError::Name { .. } => Self::invalid_input(message),
             CaError::Unproven { .. } => Self::missing_input(message),
-            CaError::Greedy { rule, .. } => Self::denied_by_rule(message, rule),
+            CaError::Disallowed { rule, .. } => Self::denied_by_rule(message, rule),
             _ => Self::failed(message),
         }
     }

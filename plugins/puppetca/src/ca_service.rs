@@ -23,7 +23,7 @@ use crate::signing_records::{SigningRecord, SigningRecordStore};
 #[derive(Debug)]
 pub(crate) struct CaService {
     pub(crate) options: Options,
-    book: SigningRecordStore,
+    records: SigningRecordStore,
 }
 
 /// Combined details of a name.
@@ -61,7 +61,7 @@ impl CaService {
     pub(crate) fn new(options: Options, state: PathBuf) -> Self {
         Self {
             options,
-            book: SigningRecordStore::new(state),
+            records: SigningRecordStore::new(state),
         }
     }
 
@@ -101,16 +101,16 @@ impl CaService {
     pub(crate) fn sign_verified_request(
         &self,
         ca: &dyn CertAuthority,
-        ask: &SigningSpec,
+        spec: &SigningSpec,
     ) -> Result<(bool, CertDetails), CaError> {
-        let name = &ask.name;
-        if ask.fingerprint.is_none() && ask.public_key.is_none() && !self.options.allow_unproven {
+        let name = &spec.name;
+        if spec.fingerprint.is_none() && spec.public_key.is_none() && !self.options.allow_unproven {
             return Err(CaError::Unproven { name: name.clone() });
         }
         let no_request = || CaError::NoRequest { name: name.clone() };
         let entry = ca.find_entry(name)?.ok_or_else(no_request)?;
         match entry.state {
-            CertState::Signed => return Ok((false, self.check_signed(ca, ask, entry)?)),
+            CertState::Signed => return Ok((false, self.check_signed(ca, spec, entry)?)),
             CertState::Revoked => return Err(CaError::Revoked { name: name.clone() }),
             CertState::Requested => {}
         }
@@ -118,22 +118,22 @@ impl CaService {
             Some(pem) => Some(map_document_error(name, CertificateRequest::parse(&pem))?),
             None => None,
         };
-        self.check_request(ask, &entry, request.as_ref())?;
+        self.check_request(spec, &entry, request.as_ref())?;
         if let Some(request) = &request {
             let record = SigningRecord {
                 fingerprint: request.fingerprint.clone(),
                 public_key: request.public_key.clone(),
             };
             // Written before signing, because the authority deletes the request when it signs.
-            self.book.write_record(name, &record)?;
+            self.records.write_record(name, &record)?;
         }
-        match ca.sign_request(name, ask.ttl) {
+        match ca.sign_request(name, spec.ttl) {
             Ok(()) => {}
             // Another call may have signed it in between, or a rule of the authority forbids it.
             Err(CaError::Conflict { text }) => {
                 return match ca.find_entry(name)? {
                     Some(entry) if entry.state == CertState::Signed => {
-                        Ok((false, self.check_signed(ca, ask, entry)?))
+                        Ok((false, self.check_signed(ca, spec, entry)?))
                     }
                     _ => Err(CaError::Conflict { text }),
                 };
@@ -142,27 +142,27 @@ impl CaService {
         }
         let no_certificate = || CaError::NoCertificate { name: name.clone() };
         let entry = ca.find_entry(name)?.ok_or_else(no_certificate)?;
-        let known = certificate_details(ca, name, entry)?;
-        let swapped = request.is_some_and(|request| {
-            !known.public_key.is_empty()
-                && !same_fingerprint(&request.public_key, &known.public_key)
+        let details = certificate_details(ca, name, entry)?;
+        let is_replaced = request.is_some_and(|request| {
+            !details.public_key.is_empty()
+                && !same_fingerprint(&request.public_key, &details.public_key)
         });
         // The request was replaced between the check and the signing, so the certificate has an unchecked key.
-        if swapped {
+        if is_replaced {
             ca.revoke_certificate(name)?;
-            return Err(CaError::Swapped { name: name.clone() });
+            return Err(CaError::RequestReplaced { name: name.clone() });
         }
-        Ok((true, known))
+        Ok((true, details))
     }
 
     /// Whether a pending request may be signed for this caller.
     fn check_request(
         &self,
-        ask: &SigningSpec,
+        spec: &SigningSpec,
         entry: &CertEntry,
         request: Option<&CertificateRequest>,
     ) -> Result<(), CaError> {
-        let name = &ask.name;
+        let name = &spec.name;
         if let Some(request) = request
             && request.name != name.as_str()
         {
@@ -175,33 +175,34 @@ impl CaService {
             || entry.sha256_fingerprint(),
             |request| &request.fingerprint,
         );
-        check_fingerprint(name, "fingerprint", ask.fingerprint.as_deref(), found)?;
+        check_fingerprint(name, "fingerprint", spec.fingerprint.as_deref(), found)?;
         let found = request.map_or("not available", |request| &request.public_key);
-        check_fingerprint(name, "public key", ask.public_key.as_deref(), found)?;
-        let own = format!("DNS:{name}");
-        let of_request = request.map(|request| request.alt_names.as_slice());
+        check_fingerprint(name, "public key", spec.public_key.as_deref(), found)?;
+        let own_name = format!("DNS:{name}");
+        let request_names = request.map(|request| request.alt_names.as_slice());
         let mut names = [&entry.dns_alt_names, &entry.subject_alt_names]
             .into_iter()
             .flatten()
-            .chain(of_request.unwrap_or_default());
+            .chain(request_names.unwrap_or_default());
         if !self.options.allow_alt_names
-            && let Some(other) = names.find(|other| **other != own && **other != *name.as_str())
+            && let Some(other) =
+                names.find(|other| **other != own_name && **other != *name.as_str())
         {
-            return Err(CaError::Greedy {
+            return Err(CaError::Disallowed {
                 name: name.clone(),
-                what: format!("the alternative name `{}`", other.escape_debug()),
+                item: format!("the alternative name `{}`", other.escape_debug()),
                 rule: "plugins.puppetca.allow_alt_names",
             });
         }
-        let of_entry = entry.authorization_extensions.keys();
-        let of_request = request.map(|request| request.authorisations.as_slice());
-        let mut rights = of_entry.chain(of_request.unwrap_or_default());
+        let entry_extensions = entry.authorization_extensions.keys();
+        let request_extensions = request.map(|request| request.authorisations.as_slice());
+        let mut extensions = entry_extensions.chain(request_extensions.unwrap_or_default());
         if !self.options.allow_authorization_extensions
-            && let Some(right) = rights.next()
+            && let Some(extension) = extensions.next()
         {
-            return Err(CaError::Greedy {
+            return Err(CaError::Disallowed {
                 name: name.clone(),
-                what: format!("the authorization extension `{}`", right.escape_debug()),
+                item: format!("the authorization extension `{}`", extension.escape_debug()),
                 rule: "plugins.puppetca.allow_authorization_extensions",
             });
         }
@@ -212,41 +213,41 @@ impl CaService {
     fn check_signed(
         &self,
         ca: &dyn CertAuthority,
-        ask: &SigningSpec,
+        spec: &SigningSpec,
         entry: CertEntry,
     ) -> Result<CertDetails, CaError> {
-        let name = &ask.name;
-        let known = certificate_details(ca, name, entry)?;
-        let other = |problem: &str| {
+        let name = &spec.name;
+        let details = certificate_details(ca, name, entry)?;
+        let mismatch = |problem: &str| {
             Err(CaError::OtherSigned {
                 name: name.clone(),
                 problem: problem.to_owned(),
             })
         };
-        if let Some(asked) = &ask.public_key
-            && !same_fingerprint(asked, &known.public_key)
+        if let Some(expected) = &spec.public_key
+            && !same_fingerprint(expected, &details.public_key)
         {
-            return other("its public key differs");
+            return mismatch("its public key differs");
         }
-        if let Some(asked) = &ask.fingerprint
-            && !same_fingerprint(asked, &known.fingerprint)
+        if let Some(expected) = &spec.fingerprint
+            && !same_fingerprint(expected, &details.fingerprint)
         {
             // The authority has deleted the request. The record written before signing identifies it, if the certificate has its key.
-            return match self.book.read_record(name)? {
-                Some(record) if !same_fingerprint(&record.fingerprint, asked) => {
-                    other("the signed request had another fingerprint")
+            return match self.records.read_record(name)? {
+                Some(record) if !same_fingerprint(&record.fingerprint, expected) => {
+                    mismatch("the signed request had another fingerprint")
                 }
-                Some(record) if !same_fingerprint(&record.public_key, &known.public_key) => {
-                    other("its public key is not that of the request that was signed here")
+                Some(record) if !same_fingerprint(&record.public_key, &details.public_key) => {
+                    mismatch("its public key is not that of the request that was signed here")
                 }
-                Some(_) => Ok(known),
-                None if ask.public_key.is_some() => Ok(known),
-                None => other(
+                Some(_) => Ok(details),
+                None if spec.public_key.is_some() => Ok(details),
+                None => mismatch(
                     "this agent has no record of its request; compare by `public_key` instead",
                 ),
             };
         }
-        Ok(known)
+        Ok(details)
     }
 
     /// Revokes the certificate of a name. Returns whether it was valid before.
@@ -274,7 +275,7 @@ impl CaService {
         name: &CertName,
     ) -> Result<CleanOutcome, CaError> {
         let Some(entry) = ca.find_entry(name)? else {
-            self.book.remove_record(name)?;
+            self.records.remove_record(name)?;
             return Ok(CleanOutcome {
                 found: false,
                 revoked: false,
@@ -287,11 +288,11 @@ impl CaService {
             match ca.revoke_certificate(name) {
                 // Another call may have revoked or deleted it in between.
                 Err(CaError::Conflict { .. }) => {}
-                done => done?,
+                result => result?,
             }
         }
         ca.delete_entry(name)?;
-        self.book.remove_record(name)?;
+        self.records.remove_record(name)?;
         Ok(CleanOutcome {
             found: true,
             revoked: is_signed,
@@ -302,16 +303,16 @@ impl CaService {
 
 fn check_fingerprint(
     name: &CertName,
-    what: &'static str,
-    asked: Option<&str>,
+    item: &'static str,
+    expected: Option<&str>,
     found: &str,
 ) -> Result<(), CaError> {
-    match asked {
-        Some(asked) if !same_fingerprint(asked, found) => Err(CaError::Mismatch {
+    match expected {
+        Some(expected) if !same_fingerprint(expected, found) => Err(CaError::Mismatch {
             name: name.clone(),
-            what,
+            item,
             found: found.to_owned(),
-            asked: asked.to_owned(),
+            expected: expected.to_owned(),
         }),
         _ => Ok(()),
     }
@@ -319,9 +320,9 @@ fn check_fingerprint(
 
 fn map_document_error<T>(
     name: &CertName,
-    read: Result<T, CertificateParseError>,
+    result: Result<T, CertificateParseError>,
 ) -> Result<T, CaError> {
-    read.map_err(|error| CaError::Document {
+    result.map_err(|error| CaError::Document {
         name: name.clone(),
         problem: error.to_string(),
     })
@@ -333,8 +334,9 @@ fn certificate_details(
     name: &CertName,
     entry: CertEntry,
 ) -> Result<CertDetails, CaError> {
-    let moment = |text: &Option<String>| text.as_deref().and_then(parse_utc_seconds).unwrap_or(0);
-    let mut known = CertDetails {
+    let to_seconds =
+        |text: &Option<String>| text.as_deref().and_then(parse_utc_seconds).unwrap_or(0);
+    let mut details = CertDetails {
         state: entry.state.as_str(),
         fingerprint: entry.sha256_fingerprint().to_owned(),
         public_key: String::new(),
@@ -342,25 +344,25 @@ fn certificate_details(
             .serial_number
             .and_then(|serial| serial.as_u64())
             .map_or_else(String::new, |serial| format!("{serial:X}")),
-        not_before: moment(&entry.not_before),
-        not_after: moment(&entry.not_after),
+        not_before: to_seconds(&entry.not_before),
+        not_after: to_seconds(&entry.not_after),
         dns_alt_names: entry.dns_alt_names,
         authorization_extensions: entry.authorization_extensions,
     };
     if entry.state == CertState::Requested {
         if let Some(pem) = ca.read_request(name)? {
             let request = map_document_error(name, CertificateRequest::parse(&pem))?;
-            (known.fingerprint, known.public_key) = (request.fingerprint, request.public_key);
+            (details.fingerprint, details.public_key) = (request.fingerprint, request.public_key);
         }
     } else if let Some(pem) = ca.read_certificate(name)? {
         let certificate = map_document_error(name, CertificateInfo::parse(&pem))?;
-        known.fingerprint = certificate.fingerprint;
-        known.public_key = certificate.public_key;
-        known.serial = certificate.serial;
-        known.not_before = certificate.not_before;
-        known.not_after = certificate.not_after;
+        details.fingerprint = certificate.fingerprint;
+        details.public_key = certificate.public_key;
+        details.serial = certificate.serial;
+        details.not_before = certificate.not_before;
+        details.not_after = certificate.not_after;
     }
-    Ok(known)
+    Ok(details)
 }
 
 /// Parses `2030-11-20T02:00:00UTC` into seconds since 1970.
@@ -369,6 +371,6 @@ fn parse_utc_seconds(text: &str) -> Option<i64> {
         .strip_suffix("UTC")
         .unwrap_or(text)
         .trim_end_matches('Z');
-    let moment: jiff::Timestamp = format!("{text}Z").parse().ok()?;
-    Some(moment.as_second())
+    let timestamp: jiff::Timestamp = format!("{text}Z").parse().ok()?;
+    Some(timestamp.as_second())
 }

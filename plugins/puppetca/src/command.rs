@@ -52,22 +52,22 @@ impl<'a> CaCommandLine<'a> {
 
     /// Runs the command. Returns exit code, standard output, and all output as one line.
     fn run_command(&self, action: &[&str]) -> Result<(i32, Vec<u8>, String), CaError> {
-        let words = action.iter().map(|word| (*word).to_owned());
-        let argv = self.options.command.iter().cloned().chain(words);
+        let args = action.iter().map(|arg| (*arg).to_owned());
+        let argv = self.options.command.iter().cloned().chain(args);
         let mut command = Command::new(argv.chain(self.options.arguments.iter().cloned()));
         command.timeout = Some(self.timeout);
         command.cancel = self.cancel.clone();
         command.output_limit = MAX_OUTPUT_BYTES;
         let output = self.system.run_command(&command)?;
         let lines = output.combined_text();
-        let said: Vec<&str> = lines.split_whitespace().collect();
-        let said: String = said
+        let words: Vec<&str> = lines.split_whitespace().collect();
+        let text: String = words
             .join(" ")
             .chars()
             .filter(|c| !c.is_control())
             .take(MAX_SHOWN_CHARS)
             .collect();
-        Ok((output.code, output.stdout, said))
+        Ok((output.code, output.stdout, text))
     }
 
     /// Runs an action on one name. Every exit code other than 0 is an error.
@@ -78,19 +78,19 @@ impl<'a> CaCommandLine<'a> {
         }
     }
 
-    fn list_certificates(&self, words: &[&str]) -> Result<CertEntryLists, CaError> {
-        let (code, stdout, said) =
-            self.run_command(&[&["list", "--format", "json"], words].concat())?;
+    fn list_certificates(&self, args: &[&str]) -> Result<CertEntryLists, CaError> {
+        let (code, stdout, text) =
+            self.run_command(&[&["list", "--format", "json"], args].concat())?;
         match serde_json::from_slice(&stdout) {
             Ok(list) => Ok(list),
             Err(source) if code == 0 => Err(CaError::Answer {
-                place: self.display_command(),
+                endpoint: self.display_command(),
                 source,
             }),
             Err(_) => Err(CaError::Refused {
-                place: self.display_command(),
+                endpoint: self.display_command(),
                 status: format!("exit code {code}"),
-                text: said,
+                text,
             }),
         }
     }
@@ -151,11 +151,11 @@ impl CertAuthority for CaCommandLine<'_> {
 
     fn sign_request(&self, name: &CertName, ttl: Option<u64>) -> Result<(), CaError> {
         let ttl = ttl.map(|seconds| format!("{seconds}s"));
-        let mut words = vec!["sign", "--certname", name.as_str()];
+        let mut args = vec!["sign", "--certname", name.as_str()];
         if let Some(ttl) = &ttl {
-            words.extend(["--ttl", ttl]);
+            args.extend(["--ttl", ttl]);
         }
-        self.run_checked(&words)
+        self.run_checked(&args)
     }
 
     fn revoke_certificate(&self, name: &CertName) -> Result<(), CaError> {

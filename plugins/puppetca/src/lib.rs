@@ -27,12 +27,12 @@ use ca_service::CaService;
 
 /// Builds the agent with every action that its DDL declares. `state` is the directory of the signing records, created on first use.
 pub fn build_agent(options: Options, state: PathBuf) -> Result<Agent, AgentError> {
-    let desk = Arc::new(CaService::new(options, state));
+    let service = Arc::new(CaService::new(options, state));
     Agent::builder(ddl::builtin_agent("puppetca").unwrap_or_default())?
-        .with_action(actions::PuppetcaListAction(Arc::clone(&desk)))
-        .with_action(actions::PuppetcaStatusAction(Arc::clone(&desk)))
-        .with_action(actions::PuppetcaSignAction(Arc::clone(&desk)))
-        .with_action(actions::PuppetcaRevokeAction(Arc::clone(&desk)))
-        .with_action(actions::PuppetcaCleanAction(desk))
+        .with_action(actions::PuppetcaListAction(Arc::clone(&service)))
+        .with_action(actions::PuppetcaStatusAction(Arc::clone(&service)))
+        .with_action(actions::PuppetcaSignAction(Arc::clone(&service)))
+        .with_action(actions::PuppetcaRevokeAction(Arc::clone(&service)))
+        .with_action(actions::PuppetcaCleanAction(service))
         .build()
 }

@@ -13,14 +13,14 @@ impl CertName {
     const MAX_NAME_BYTES: usize = 253;
 
     pub(crate) fn parse(text: &str) -> Result<Self, CaError> {
-        let allowed =
+        let is_allowed =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
-        let good = !text.is_empty()
+        let is_valid = !text.is_empty()
             && text.len() <= Self::MAX_NAME_BYTES
-            && text.bytes().all(allowed)
+            && text.bytes().all(is_allowed)
             && !text.starts_with(['.', '-'])
             && !text.contains("..");
-        if good {
+        if is_valid {
             Ok(Self(text.to_owned()))
         } else {
             Err(CaError::Name {

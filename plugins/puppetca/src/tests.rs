@@ -264,7 +264,7 @@ fn a_certificate_for_another_key_is_revoked_at_once() {
     let error = desk
         .sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None))
         .unwrap_err();
-    assert!(matches!(error, CaError::Swapped { .. }), "{error}");
+    assert!(matches!(error, CaError::RequestReplaced { .. }), "{error}");
     assert_eq!(ca.names.borrow()["web1"].state, CertState::Revoked);
 }
 
@@ -275,7 +275,7 @@ fn a_request_for_more_than_its_name_is_refused_unless_that_is_allowed() {
     let asked = ask("web1", Some(&greedy.fingerprint), None);
     let (_directory, strict) = desk(Options::default());
     let refused = strict.sign_verified_request(&ca, &asked).unwrap_err();
-    assert!(matches!(refused, CaError::Greedy { .. }), "{refused}");
+    assert!(matches!(refused, CaError::Disallowed { .. }), "{refused}");
     let error = ActionError::from(refused);
     assert!(error.message.contains("DNS:puppet"), "{error}");
     assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })));

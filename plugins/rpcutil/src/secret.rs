@@ -21,11 +21,11 @@ const SECRET_WORDS: [&str; 9] = [
 
 /// Redacts the value of the item with this dotted name.
 pub(crate) fn redact_item(item: &str, value: Value) -> Value {
-    let within = item.split('.').any(is_secret);
-    let path = item.rsplit('.').next().is_some_and(is_path_name);
+    let has_secret_part = item.split('.').any(is_secret);
+    let is_path = item.rsplit('.').next().is_some_and(is_path_name);
     // `broker.credentials` is the path of the token file, not a secret.
-    let file_of_ours = item == "broker.credentials";
-    if within && !path && !file_of_ours {
+    let is_credentials_path = item == "broker.credentials";
+    if has_secret_part && !is_path && !is_credentials_path {
         return REDACTED.into();
     }
     redact_value(value)
@@ -60,5 +60,5 @@ fn is_path_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["file", "path", "dir"]
         .iter()
-        .any(|end| name.ends_with(end))
+        .any(|suffix| name.ends_with(suffix))
 }

@@ -127,7 +127,7 @@ async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
         organisation.trust(),
         organisation.collective().clone(),
         DiscoveryWindow {
-            most: Duration::from_millis(1_500),
+            max_wait: Duration::from_millis(1_500),
             ..DiscoveryWindow::default()
         },
     );

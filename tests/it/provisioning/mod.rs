@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_client::Client;
+use muster_contract::provisioner::ProvisioningState;
 use muster_provisioner::Options;
-use muster_provisioner::record::ProvisioningState;
 use muster_tests::command::{Command, told};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::let_pass;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
 use muster_client::{Client, DiscoveryWindow};
-use muster_provisioner::record::{NodeRecord, ProvisioningState};
+use muster_contract::provisioner::ProvisioningState;
+use muster_provisioner::record::NodeRecord;
 use muster_provisioner::store::NodeRecordStore;
 use muster_provisioner::{Options, ProvisionerService};
 use muster_tests::await_answer;

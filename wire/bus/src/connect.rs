@@ -128,7 +128,7 @@ pub struct BusOptions {
     /// PEM file of the authority that signed the broker's certificate; the system's trust store if absent.
     pub authority: Option<PathBuf>,
     /// Credentials. `None` only for a broker without authentication, as in benchmarks.
-    pub secret: Option<BrokerCredentials>,
+    pub credentials: Option<BrokerCredentials>,
     /// Client name in the broker's connection list.
     pub name: String,
     /// Prefix for reply subjects that only this user may subscribe to.
@@ -147,7 +147,7 @@ impl BusOptions {
         Self {
             servers,
             authority: None,
-            secret: None,
+            credentials: None,
             name: name.into(),
             inbox_prefix: None,
             backoff: ReconnectBackoff::COMMAND,
@@ -248,7 +248,7 @@ impl BusOptions {
 
     /// Library options with credentials only.
     fn authentication_options(&self) -> async_nats::ConnectOptions {
-        let Some(BrokerCredentials { token, sign }) = self.secret.clone() else {
+        let Some(BrokerCredentials { token, sign }) = self.credentials.clone() else {
             return async_nats::ConnectOptions::new();
         };
         async_nats::ConnectOptions::with_auth_callback(move |nonce| {
@@ -364,7 +364,7 @@ mod tests {
         let url = format!("tls://{}", broker.local_addr().unwrap());
         let mut options =
             BusOptions::for_command("test", vec![BrokerAddress::parse(&url, true).unwrap()]);
-        options.secret = Some(BrokerCredentials::new(
+        options.credentials = Some(BrokerCredentials::new(
             || "token".to_owned(),
             |_| vec![0; 64],
         ));

@@ -144,7 +144,7 @@ impl NameStore {
         error: &serde_json::Error,
     ) -> BucketError {
         BucketError::Failed {
-            what: operation,
+            operation,
             bucket: self.bucket.name().to_owned(),
             problem: format!("{key}: {error}"),
         }

@@ -54,10 +54,10 @@ pub enum BucketError {
         key: String,
     },
     /// The broker refused the operation or did not answer.
-    #[error("bucket `{bucket}`: cannot {what}: {problem}")]
+    #[error("bucket `{bucket}`: cannot {operation}: {problem}")]
     Failed {
         /// The operation.
-        what: &'static str,
+        operation: &'static str,
         /// The bucket.
         bucket: String,
         /// The broker's error.
@@ -279,7 +279,7 @@ impl Bucket {
         problem: &dyn std::fmt::Display,
     ) -> BucketError {
         BucketError::Failed {
-            what: operation,
+            operation,
             bucket: self.name.clone(),
             problem: problem.to_string(),
         }

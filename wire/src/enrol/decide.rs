@@ -34,7 +34,7 @@ pub fn decide_enrolment(
     approval: &EnrolmentApproval,
     now: Millis,
 ) -> EnrolmentDecision {
-    let (request, grant) = (&opened.hello, &opened.grant);
+    let (request, grant) = (&opened.request, &opened.grant);
     if let Err(stale) = fresh::check_freshness(
         request.time,
         limits::MAX_ENROLMENT_REQUEST_AGE_MILLIS,

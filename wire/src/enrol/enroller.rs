@@ -68,7 +68,7 @@ pub enum HandledEnrolment {
     /// An answer was made.
     Answered {
         /// The verified request.
-        wish: Box<OpenEnrolmentRequest>,
+        request: Box<OpenEnrolmentRequest>,
         /// The decision.
         outcome: EnrolmentOutcome,
         /// The signed answer.
@@ -186,14 +186,14 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
                 refusal_outcome(EnrolmentRefusalReason::Trouble, message)
             });
         let answer = EnrolmentAnswer {
-            nonce: opened.hello.nonce,
-            key: opened.hello.key,
+            nonce: opened.request.nonce,
+            key: opened.request.key,
             time: now,
             outcome,
         };
         let bytes = sign_enrolment_answer(&answer, &self.service)?;
         Ok(HandledEnrolment::Answered {
-            wish: Box::new(opened),
+            request: Box::new(opened),
             outcome: answer.outcome,
             bytes,
         })
@@ -205,7 +205,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
         opened: &OpenEnrolmentRequest,
         now: Millis,
     ) -> Result<EnrolmentOutcome, R::Error> {
-        let request = &opened.hello;
+        let request = &opened.request;
         if let Some(account) = self.store.fleet_account().await? {
             // A token that is not newer, or not the operator's, is ignored.
             let _ = self.update_fleet(&account);
@@ -288,7 +288,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
         now: Millis,
     ) -> Result<EnrolmentAcceptance, TokenIssueError> {
         let fleet = current_trust(&self.fleet);
-        let request = &opened.hello;
+        let request = &opened.request;
         let lifetime = self.settings.lifetime;
         let token = issue_node_token(
             &request.identity,

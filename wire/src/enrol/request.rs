@@ -100,7 +100,7 @@ struct EnrolmentRequestBody {
 #[derive(Debug, Clone)]
 pub struct OpenEnrolmentRequest {
     /// The request.
-    pub hello: EnrolmentRequest,
+    pub request: EnrolmentRequest,
     /// The bootstrap credential that signed the envelope.
     pub sender: Arc<VerifiedUser>,
     /// The grant in that credential.
@@ -192,7 +192,7 @@ pub fn open_enrolment_request(
             source,
         })?;
     Ok(OpenEnrolmentRequest {
-        hello: request,
+        request,
         sender,
         grant,
     })

@@ -10,12 +10,12 @@ use super::options::InstantError;
 
 /// An unusable policy or groups file. Requests that depend on it are denied until it is fixed.
 #[derive(Debug, thiserror::Error)]
-#[error("{}{}: {fault}", path.display(), place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default())]
+#[error("{}{}: {fault}", path.display(), location.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default())]
 pub struct PolicyProblem {
     /// The file or directory.
     pub path: PathBuf,
     /// Line and column, both from 1, if the fault is in a line.
-    pub place: Option<(usize, usize)>,
+    pub location: Option<(usize, usize)>,
     /// The fault.
     pub fault: PolicyFault,
 }
@@ -23,7 +23,7 @@ pub struct PolicyProblem {
 impl PolicyProblem {
     /// The line, from 1, if the fault is in a line.
     pub fn line_number(&self) -> Option<usize> {
-        self.place.map(|(line, _)| line)
+        self.location.map(|(line, _)| line)
     }
 }
 

@@ -116,7 +116,7 @@ impl PolicySet {
         set.refused = Some(format!("{}: unusable", file_name(&directory)));
         problems.push(PolicyProblem {
             path: directory,
-            place: None,
+            location: None,
             fault,
         });
         (set, problems)
@@ -349,7 +349,7 @@ impl PolicySetBuilder {
     fn add_problem(&mut self, path: &Path, fault: PolicyFault) -> String {
         self.problems.push(PolicyProblem {
             path: path.to_owned(),
-            place: None,
+            location: None,
             fault,
         });
         format!("{}: unusable", file_name(path))
@@ -361,7 +361,7 @@ impl PolicySetBuilder {
         for line_fault in line_faults {
             self.problems.push(PolicyProblem {
                 path: path.to_owned(),
-                place: Some((line_fault.line, line_fault.column)),
+                location: Some((line_fault.line, line_fault.column)),
                 fault: line_fault.fault,
             });
         }

@@ -197,7 +197,7 @@ fn a_wish_is_believed_with_both_signatures() {
     let opened = place
         .open(&sign_enrolment_request(&wish, &bootstrap, &node).unwrap())
         .unwrap();
-    assert_eq!(opened.hello, wish);
+    assert_eq!(opened.request, wish);
     assert_eq!(opened.sender.role, UserRole::Newcomer);
     assert!(opened.grant.allows_name(&wish.identity));
 }
@@ -301,7 +301,7 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
     let place = Place::new();
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
     let wish = |called: &str, time| OpenEnrolmentRequest {
-        hello: EnrolmentRequest {
+        request: EnrolmentRequest {
             time,
             ..hello(called, &node, &bootstrap)
         },

@@ -224,7 +224,7 @@ fn a_wish_to_be_enrolled_and_its_answers() {
     );
     let cache = TokenCache::default();
     let opened = open_enrolment_request(&stored, &place.newcomers, &cache, NOW).unwrap();
-    assert_eq!(opened.hello, wish);
+    assert_eq!(opened.request, wish);
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/account.jwt");
     let welcome = EnrolmentAcceptance {
         identity: wish.identity.clone(),

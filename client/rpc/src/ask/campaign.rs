@@ -27,7 +27,7 @@ const HELD_LINE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone, Copy)]
 pub enum PuppetRolloutNotice<'a> {
     /// A log line; for the end of a run, with its complete result.
-    Told(&'a RunLogLine, Option<&'a EndedRun>),
+    Line(&'a RunLogLine, Option<&'a EndedRun>),
     /// The rollout stops; this many nodes are still in flight.
     Halted(PuppetRolloutStopReason, usize),
     /// Why a request could not be sent.
@@ -43,40 +43,40 @@ impl FleetConnection {
     /// Executes the rollout, and adds the results to the runs. After the first Ctrl-C no further request is sent; nodes in flight are awaited.
     pub async fn run_puppet_rollout(
         &self,
-        mission: PuppetRolloutSpec,
+        spec: PuppetRolloutSpec,
         action: &ActionSchema,
         (runs, recorder): (PuppetRunsReport, &mut JobRecorder<'_>),
         mut show: impl FnMut(PuppetRolloutNotice<'_>) -> Result<(), Error>,
     ) -> Result<PuppetRunsReport, Error> {
-        let begun = Instant::now();
-        let mut campaign = self.client.start_puppet_rollout(mission);
-        let mut course = PuppetRolloutProgress {
-            board: RunLogTracker::new(runs.limit),
+        let started = Instant::now();
+        let mut rollout = self.client.start_puppet_rollout(spec);
+        let mut progress = PuppetRolloutProgress {
+            log: RunLogTracker::new(runs.limit),
             runs,
             recorder,
             action,
-            asked: 0,
+            sent_count: 0,
         };
         let mut interrupt = InterruptListener::listen();
         let mut tick = tokio::time::interval(HELD_LINE_CHECK_INTERVAL);
         loop {
-            let tales = tokio::select! {
-                news = campaign.next() => match news {
-                    Some(news) => course.handle_event(news, &campaign),
+            let notices = tokio::select! {
+                event = rollout.next() => match event {
+                    Some(event) => progress.handle_event(event, &rollout),
                     None => break,
                 },
                 () = interrupt.wait_for_signal() => {
-                    campaign.stop(PuppetRolloutStopReason::Interrupted);
-                    vec![QueuedRolloutNotice::Halted(PuppetRolloutStopReason::Interrupted, campaign.in_flight_count())]
+                    rollout.stop(PuppetRolloutStopReason::Interrupted);
+                    vec![QueuedRolloutNotice::Halted(PuppetRolloutStopReason::Interrupted, rollout.in_flight_count())]
                 }
-                _ = tick.tick() => queue_lines(course.board.release_due(count_unfinished(&campaign))),
+                _ = tick.tick() => queue_lines(progress.log.release_due(count_unfinished(&rollout))),
             };
-            for tale in &tales {
-                show(course.build_notice(tale))?;
+            for notice in &notices {
+                show(progress.build_notice(notice))?;
             }
         }
-        let halt = campaign.stop_reason();
-        course.recorder.record_end(match halt {
+        let halt = rollout.stop_reason();
+        progress.recorder.record_end(match halt {
             None => JobEnd::Finished,
             Some(
                 PuppetRolloutStopReason::Canary { .. } | PuppetRolloutStopReason::Failures { .. },
@@ -84,23 +84,23 @@ impl FleetConnection {
             Some(PuppetRolloutStopReason::Interrupted) => JobEnd::Interrupted,
             Some(PuppetRolloutStopReason::Broken) => JobEnd::Broken,
         });
-        let mut runs = course.runs;
-        runs.not_asked.extend(campaign.unasked_nodes().cloned());
+        let mut runs = progress.runs;
+        runs.not_asked.extend(rollout.unasked_nodes().cloned());
         Ok(PuppetRunsReport {
             halt,
-            took: begun.elapsed(),
+            took: started.elapsed(),
             ..runs
         })
     }
 }
 
 /// Number of runs that will still end: those in flight and those to be started.
-fn count_unfinished(campaign: &PuppetRollout) -> usize {
-    let left = match campaign.stop_reason() {
-        None => campaign.unasked_nodes().count(),
+fn count_unfinished(rollout: &PuppetRollout) -> usize {
+    let left = match rollout.stop_reason() {
+        None => rollout.unasked_nodes().count(),
         Some(_) => 0,
     };
-    campaign.in_flight_count() + left
+    rollout.in_flight_count() + left
 }
 
 /// A queued notice.
@@ -118,23 +118,23 @@ fn queue_lines(lines: Vec<RunLogLine>) -> Vec<QueuedRolloutNotice> {
 struct PuppetRolloutProgress<'c, 'p> {
     runs: PuppetRunsReport,
     recorder: &'c mut JobRecorder<'p>,
-    board: RunLogTracker,
+    log: RunLogTracker,
     action: &'c ActionSchema,
     /// Number of sent requests.
-    asked: usize,
+    sent_count: usize,
 }
 
 impl PuppetRolloutProgress<'_, '_> {
     /// Handles an event; returns the notices to show.
     fn handle_event(
         &mut self,
-        news: PuppetRolloutEvent,
-        campaign: &PuppetRollout,
+        event: PuppetRolloutEvent,
+        rollout: &PuppetRollout,
     ) -> Vec<QueuedRolloutNotice> {
-        match news {
-            PuppetRolloutEvent::Asked(node) => {
-                self.asked += 1;
-                self.recorder.record_run(self.asked, node);
+        match event {
+            PuppetRolloutEvent::Requested(node) => {
+                self.sent_count += 1;
+                self.recorder.record_run(self.sent_count, node);
             }
             PuppetRolloutEvent::Sent { request, .. } => {
                 let request = request.to_string();
@@ -142,11 +142,10 @@ impl PuppetRolloutProgress<'_, '_> {
                 self.runs.requests.push(request);
             }
             PuppetRolloutEvent::State { node, state } => {
-                return queue_lines(self.board.handle_state(
-                    &node,
-                    &state,
-                    count_unfinished(campaign),
-                ));
+                return queue_lines(
+                    self.log
+                        .handle_state(&node, state, count_unfinished(rollout)),
+                );
             }
             PuppetRolloutEvent::Ended {
                 node,
@@ -158,17 +157,14 @@ impl PuppetRolloutProgress<'_, '_> {
                     (node, run),
                     outcome,
                     answer,
-                    count_unfinished(campaign),
+                    count_unfinished(rollout),
                 ));
             }
-            PuppetRolloutEvent::Disbelieved(word) => {
-                *self.runs.disbelieved.entry(word).or_default() += 1;
+            PuppetRolloutEvent::Rejected(reason) => {
+                *self.runs.rejected.entry(reason).or_default() += 1;
             }
             PuppetRolloutEvent::Halted(halt) => {
-                return vec![QueuedRolloutNotice::Halted(
-                    halt,
-                    campaign.in_flight_count(),
-                )];
+                return vec![QueuedRolloutNotice::Halted(halt, rollout.in_flight_count())];
             }
             PuppetRolloutEvent::Failed(error) => return vec![QueuedRolloutNotice::Failed(error)],
         }
@@ -180,7 +176,7 @@ impl PuppetRolloutProgress<'_, '_> {
         (node, run): (Identity, Uuid),
         mut outcome: RunOutcome,
         answer: Option<Box<ReceivedReply>>,
-        open: usize,
+        unfinished: usize,
     ) -> Vec<RunLogLine> {
         outcome.data = self.action.redact_output(&outcome.data);
         if let Some(answer) = answer {
@@ -190,7 +186,7 @@ impl PuppetRolloutProgress<'_, '_> {
             self.recorder
                 .record_not_connected(&BTreeSet::from([node.clone()]));
         }
-        let lines = self.board.handle_end(&node, &outcome, open);
+        let lines = self.log.handle_end(&node, &outcome, unfinished);
         let ended = EndedRun {
             run,
             outcome,
@@ -201,17 +197,17 @@ impl PuppetRolloutProgress<'_, '_> {
     }
 
     /// Borrows the notice for the renderer.
-    fn build_notice<'t>(&'t self, tale: &'t QueuedRolloutNotice) -> PuppetRolloutNotice<'t> {
-        match tale {
+    fn build_notice<'t>(&'t self, notice: &'t QueuedRolloutNotice) -> PuppetRolloutNotice<'t> {
+        match notice {
             QueuedRolloutNotice::Line(line) => {
                 let ended = match line {
                     RunLogLine::Ended(node, _) => self.runs.ended.get(node),
                     _ => None,
                 };
-                PuppetRolloutNotice::Told(line, ended)
+                PuppetRolloutNotice::Line(line, ended)
             }
-            QueuedRolloutNotice::Halted(halt, under_way) => {
-                PuppetRolloutNotice::Halted(*halt, *under_way)
+            QueuedRolloutNotice::Halted(halt, in_flight) => {
+                PuppetRolloutNotice::Halted(*halt, *in_flight)
             }
             QueuedRolloutNotice::Failed(error) => PuppetRolloutNotice::Failed(error),
         }

@@ -48,20 +48,20 @@ pub enum ConfirmDecision {
 
 impl ConfirmMode {
     /// Decides whether to prompt. Never prompts without a terminal.
-    pub fn decide(self, above: usize, occasion: ConfirmContext) -> ConfirmDecision {
+    pub fn decide(self, threshold: usize, context: ConfirmContext) -> ConfirmDecision {
         let ConfirmContext {
             read_only,
             nodes,
             yes,
             terminal,
-        } = occasion;
+        } = context;
         if read_only || yes || nodes == 0 {
             return ConfirmDecision::Go;
         }
         match (self, terminal) {
             (Self::Always, false) => ConfirmDecision::Refuse,
             (Self::Always, true) => ConfirmDecision::Ask,
-            (Self::Auto, true) if nodes > above => ConfirmDecision::Ask,
+            (Self::Auto, true) if nodes > threshold => ConfirmDecision::Ask,
             (Self::Auto | Self::Never, _) => ConfirmDecision::Go,
         }
     }

@@ -31,7 +31,7 @@ pub enum FleetRequestError {
     },
     /// An input that is not `KEY=VALUE`.
     #[error("{word:?} is not KEY=VALUE; write inputs after the action, such as `name=rip`")]
-    NoPair {
+    InvalidInputFormat {
         /// The given text.
         word: String,
     },
@@ -92,7 +92,7 @@ pub enum FleetRequestError {
     DiscoveryOption(#[from] DiscoveryOptionError),
     /// A condition that the discovery method does not support.
     #[error(transparent)]
-    Unanswerable(#[from] UnsupportedCondition),
+    UnsupportedCondition(#[from] UnsupportedCondition),
     /// A request without a filter, which the configuration forbids.
     #[error("no request sent: `{action}` is not read-only, and no filter was given (required by `discovery.require_filter` in {})", file.display())]
     Unfiltered {
@@ -105,7 +105,7 @@ pub enum FleetRequestError {
     #[error(
         "cannot read both the nodes and the input `{input}` from the standard input; write the nodes to a file"
     )]
-    TwoReaders {
+    StdinConflict {
         /// The secret input.
         input: String,
     },
@@ -207,14 +207,14 @@ impl CommandError for FleetRequestError {
     fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Filter { .. }
-            | Self::NoPair { .. }
+            | Self::InvalidInputFormat { .. }
             | Self::UnknownAgent { .. }
             | Self::UnknownAction { .. }
             | Self::NoAction { .. }
             | Self::DiscoveryOption(_)
-            | Self::Unanswerable(_)
+            | Self::UnsupportedCondition(_)
             | Self::Unfiltered { .. }
-            | Self::TwoReaders { .. }
+            | Self::StdinConflict { .. }
             | Self::Client(ClientError::ForeignInbox { .. })
             | Self::Unconfirmed
             | Self::LiveHolders { .. }

@@ -53,12 +53,12 @@ pub enum DiscoveryProgramError {
         source: io::Error,
     },
     /// The program exceeded its timeout and was killed.
-    #[error("the discovery program {} did not exit within {} s", program.display(), within.as_secs_f64())]
-    Slow {
+    #[error("the discovery program {} did not exit within {} s", program.display(), timeout.as_secs_f64())]
+    Timeout {
         /// The program.
         program: PathBuf,
         /// The timeout.
-        within: Duration,
+        timeout: Duration,
     },
     /// It failed.
     #[error("the discovery program {} failed: {status}", program.display())]
@@ -114,34 +114,34 @@ async fn exchange_request(
         .prefix("rpc-discovery-")
         .tempdir()
         .map_err(failed)?;
-    let (question, answer) = (
+    let (request_path, reply_path) = (
         directory.path().join("request"),
         directory.path().join("reply"),
     );
-    std::fs::write(&question, request.to_string()).map_err(failed)?;
-    std::fs::write(&answer, "").map_err(failed)?;
-    let child = spawn_program(command, &question, &answer, directory.path());
+    std::fs::write(&request_path, request.to_string()).map_err(failed)?;
+    std::fs::write(&reply_path, "").map_err(failed)?;
+    let child = spawn_program(command, &request_path, &reply_path, directory.path());
     let child = child.map_err(|source| DiscoveryProgramError::Start {
         program: program(),
         source,
     })?;
-    let ended =
+    let result =
         tokio::time::timeout(timeout, DiscoveryProcessGroup(child).wait_with_output()).await;
-    let Ok(ended) = ended else {
-        return Err(DiscoveryProgramError::Slow {
+    let Ok(exit) = result else {
+        return Err(DiscoveryProgramError::Timeout {
             program: program(),
-            within: timeout,
+            timeout,
         });
     };
-    let (status, said, complained) = ended.map_err(failed)?;
-    for line in said.lines() {
+    let (status, stdout, stderr) = exit.map_err(failed)?;
+    for line in stdout.lines() {
         printer.print_detail(format_args!(
             "{}: {}",
             program().display(),
             printable::escape_to_line(line)
         ));
     }
-    for line in complained.lines() {
+    for line in stderr.lines() {
         printer.print_warning(format_args!(
             "{}: {}",
             program().display(),
@@ -154,7 +154,7 @@ async fn exchange_request(
             status,
         });
     }
-    let text = match files::read_text(&answer, MAX_REPLY_BYTES) {
+    let text = match files::read_text(&reply_path, MAX_REPLY_BYTES) {
         Ok(text) => text,
         Err(files::RpcFileError::System { source, .. }) => return Err(failed(source)),
         Err(_) => return Err(DiscoveryProgramError::TooLong { program: program() }),
@@ -168,8 +168,8 @@ async fn exchange_request(
 #[expect(clippy::disallowed_types, reason = "starts the discovery program")]
 fn spawn_program(
     command: &[String],
-    question: &Path,
-    answer: &Path,
+    request_path: &Path,
+    reply_path: &Path,
     directory: &Path,
 ) -> io::Result<Child> {
     let Some((program, arguments)) = command.split_first() else {
@@ -182,12 +182,12 @@ fn spawn_program(
     };
     Command::new(program)
         .args(arguments)
-        .args([question, answer])
+        .args([request_path, reply_path])
         .arg(REQUEST_PROTOCOL)
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-        .env(REQUEST_VARIABLE, question)
-        .env(REPLY_VARIABLE, answer)
+        .env(REQUEST_VARIABLE, request_path)
+        .env(REPLY_VARIABLE, reply_path)
         .env(PROTOCOL_VARIABLE, REQUEST_PROTOCOL)
         .current_dir(directory)
         .stdin(Stdio::null())
@@ -222,13 +222,15 @@ async fn read_capped(pipe: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut pipe) = pipe else {
         return String::new();
     };
-    let mut kept = Vec::new();
+    let mut output = Vec::new();
     let mut buffer = vec![0; 4096];
     while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        let room = MAX_KEPT_OUTPUT_BYTES.saturating_sub(kept.len()).min(count);
-        kept.extend(buffer.iter().take(room));
+        let length = MAX_KEPT_OUTPUT_BYTES
+            .saturating_sub(output.len())
+            .min(count);
+        output.extend(buffer.iter().take(length));
     }
-    String::from_utf8_lossy(&kept).into_owned()
+    String::from_utf8_lossy(&output).into_owned()
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use muster_contract::rpcutil::RpcutilDdlOutput;
 use muster_ddl::{AgentDdl, DdlError};
 use muster_wire::identity::Identity;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::files::RpcFileError;
-use crate::report::{NodeReply, RequestReport};
+use crate::report::RequestReport;
 
 /// Maximum number of nodes that an error names.
 const MAX_NAMED_NODES: usize = 5;
@@ -31,13 +31,13 @@ pub struct FetchedDdl {
 pub enum DdlFetchError {
     /// No node has the agent.
     #[error("no node returned the DDL of the agent {agent:?}")]
-    Nobody {
+    NoReplies {
         /// The agent.
         agent: String,
     },
     /// Nodes have different versions.
     #[error("nodes have different DDLs of the agent {agent:?}:{}", list_versions(.versions))]
-    Differ {
+    DifferentDdls {
         /// The agent.
         agent: String,
         /// Nodes by version and the first characters of the checksum.
@@ -45,17 +45,17 @@ pub enum DdlFetchError {
     },
     /// The checksum does not match.
     #[error("the DDL of the agent {agent:?} does not match the checksum sent with it")]
-    Sum {
+    Checksum {
         /// The agent.
         agent: String,
     },
     /// The DDL describes another agent.
-    #[error("requested the DDL of the agent {agent:?}, but received that of {found:?}")]
+    #[error("requested the DDL of the agent {agent:?}, but received that of {received:?}")]
     Name {
         /// The requested agent.
         agent: String,
         /// The agent in the DDL.
-        found: String,
+        received: String,
     },
     /// The DDL is invalid.
     #[error("the DDL of the agent {agent:?} is not valid")]
@@ -68,20 +68,20 @@ pub enum DdlFetchError {
     },
     /// There is no cache directory.
     #[error("no cache directory for DDLs: neither XDG_CACHE_HOME nor HOME is set")]
-    Homeless,
+    NoCacheDirectory,
     /// The file cannot be written.
     #[error("cannot save the DDL")]
-    Keep(#[from] RpcFileError),
+    Save(#[from] RpcFileError),
 }
 
 impl DdlFetchError {
     /// The next step for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Nobody { .. } => {
+            Self::NoReplies { .. } => {
                 Some("run `rpc find -A AGENT` to list the nodes that offer an agent")
             }
-            Self::Differ { .. } => Some(
+            Self::DifferentDdls { .. } => Some(
                 "use filters to fetch from some nodes only, or install one version on all nodes",
             ),
             _ => None,
@@ -101,7 +101,7 @@ impl FetchedDdl {
     pub fn from_text(agent: &str, sha256: &str, text: String) -> Result<Self, DdlFetchError> {
         let name = || agent.to_owned();
         if sha256_hex(&text) != sha256 {
-            return Err(DdlFetchError::Sum { agent: name() });
+            return Err(DdlFetchError::Checksum { agent: name() });
         }
         let ddl = AgentDdl::from_slice(text.as_bytes()).map_err(|source| DdlFetchError::Ddl {
             agent: name(),
@@ -110,7 +110,7 @@ impl FetchedDdl {
         if ddl.name() != agent {
             return Err(DdlFetchError::Name {
                 agent: name(),
-                found: ddl.name().to_owned(),
+                received: ddl.name().to_owned(),
             });
         }
         Ok(Self {
@@ -123,33 +123,29 @@ impl FetchedDdl {
     /// Returns the DDL on which all replies to `rpcutil ddl` agree.
     pub fn from_report(agent: &str, report: &RequestReport) -> Result<Self, DdlFetchError> {
         let mut versions: BTreeMap<String, Vec<Identity>> = BTreeMap::new();
-        let mut agreed = None;
+        let mut latest = None;
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            let (text, sha256) = (output_text(reply, "ddl"), output_text(reply, "sha256"));
-            let fetched = Self::from_text(agent, sha256, text.to_owned())?;
-            let short = sha256.get(..12).unwrap_or(sha256);
+            let RpcutilDdlOutput { ddl, sha256, .. } = reply.typed_outputs();
+            let fetched = Self::from_text(agent, &sha256, ddl)?;
+            let short = sha256.get(..12).unwrap_or(&sha256);
             let version = format!("{} ({short})", fetched.ddl.version());
             versions
                 .entry(version)
                 .or_default()
                 .push(reply.node.clone());
-            agreed = Some(fetched);
+            latest = Some(fetched);
         }
-        match agreed {
+        match latest {
             Some(fetched) if versions.len() == 1 => Ok(fetched),
-            Some(_) => Err(DdlFetchError::Differ {
+            Some(_) => Err(DdlFetchError::DifferentDdls {
                 agent: agent.to_owned(),
                 versions,
             }),
-            None => Err(DdlFetchError::Nobody {
+            None => Err(DdlFetchError::NoReplies {
                 agent: agent.to_owned(),
             }),
         }
     }
-}
-
-fn output_text<'a>(reply: &'a NodeReply, output: &str) -> &'a str {
-    reply.data.get(output).and_then(Value::as_str).unwrap_or("")
 }
 
 fn sha256_hex(text: &str) -> String {
@@ -230,7 +226,10 @@ mod tests {
         ]);
         let error = FetchedDdl::from_report("disk", &other).unwrap_err();
         let told = error.to_string();
-        assert!(matches!(error, DdlFetchError::Differ { .. }), "{told}");
+        assert!(
+            matches!(error, DdlFetchError::DifferentDdls { .. }),
+            "{told}"
+        );
         assert!(
             told.contains(": a.net\n") && told.ends_with(": b.net, c.net"),
             "{told}"
@@ -238,11 +237,11 @@ mod tests {
         let forged = report(&[("a.net", "1.0.0", "00")]);
         assert!(matches!(
             FetchedDdl::from_report("disk", &forged),
-            Err(DdlFetchError::Sum { .. })
+            Err(DdlFetchError::Checksum { .. })
         ));
         assert!(matches!(
             FetchedDdl::from_report("disk", &report(&[])),
-            Err(DdlFetchError::Nobody { .. })
+            Err(DdlFetchError::NoReplies { .. })
         ));
         assert!(matches!(
             FetchedDdl::of("cpu", text("1.0.0")),

@@ -25,7 +25,7 @@ use crate::settings::RpcSettings;
 pub struct FleetConnection {
     pub(super) client: Client,
     /// Saves verified tokens for the next command.
-    _vouched: PersistentTokenCache,
+    _token_cache: PersistentTokenCache,
     /// Maximum wait for the first node.
     pub(super) listen: Duration,
     /// Discovery source.
@@ -94,9 +94,9 @@ impl FleetConnection {
         });
         let client = client.await?;
         Ok(Self {
-            _vouched: PersistentTokenCache::load_for_client(client.clone(), settings),
+            _token_cache: PersistentTokenCache::load_for_client(client.clone(), settings),
             client,
-            listen: window.first,
+            listen: window.initial_wait,
             source,
             plain_secrets: settings.plain_secrets,
         })
@@ -135,24 +135,24 @@ impl FleetConnection {
         progress: &ProgressReporter<'_>,
         mut show: impl FnMut(&ReceivedReply),
     ) -> Result<Option<CallStats>, FleetRequestError> {
-        let aim = match self.locate_nodes(ping.target, progress).await? {
+        let call_target = match self.locate_nodes(ping.target, progress).await? {
             Some(nodes) if nodes.is_empty() => return Ok(None),
             Some(nodes) => CallTarget::Nodes(nodes),
             None => CallTarget::Filter(ping.target.filter.clone()),
         };
-        let mut call = RpcCall::new("rpcutil", "ping", aim).map_err(ClientError::from)?;
+        let mut call = RpcCall::new("rpcutil", "ping", call_target).map_err(ClientError::from)?;
         call.wait = self.listen;
         call.expect = ping.expect;
         call.trace = ping.traceparent.is_some();
         call.traceparent = ping.traceparent;
         let mut interrupt = InterruptListener::listen();
-        let good = |answer: &ReceivedReply| {
+        let show_ok = |answer: &ReceivedReply| {
             if answer.is_ok() {
                 show(answer);
             }
         };
         tokio::select! {
-            stats = self.client.run_call(call, good) => Ok(Some(stats?)),
+            stats = self.client.run_call(call, show_ok) => Ok(Some(stats?)),
             () = interrupt.wait_for_signal() => Err(FleetRequestError::Interrupted),
         }
     }
@@ -164,11 +164,11 @@ impl FleetConnection {
         progress: &ProgressReporter<'_>,
     ) -> Result<DiscoveredNodes, FleetRequestError> {
         let started = clock::now();
-        let begun = Instant::now();
+        let start = Instant::now();
         if let Some(nodes) = self.locate_nodes(target, progress).await? {
             let stats = RequestStats {
                 started,
-                discovering: begun.elapsed(),
+                discovering: start.elapsed(),
                 ..RequestStats::default()
             };
             return Ok(DiscoveredNodes { nodes, stats });
@@ -178,14 +178,18 @@ impl FleetConnection {
             let nodes = self.client.discover_nodes(filter).await?.nodes;
             return Ok(DiscoveredNodes::from_names(nodes));
         }
-        let waiting = progress.show_discovery(DiscoveryMethod::Broadcast);
+        let indicator = progress.show_discovery(DiscoveryMethod::Broadcast);
         let mut interrupt = InterruptListener::listen();
         let mut count = 0;
         let discovered = tokio::select! {
-            discovered = self.client.discover_with_progress(filter, |_| { count += 1; waiting.set_count(count); }) => discovered?,
+            discovered = self.client.discover_with_progress(filter, |_| { count += 1; indicator.set_count(count); }) => discovered?,
             () = interrupt.wait_for_signal() => return Err(FleetRequestError::Interrupted),
         };
-        progress.finish_discovery(waiting, DiscoveryMethod::Broadcast, discovered.nodes.len());
+        progress.finish_discovery(
+            indicator,
+            DiscoveryMethod::Broadcast,
+            discovered.nodes.len(),
+        );
         let gaps = discovered
             .incomplete
             .then_some(ResultGap::Discovery)
@@ -209,14 +213,14 @@ impl FleetConnection {
         target: &TargetSelection,
         progress: &ProgressReporter<'_>,
     ) -> Result<Option<BTreeSet<Identity>>, FleetRequestError> {
-        let wanted = target.discovery_query(&self.source, Some(self.client.collective()));
+        let query = target.discovery_query(&self.source, Some(self.client.collective()));
         if self.discovery_method() == DiscoveryMethod::Broadcast {
             return Ok(None);
         }
-        let waiting = progress.show_discovery(self.discovery_method());
-        let nodes = locate_nodes(&self.source, &wanted, progress.printer()).await?;
+        let indicator = progress.show_discovery(self.discovery_method());
+        let nodes = locate_nodes(&self.source, &query, progress.printer()).await?;
         let count = nodes.as_ref().map_or(0, BTreeSet::len);
-        progress.finish_discovery(waiting, self.discovery_method(), count);
+        progress.finish_discovery(indicator, self.discovery_method(), count);
         Ok(nodes)
     }
 }
@@ -229,24 +233,24 @@ const MAX_LISTEN_FACTOR: u32 = 5;
 
 /// An explicit listening time is used exactly; otherwise the quiet window ends the wait.
 fn discovery_window(settings: &RpcSettings, target: &TargetSelection) -> DiscoveryWindow {
-    let quiet = settings
+    let quiet_time = settings
         .discovery_window
-        .unwrap_or(DiscoveryWindow::default().quiet);
+        .unwrap_or(DiscoveryWindow::default().quiet_time);
     match target.listen {
         Some(listen) => DiscoveryWindow {
-            first: listen,
-            quiet: listen,
-            most: listen,
+            initial_wait: listen,
+            quiet_time: listen,
+            max_wait: listen,
         },
-        None if target.patience > Duration::ZERO => DiscoveryWindow {
-            first: settings.discovery_timeout + target.patience,
-            quiet: quiet.max(DATA_SOURCE_QUIET_TIME),
-            most: settings.discovery_timeout * MAX_LISTEN_FACTOR + target.patience,
+        None if target.lookup_time > Duration::ZERO => DiscoveryWindow {
+            initial_wait: settings.discovery_timeout + target.lookup_time,
+            quiet_time: quiet_time.max(DATA_SOURCE_QUIET_TIME),
+            max_wait: settings.discovery_timeout * MAX_LISTEN_FACTOR + target.lookup_time,
         },
         None => DiscoveryWindow {
-            first: settings.discovery_timeout,
-            quiet,
-            most: settings.discovery_timeout * MAX_LISTEN_FACTOR,
+            initial_wait: settings.discovery_timeout,
+            quiet_time,
+            max_wait: settings.discovery_timeout * MAX_LISTEN_FACTOR,
         },
     }
 }

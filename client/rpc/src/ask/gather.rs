@@ -19,7 +19,7 @@ pub(super) struct ReportBuilder<'a> {
     report: RequestReport,
     awaited: BTreeSet<Identity>,
     published: Option<Instant>,
-    begun: Instant,
+    batch_start: Instant,
     /// Times of the current batch.
     signing: Duration,
     publishing: Duration,
@@ -36,9 +36,9 @@ pub(super) enum ReportUpdate<'a> {
     /// A node reports progress.
     Progress(Box<ProgressUpdate>),
     /// The call has ended.
-    Over,
+    Finished,
     /// Nothing to show.
-    Quiet,
+    Nothing,
 }
 
 impl<'a> ReportBuilder<'a> {
@@ -57,14 +57,14 @@ impl<'a> ReportBuilder<'a> {
             stats,
             ..RequestReport::empty(agent, action.name())
         };
-        let (summarizer, begun) = (ReplySummarizer::new(action), Instant::now());
+        let (summarizer, batch_start) = (ReplySummarizer::new(action), Instant::now());
         Self {
             action,
             summarizer,
             report,
             awaited: BTreeSet::new(),
             published: None,
-            begun,
+            batch_start,
             signing: Duration::ZERO,
             publishing: Duration::ZERO,
             waiting: Duration::ZERO,
@@ -74,7 +74,7 @@ impl<'a> ReportBuilder<'a> {
     /// Starts a batch with these nodes.
     pub(super) fn begin_batch(&mut self, batch: BTreeSet<Identity>) {
         self.awaited = batch;
-        self.begun = Instant::now();
+        self.batch_start = Instant::now();
     }
 
     /// Ends the batch: its nodes without a reply are missing.
@@ -84,13 +84,13 @@ impl<'a> ReportBuilder<'a> {
         if let Some(published) = self.published.take().filter(|_| !self.awaited.is_empty()) {
             self.waiting = published.elapsed();
         }
-        let enough = stats.wanted.is_some() && !stats.wants_more();
-        let rest = if enough {
+        let has_enough = stats.expected_replies.is_some() && !stats.wants_more();
+        let unanswered = if has_enough {
             &mut stats.not_awaited
         } else {
             &mut stats.missing
         };
-        rest.append(&mut self.awaited);
+        unanswered.append(&mut self.awaited);
         stats.signing += std::mem::take(&mut self.signing);
         stats.publishing += std::mem::take(&mut self.publishing);
         stats.waiting += std::mem::take(&mut self.waiting);
@@ -130,11 +130,11 @@ impl<'a> ReportBuilder<'a> {
         match event {
             CallEvent::Published { request, .. } => {
                 stats.requests.push(request.to_string());
-                self.publishing = self.begun.elapsed();
+                self.publishing = self.batch_start.elapsed();
                 self.published = Some(Instant::now());
                 return Ok(ReportUpdate::Sent(request.to_string()));
             }
-            CallEvent::Progress(tale) => return Ok(ReportUpdate::Progress(tale)),
+            CallEvent::Progress(update) => return Ok(ReportUpdate::Progress(update)),
             CallEvent::Reply(answer) => return Ok(self.add_reply(*answer)),
             CallEvent::Unexpected(answer) => drop(stats.unexpected.insert(answer.reply.sender)),
             CallEvent::Absent(node) => {
@@ -142,14 +142,14 @@ impl<'a> ReportBuilder<'a> {
                 stats.missing.insert(node.clone());
                 stats.not_connected.insert(node);
             }
-            CallEvent::Disbelieved(word) => *stats.disbelieved.entry(word).or_default() += 1,
+            CallEvent::Rejected(reason) => *stats.rejected.entry(reason).or_default() += 1,
             CallEvent::Finished(finished) => {
                 self.add_call_stats(&finished);
-                return Ok(ReportUpdate::Over);
+                return Ok(ReportUpdate::Finished);
             }
             CallEvent::Failed(error) => return Err(error),
         }
-        Ok(ReportUpdate::Quiet)
+        Ok(ReportUpdate::Nothing)
     }
 
     fn add_reply(&mut self, answer: ReceivedReply) -> ReportUpdate<'_> {
@@ -184,7 +184,7 @@ impl<'a> ReportBuilder<'a> {
         self.report
             .replies
             .last()
-            .map_or(ReportUpdate::Quiet, ReportUpdate::Reply)
+            .map_or(ReportUpdate::Nothing, ReportUpdate::Reply)
     }
 
     /// Adds the client library's statistics: times and losses.

@@ -11,18 +11,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct InterruptListener {
     signal: Option<Signal>,
     /// When set, the next signal has its default effect, even if the process is busy.
-    came: Arc<AtomicBool>,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl InterruptListener {
     /// Installs the signal handler.
     pub(super) fn listen() -> Self {
-        let came = Arc::new(AtomicBool::new(false));
+        let interrupted = Arc::new(AtomicBool::new(false));
         // Must be registered before any other handler. Without it a second Ctrl-C would have no immediate effect.
-        let _ = register_conditional_default(SIGINT, Arc::clone(&came));
+        let _ = register_conditional_default(SIGINT, Arc::clone(&interrupted));
         Self {
             signal: signal(SignalKind::interrupt()).ok(),
-            came,
+            interrupted,
         }
     }
 
@@ -32,6 +32,6 @@ impl InterruptListener {
             Some(signal) => drop(signal.recv().await),
             None => std::future::pending().await,
         }
-        self.came.store(true, Ordering::Release);
+        self.interrupted.store(true, Ordering::Release);
     }
 }

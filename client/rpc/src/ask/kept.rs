@@ -46,13 +46,15 @@ struct DdlCacheEntry {
 impl DdlCache {
     /// The cache for the settings' organisation and collective; disabled without a home directory.
     pub fn for_settings(settings: &RpcSettings, environment: &ProcessEnvironment) -> Self {
-        let below = |home: &PathBuf| {
+        let subdirectory = |home: &PathBuf| {
             home.join("ddl")
                 .join(settings.operator.to_string())
                 .join(settings.collective.as_str())
         };
         Self {
-            directory: caches::cache_directory(environment).as_ref().map(below),
+            directory: caches::cache_directory(environment)
+                .as_ref()
+                .map(subdirectory),
         }
     }
 
@@ -72,7 +74,10 @@ impl DdlCache {
 
     /// Stores a DDL, replacing an older one atomically. Returns the path.
     pub fn store_ddl(&self, fetched: &FetchedDdl) -> Result<PathBuf, DdlFetchError> {
-        let directory = self.directory.as_ref().ok_or(DdlFetchError::Homeless)?;
+        let directory = self
+            .directory
+            .as_ref()
+            .ok_or(DdlFetchError::NoCacheDirectory)?;
         let path = directory.join(format!("{}.json", fetched.ddl.name()));
         let entry = DdlCacheEntry {
             schema: CACHE_ENTRY_SCHEMA.to_owned(),

@@ -40,70 +40,70 @@ impl FleetConnection {
         Ok(self.client.mailbox_address(name)?)
     }
 
-    /// Listens until there are enough replies, the time is up, or the user interrupts. Calls `ready` with the subject once the subscription is
+    /// Listens until there are enough replies, the time is up, or the user interrupts. Calls `on_ready` with the subject once the subscription is
     /// active, so that no later reply is missed.
     pub async fn listen_for_replies(
         &self,
-        listening: ListenRequest<'_>,
-        ready: impl FnOnce(&str),
+        request: ListenRequest<'_>,
+        on_ready: impl FnOnce(&str),
         mut show: impl FnMut(FleetRequestUpdate<'_>) -> Result<(), Error>,
     ) -> Result<RequestReport, Error> {
-        let ListenRequest { ddl, action, .. } = listening;
-        let awaited = reply_selector(&listening).map_err(FleetRequestError::from)?;
-        let address = self.mailbox_address(listening.mailbox)?;
-        let mail = self.client.listen_for_replies(&address, awaited).await;
-        let mut mail = mail.map_err(FleetRequestError::from)?;
-        ready(mail.subject());
+        let ListenRequest { ddl, action, .. } = request;
+        let selector = reply_selector(&request).map_err(FleetRequestError::from)?;
+        let address = self.mailbox_address(request.mailbox)?;
+        let listener = self.client.listen_for_replies(&address, selector).await;
+        let mut listener = listener.map_err(FleetRequestError::from)?;
+        on_ready(listener.subject());
         let stats = RequestStats {
-            wanted: listening.expect,
+            expected_replies: request.expect,
             started: clock::now(),
             ..RequestStats::default()
         };
-        let mut gathering = ReportBuilder::new(ddl.name(), action, 0, stats);
-        let mut ends = ListenEndConditions::from_request(&listening);
-        while gathering.stats().wanted.is_none() || gathering.stats().wants_more() {
-            let event = match ends.next_step(&mut mail).await {
+        let mut builder = ReportBuilder::new(ddl.name(), action, 0, stats);
+        let mut end_conditions = ListenEndConditions::from_request(&request);
+        while builder.stats().expected_replies.is_none() || builder.stats().wants_more() {
+            let event = match end_conditions.next_step(&mut listener).await {
                 ListenStep::Event(event) => event,
-                ListenStep::TimeIsUp => break,
+                ListenStep::Timeout => break,
                 // Without an expected count, an interrupt is the normal end.
-                ListenStep::Interrupted if listening.expect.is_none() => break,
+                ListenStep::Interrupted if request.expect.is_none() => break,
                 ListenStep::Interrupted => {
-                    gathering.add_gap(ResultGap::Interrupted);
+                    builder.add_gap(ResultGap::Interrupted);
                     break;
                 }
                 ListenStep::Closed => {
-                    gathering.add_gap(ResultGap::Reconnected);
+                    builder.add_gap(ResultGap::Reconnected);
                     break;
                 }
             };
             if let CallEvent::Reply(answer) = &event {
-                gathering.note_request(answer.reply.request);
+                builder.note_request(answer.reply.request);
             }
-            match gathering
+            match builder
                 .handle_event(event)
                 .map_err(FleetRequestError::from)?
             {
                 ReportUpdate::Reply(reply) => show(FleetRequestUpdate::Reply(reply))?,
-                ReportUpdate::Progress(tale) => show(FleetRequestUpdate::Progress(&tale))?,
-                ReportUpdate::Sent(_) | ReportUpdate::Over | ReportUpdate::Quiet => {}
+                ReportUpdate::Progress(update) => show(FleetRequestUpdate::Progress(&update))?,
+                ReportUpdate::Sent(_) | ReportUpdate::Finished | ReportUpdate::Nothing => {}
             }
         }
-        if let Some(disturbance) = mail.disturbance() {
-            gathering.add_gap(disturbance.into());
+        if let Some(disturbance) = listener.disturbance() {
+            builder.add_gap(disturbance.into());
         }
-        let mut report = gathering.into_report([].into());
+        let mut report = builder.into_report([].into());
         // The target nodes are unknown here: count those that replied, and the expected number.
         let stats = &mut report.stats;
-        stats.discovered = stats.response_count().max(listening.expect.unwrap_or(0));
+        stats.discovered = stats.response_count().max(request.expect.unwrap_or(0));
         Ok(report)
     }
 }
 
-fn reply_selector(listening: &ListenRequest<'_>) -> Result<ReplySelector, ClientError> {
+fn reply_selector(request: &ListenRequest<'_>) -> Result<ReplySelector, ClientError> {
     Ok(ReplySelector {
-        agent: SubjectName::parse(listening.ddl.name())?,
-        action: SubjectName::parse(listening.action.name())?,
-        request: listening.request,
+        agent: SubjectName::parse(request.ddl.name())?,
+        action: SubjectName::parse(request.action.name())?,
+        request: request.request,
     })
 }
 
@@ -116,33 +116,31 @@ struct ListenEndConditions {
 /// The next step of the wait.
 enum ListenStep {
     Event(CallEvent),
-    TimeIsUp,
+    Timeout,
     Interrupted,
     Closed,
 }
 
 impl ListenEndConditions {
-    fn from_request(listening: &ListenRequest<'_>) -> Self {
+    fn from_request(request: &ListenRequest<'_>) -> Self {
         Self {
             interrupt: InterruptListener::listen(),
-            deadline: listening
-                .time
-                .map(|time| tokio::time::Instant::now() + time),
+            deadline: request.time.map(|time| tokio::time::Instant::now() + time),
         }
     }
 
-    async fn next_step(&mut self, mail: &mut ReplyListener) -> ListenStep {
+    async fn next_step(&mut self, listener: &mut ReplyListener) -> ListenStep {
         let deadline = self.deadline;
-        let time_is_up = async move {
+        let timeout = async move {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            event = mail.next() => event.map_or(ListenStep::Closed, ListenStep::Event),
+            event = listener.next() => event.map_or(ListenStep::Closed, ListenStep::Event),
             () = self.interrupt.wait_for_signal() => ListenStep::Interrupted,
-            () = time_is_up => ListenStep::TimeIsUp,
+            () = timeout => ListenStep::Timeout,
         }
     }
 }

@@ -49,7 +49,7 @@ pub enum LocateError {
 /// Returns the matching nodes; `None` if discovery needs a broadcast.
 pub async fn locate_nodes(
     source: &DiscoverySource,
-    wanted: &DiscoveryQuery,
+    query: &DiscoveryQuery,
     printer: &OutputPrinter,
 ) -> Result<Option<BTreeSet<Identity>>, FleetRequestError> {
     // Nodes named exactly need no discovery, as with a broadcast.
@@ -57,28 +57,28 @@ pub async fn locate_nodes(
         source,
         DiscoverySource::PuppetDb(_) | DiscoverySource::External { .. }
     );
-    if let Some(named) = wanted.exact_nodes().filter(|_| is_costly) {
+    if let Some(named) = query.exact_nodes().filter(|_| is_costly) {
         return Ok(Some(named));
     }
     let nodes = match source {
         DiscoverySource::Broadcast => return Ok(None),
         DiscoverySource::Flat { file, form } => {
             let nodes = flat::read_list_file(file, *form).map_err(list_error(file))?;
-            flat::filter_identities(nodes, &wanted.filter)
+            flat::filter_identities(nodes, &query.filter)
         }
         DiscoverySource::Stdin { form } => {
             let nodes =
                 flat::read_list(io::stdin().lock(), *form).map_err(list_error(Path::new("-")))?;
-            flat::filter_identities(nodes, &wanted.filter)
+            flat::filter_identities(nodes, &query.filter)
         }
         DiscoverySource::Inventory { file } => FleetInventory::read(file)
-            .and_then(|inventory| inventory.find_nodes(wanted))
+            .and_then(|inventory| inventory.find_nodes(query))
             .map_err(|source| LocateError::Inventory {
                 path: file.clone(),
                 source,
             })?,
         DiscoverySource::PuppetDb(server) => {
-            server.find_nodes(wanted).await.map_err(LocateError::from)?
+            server.find_nodes(query).await.map_err(LocateError::from)?
         }
         DiscoverySource::External {
             command,
@@ -86,7 +86,7 @@ pub async fn locate_nodes(
             options,
         } => {
             let request =
-                muster_client::discovery::external::build_request(wanted, *timeout, options);
+                muster_client::discovery::external::build_request(query, *timeout, options);
             external::run_discovery_program(command, *timeout, &request, printer).await?
         }
     };

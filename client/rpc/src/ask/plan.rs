@@ -47,9 +47,9 @@ impl AgentSchemas {
     }
 
     /// Adds cached DDLs of agents without a known DDL. Returns those that were added.
-    pub fn add_cached(&mut self, kept: Vec<CachedDdl>) -> Vec<(String, String)> {
+    pub fn add_cached(&mut self, cached: Vec<CachedDdl>) -> Vec<(String, String)> {
         let mut added = Vec::new();
-        for CachedDdl { ddl, fetched_at } in kept {
+        for CachedDdl { ddl, fetched_at } in cached {
             let name = ddl.name().to_owned();
             if self.store.add_absent(ddl) {
                 added.push((name, fetched_at));
@@ -113,13 +113,13 @@ impl<'a> RequestPlan<'a> {
         base: Map<String, Value>,
         inputs: &[(String, String)],
     ) -> Result<Self, FleetRequestError> {
-        let refused = |source: InputValidationError| FleetRequestError::Input {
+        let invalid = |source: InputValidationError| FleetRequestError::Input {
             agent: ddl.name().to_owned(),
             source: Box::new(source),
         };
         let mut typed = base;
-        typed.extend(action.coerce_words(inputs).map_err(refused)?);
-        let data = action.validate_input(&typed).map_err(refused)?;
+        typed.extend(action.coerce_words(inputs).map_err(invalid)?);
+        let data = action.validate_input(&typed).map_err(invalid)?;
         Ok(Self { ddl, action, data })
     }
 }

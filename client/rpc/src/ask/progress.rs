@@ -12,7 +12,7 @@ use crate::printer::{OutputPrinter, VerbosityLevel};
 #[derive(Debug, Clone, Copy)]
 pub struct ProgressReporter<'a> {
     printer: &'a OutputPrinter,
-    wanted: bool,
+    enabled: bool,
 }
 
 /// A progress bar for one wait.
@@ -20,11 +20,11 @@ pub struct ProgressReporter<'a> {
 pub struct ProgressIndicator(ProgressBar);
 
 impl<'a> ProgressReporter<'a> {
-    /// Shows progress if `wanted` and not `--quiet`.
-    pub fn new(printer: &'a OutputPrinter, wanted: bool) -> Self {
+    /// Shows progress if `enabled` and not `--quiet`.
+    pub fn new(printer: &'a OutputPrinter, enabled: bool) -> Self {
         Self {
             printer,
-            wanted: wanted && printer.verbosity_level() > VerbosityLevel::Quiet,
+            enabled: enabled && printer.verbosity_level() > VerbosityLevel::Quiet,
         }
     }
 
@@ -35,21 +35,21 @@ impl<'a> ProgressReporter<'a> {
 
     /// Shows that discovery is running.
     pub fn show_discovery(&self, method: DiscoveryMethod) -> ProgressIndicator {
-        let waiting = self.create_indicator(None, "{prefix} {msg}");
-        waiting.0.set_prefix(discovery_message(method));
-        waiting.0.set_message("0");
-        waiting
+        let indicator = self.create_indicator(None, "{prefix} {msg}");
+        indicator.0.set_prefix(discovery_message(method));
+        indicator.0.set_message("0");
+        indicator
     }
 
     /// Reports the number of discovered nodes: always at a terminal, otherwise only with verbose output.
     pub fn finish_discovery(
         &self,
-        waiting: ProgressIndicator,
+        indicator: ProgressIndicator,
         method: DiscoveryMethod,
         count: usize,
     ) {
-        let shown = !waiting.0.is_hidden();
-        waiting.finish();
+        let shown = !indicator.0.is_hidden();
+        indicator.finish();
         let line = format!("{} {count}", discovery_message(method));
         if shown {
             self.printer.print_message(format_args!("{line}\n"));
@@ -70,29 +70,29 @@ impl<'a> ProgressReporter<'a> {
     /// Announces a batch with its number, the number of batches and its size. Prints nothing for a single batch.
     pub fn announce_batch(
         &self,
-        waiting: &ProgressIndicator,
+        indicator: &ProgressIndicator,
         (number, count): (usize, usize),
         nodes: usize,
     ) {
         if count > 1 {
             let nodes = format_args!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" });
             let line = format_args!("Batch {number} of {count}: {nodes}");
-            waiting.suspend(|| self.printer.print_message(line));
+            indicator.suspend(|| self.printer.print_message(line));
         }
     }
 
     /// Prints a hint about available actions.
-    pub fn print_hint(&self, waiting: &ProgressIndicator, what: impl Display) {
-        waiting.suspend(|| self.printer.print_hint(what));
+    pub fn print_hint(&self, indicator: &ProgressIndicator, hint: impl Display) {
+        indicator.suspend(|| self.printer.print_hint(hint));
     }
 
     /// Prints why no further requests are sent.
-    pub fn print_error(&self, waiting: &ProgressIndicator, why: impl Display) {
-        waiting.suspend(|| self.printer.print_error(why));
+    pub fn print_error(&self, indicator: &ProgressIndicator, error: impl Display) {
+        indicator.suspend(|| self.printer.print_error(error));
     }
 
     fn create_indicator(&self, length: Option<u64>, template: &str) -> ProgressIndicator {
-        let target = if self.wanted {
+        let target = if self.enabled {
             ProgressDrawTarget::stderr()
         } else {
             ProgressDrawTarget::hidden()

@@ -72,10 +72,10 @@ impl<'a> JobRecorder<'a> {
     }
 
     /// Records the end of the job.
-    pub(super) fn record_end(&mut self, how: JobEnd) {
+    pub(super) fn record_end(&mut self, end: JobEnd) {
         let time = clock::now();
         self.write_entry(|journal| {
-            journal.append_entry(&JobEntry::End { how, time })?;
+            journal.append_entry(&JobEntry::End { end, time })?;
             journal.sync()
         });
     }
@@ -86,9 +86,9 @@ impl<'a> JobRecorder<'a> {
         };
         if let Err(error) = write(journal) {
             let id = journal.job_id();
-            let why = crate::diagnostics::error_chain(&error);
+            let problem = crate::diagnostics::error_chain(&error);
             self.printer.print_warning(format_args!(
-                "the job {id} is no longer recorded and cannot be resumed from this point on: {why}"
+                "the job {id} is no longer recorded and cannot be resumed from this point on: {problem}"
             ));
             self.journal = None;
         }

@@ -21,9 +21,9 @@ pub struct RollCall {
     /// Arrival time of each of them, by the local clock.
     pub arrived: Vec<Millis>,
     /// Nodes that replied more than once, with the number of extra replies.
-    pub twice: BTreeMap<Identity, usize>,
+    pub duplicates: BTreeMap<Identity, usize>,
     /// Replies that failed verification, by reason code.
-    pub disbelieved: BTreeMap<&'static str, usize>,
+    pub rejected: BTreeMap<&'static str, usize>,
     /// Replies may have been lost.
     pub incomplete: bool,
 }
@@ -40,16 +40,16 @@ impl FleetConnection {
         call.wait = self.listen;
         let mut events = self.client.call(call);
         let mut interrupt = InterruptListener::listen();
-        let mut seen = RollCall::default();
+        let mut roll_call = RollCall::default();
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
                 () = interrupt.wait_for_signal() => return Err(FleetRequestError::Interrupted),
             };
             match event {
-                None => return Ok(seen),
+                None => return Ok(roll_call),
                 Some(CallEvent::Failed(error)) => return Err(error.into()),
-                Some(event) => seen.record_event(event),
+                Some(event) => roll_call.record_event(event),
             }
         }
     }
@@ -63,9 +63,9 @@ impl RollCall {
                 self.arrived.push(clock::now());
             }
             CallEvent::Unexpected(answer) => {
-                *self.twice.entry(answer.reply.sender).or_default() += 1;
+                *self.duplicates.entry(answer.reply.sender).or_default() += 1;
             }
-            CallEvent::Disbelieved(word) => *self.disbelieved.entry(word).or_default() += 1,
+            CallEvent::Rejected(reason) => *self.rejected.entry(reason).or_default() += 1,
             CallEvent::Finished(stats) => self.incomplete = stats.incomplete.is_some(),
             _ => {}
         }

@@ -89,62 +89,62 @@ impl FleetConnection {
     /// because no node received the request.
     pub async fn run_request(
         &self,
-        question: FleetRequest<'_>,
-        found: DiscoveredNodes,
+        request: FleetRequest<'_>,
+        discovered: DiscoveredNodes,
         recorder: &mut JobRecorder<'_>,
         progress: &ProgressReporter<'_>,
         mut show: impl FnMut(FleetRequestUpdate<'_>) -> Result<(), Error>,
     ) -> Result<RequestReport, Error> {
-        let DiscoveredNodes { nodes, mut stats } = found;
-        (stats.wanted, stats.traceparent) = (question.expect, question.traceparent);
-        let (agent, action) = (question.plan.ddl.name(), question.plan.action);
-        let mut gathering = ReportBuilder::new(agent, action, nodes.len(), stats);
+        let DiscoveredNodes { nodes, mut stats } = discovered;
+        (stats.expected_replies, stats.traceparent) = (request.expect, request.traceparent);
+        let (agent, action) = (request.plan.ddl.name(), request.plan.action);
+        let mut builder = ReportBuilder::new(agent, action, nodes.len(), stats);
         if nodes.is_empty() {
-            return Ok(gathering.into_report(nodes));
+            return Ok(builder.into_report(nodes));
         }
-        let mut batches = VecDeque::from(question.rollout.batches(&nodes));
-        let (count, mut asked) = (batches.len(), 0);
+        let mut batches = VecDeque::from(request.rollout.batches(&nodes));
+        let (count, mut number) = (batches.len(), 0);
         let mut end = JobEnd::Finished;
-        let waiting = progress.show_call(nodes.len());
+        let indicator = progress.show_call(nodes.len());
         let mut interrupt = InterruptListener::listen();
         while let Some(batch) = batches.pop_front() {
-            asked += 1;
-            progress.announce_batch(&waiting, (asked, count), batch.len());
-            recorder.record_wave(asked, &batch);
-            gathering.begin_batch(batch.clone());
-            let call = self.build_call(&question, batch)?;
-            let ended = self
+            number += 1;
+            progress.announce_batch(&indicator, (number, count), batch.len());
+            recorder.record_wave(number, &batch);
+            builder.begin_batch(batch.clone());
+            let call = self.build_call(&request, batch)?;
+            let result = self
                 .wait_for_batch(
                     call,
-                    (&mut gathering, recorder),
+                    (&mut builder, recorder),
                     &mut interrupt,
-                    &waiting,
+                    &indicator,
                     &mut show,
                 )
                 .await;
-            recorder.record_not_connected(&gathering.stats().not_connected);
-            gathering.end_batch();
-            match ended {
+            recorder.record_not_connected(&builder.stats().not_connected);
+            builder.end_batch();
+            match result {
                 Ok(()) => {}
                 Err(BatchWaitFailure::Interrupted) => {
                     end = JobEnd::Interrupted;
-                    gathering.add_gap(ResultGap::Interrupted);
-                    let id = recorder.job_id().or(gathering.current_request());
+                    builder.add_gap(ResultGap::Interrupted);
+                    let id = recorder.job_id().or(builder.current_request());
                     if let (Some(id), false) = (id, action.is_read_only()) {
                         let command =
                             format_args!("nodes continue; run `rpc cancel {id}` to stop them");
-                        progress.print_hint(&waiting, command);
+                        progress.print_hint(&indicator, command);
                     }
                     break;
                 }
-                Err(BatchWaitFailure::Failed(error)) if asked == 1 => {
+                Err(BatchWaitFailure::Failed(error)) if number == 1 => {
                     recorder.record_end(JobEnd::Broken);
                     return Err(FleetRequestError::from(error).into());
                 }
                 Err(BatchWaitFailure::Failed(error)) => {
                     end = JobEnd::Broken;
-                    gathering.add_gap(ResultGap::Broken);
-                    progress.print_error(&waiting, error);
+                    builder.add_gap(ResultGap::Broken);
+                    progress.print_error(&indicator, error);
                     break;
                 }
                 Err(BatchWaitFailure::Output(error)) => return Err(error),
@@ -152,49 +152,49 @@ impl FleetConnection {
             if batches.is_empty() {
                 break;
             }
-            let bad = gathering.stats().unsuccessful_count();
-            if let Err(stop) = question.rollout.check_limits(asked, bad, nodes.len()) {
-                progress.print_error(&waiting, stop_reason_text(stop, (asked, count)));
+            let failed = builder.stats().unsuccessful_count();
+            if let Err(stop) = request.rollout.check_limits(number, failed, nodes.len()) {
+                progress.print_error(&indicator, stop_reason_text(stop, (number, count)));
                 end = JobEnd::Stopped;
                 break;
             }
             tokio::select! {
-                () = tokio::time::sleep(question.pause) => {}
+                () = tokio::time::sleep(request.pause) => {}
                 () = interrupt.wait_for_signal() => {
                     end = JobEnd::Interrupted;
-                    gathering.add_gap(ResultGap::Interrupted);
+                    builder.add_gap(ResultGap::Interrupted);
                     break;
                 }
             }
         }
-        waiting.finish();
+        indicator.finish();
         recorder.record_end(end);
-        Ok(gathering.into_report(batches.into_iter().flatten().collect()))
+        Ok(builder.into_report(batches.into_iter().flatten().collect()))
     }
 
     /// Sends the request to all nodes without waiting for replies, which go to another process or are not wanted. Returns the request's id once the
     /// broker has accepted it, and the nodes that received no request because their encryption key is unknown.
     pub async fn send_without_waiting(
         &self,
-        question: &FleetRequest<'_>,
+        request: &FleetRequest<'_>,
         nodes: BTreeSet<Identity>,
-        answers: ReplyDelivery,
+        reply_delivery: ReplyDelivery,
         recorder: &mut JobRecorder<'_>,
     ) -> Result<(String, BTreeSet<Identity>), FleetRequestError> {
         recorder.record_wave(1, &nodes);
         let call = RpcCall {
-            answers,
-            ..self.build_call(question, nodes)?
+            reply_delivery,
+            ..self.build_call(request, nodes)?
         };
         let mut events = self.client.call(call);
         while let Some(event) = events.next().await {
             match event {
                 CallEvent::Finished(stats) => {
-                    let request = stats.request.to_string();
-                    recorder.record_request(&request);
+                    let id = stats.request.to_string();
+                    recorder.record_request(&id);
                     recorder.record_not_connected(&stats.missing);
                     recorder.record_end(JobEnd::Unattended);
-                    return Ok((request, stats.missing));
+                    return Ok((id, stats.missing));
                 }
                 CallEvent::Failed(error) => {
                     recorder.record_end(JobEnd::Broken);
@@ -210,9 +210,9 @@ impl FleetConnection {
     async fn wait_for_batch(
         &self,
         call: RpcCall,
-        (gathering, recorder): (&mut ReportBuilder<'_>, &mut JobRecorder<'_>),
+        (builder, recorder): (&mut ReportBuilder<'_>, &mut JobRecorder<'_>),
         interrupt: &mut InterruptListener,
-        waiting: &ProgressIndicator,
+        indicator: &ProgressIndicator,
         show: &mut impl FnMut(FleetRequestUpdate<'_>) -> Result<(), Error>,
     ) -> Result<(), BatchWaitFailure> {
         let mut events = self.client.call(call);
@@ -222,48 +222,48 @@ impl FleetConnection {
                 () = interrupt.wait_for_signal() => return Err(BatchWaitFailure::Interrupted),
             };
             let Some(event) = event else { return Ok(()) };
-            match gathering
+            match builder
                 .handle_event(event)
                 .map_err(BatchWaitFailure::Failed)?
             {
-                ReportUpdate::Sent(request) => recorder.record_request(&request),
+                ReportUpdate::Sent(id) => recorder.record_request(&id),
                 ReportUpdate::Reply(reply) => {
                     recorder.record_reply(reply);
-                    waiting
+                    indicator
                         .suspend(|| show(FleetRequestUpdate::Reply(reply)))
                         .map_err(BatchWaitFailure::Output)?;
                 }
-                ReportUpdate::Progress(tale) => waiting
-                    .suspend(|| show(FleetRequestUpdate::Progress(&tale)))
+                ReportUpdate::Progress(update) => indicator
+                    .suspend(|| show(FleetRequestUpdate::Progress(&update)))
                     .map_err(BatchWaitFailure::Output)?,
-                ReportUpdate::Over => return Ok(()),
-                ReportUpdate::Quiet => {}
+                ReportUpdate::Finished => return Ok(()),
+                ReportUpdate::Nothing => {}
             }
-            waiting.set_count(gathering.heard_count());
+            indicator.set_count(builder.heard_count());
         }
     }
 
     fn build_call(
         &self,
-        question: &FleetRequest<'_>,
+        request: &FleetRequest<'_>,
         nodes: BTreeSet<Identity>,
     ) -> Result<RpcCall, FleetRequestError> {
-        let RequestPlan { ddl, action, data } = question.plan;
+        let RequestPlan { ddl, action, data } = request.plan;
         let call = RpcCall::new(ddl.name(), action.name(), CallTarget::Nodes(nodes))
             .map_err(ClientError::from)?;
-        let wait = question.timeout.unwrap_or(ddl.timeout_of(action)) + self.listen;
+        let wait = request.timeout.unwrap_or(ddl.timeout_of(action)) + self.listen;
         let sensitive = data.keys().filter(|name| action.is_sensitive(name));
         let sensitive = sensitive.filter(|_| !self.plain_secrets).cloned().collect();
         Ok(RpcCall {
             sensitive,
             data: data.clone(),
-            timeout: question.timeout,
-            stream: question.stream,
-            ttl: question.ttl,
-            expect: question.expect,
-            trace: question.trace,
-            traceparent: question.traceparent,
-            approval: question.approval.clone(),
+            timeout: request.timeout,
+            stream: request.stream,
+            ttl: request.ttl,
+            expect: request.expect,
+            trace: request.trace,
+            traceparent: request.traceparent,
+            approval: request.approval.clone(),
             wait,
             ..call
         })
@@ -271,14 +271,14 @@ impl FleetConnection {
 }
 
 /// The stop reason as text.
-fn stop_reason_text(stop: BatchedRolloutStopReason, (asked, count): (usize, usize)) -> String {
-    let why = match stop {
-        BatchedRolloutStopReason::Canary { bad } => {
-            format!("{bad} of the canaries failed or did not reply")
+fn stop_reason_text(stop: BatchedRolloutStopReason, (number, count): (usize, usize)) -> String {
+    let reason = match stop {
+        BatchedRolloutStopReason::Canary { failed } => {
+            format!("{failed} of the canaries failed or did not reply")
         }
-        BatchedRolloutStopReason::Failures { bad, allowed } => {
-            format!("{bad} nodes failed or did not reply; the limit is {allowed}")
+        BatchedRolloutStopReason::Failures { failed, allowed } => {
+            format!("{failed} nodes failed or did not reply; the limit is {allowed}")
         }
     };
-    format!("stopped after batch {asked} of {count}: {why}")
+    format!("stopped after batch {number} of {count}: {reason}")
 }

@@ -32,7 +32,7 @@ async fn prompt_secret(name: &str) -> Result<String, FleetRequestError> {
         source,
     };
     let interactive = io::stdin().is_terminal();
-    let _silence = interactive
+    let _echo_guard = interactive
         .then(TerminalEchoGuard::new)
         .transpose()
         .map_err(failed)?;
@@ -83,11 +83,11 @@ struct TerminalEchoGuard(nix::sys::termios::Termios);
 
 impl TerminalEchoGuard {
     fn new() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
-        let mut silent = before.clone();
-        silent.local_flags.remove(LocalFlags::ECHO);
-        tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &silent)?;
-        Ok(Self(before))
+        let original = tcgetattr(io::stdin())?;
+        let mut without_echo = original.clone();
+        without_echo.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &without_echo)?;
+        Ok(Self(original))
     }
 }
 

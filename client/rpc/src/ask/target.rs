@@ -31,7 +31,7 @@ pub struct TargetSelection {
     /// Exact time to listen for nodes.
     pub listen: Option<Duration>,
     /// Additional reply time for the data sources that nodes must query.
-    pub patience: Duration,
+    pub lookup_time: Duration,
 }
 
 type AddFlagConditionFn = fn(NodeFilter, &str) -> Result<NodeFilter, FilterError>;
@@ -81,7 +81,7 @@ impl TargetSelection {
         }
         Ok(Self {
             typed: filter.clone(),
-            patience: data.evaluation_time(&filter),
+            lookup_time: data.evaluation_time(&filter),
             filter,
             groups,
             pql,

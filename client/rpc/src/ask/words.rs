@@ -36,7 +36,7 @@ impl RequestWords {
 fn parse_pair(word: &str) -> Result<(String, String), FleetRequestError> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(FleetRequestError::NoPair {
+        _ => Err(FleetRequestError::InvalidInputFormat {
             word: word.to_owned(),
         }),
     }

@@ -40,9 +40,9 @@ struct TlsCertificatePaths {
 #[derive(Debug, Clone)]
 enum BrokerAccountTokens {
     /// Included from a file beside the configuration, which is rewritten at every revocation.
-    Beside(String),
+    Included(String),
     /// Embedded, as of now.
-    Within(String),
+    Embedded(String),
 }
 
 impl NatsServerConfig {
@@ -72,7 +72,7 @@ impl NatsServerConfig {
             system_account: profile.system_account,
             tokens: layout.broker_tokens(),
             tls: profile.broker.tls.then_some(certificate),
-            accounts: BrokerAccountTokens::Beside(accounts),
+            accounts: BrokerAccountTokens::Included(accounts),
             jetstream: Some(layout.broker_directory().join("jetstream")),
             ports_directory: None,
         }
@@ -83,7 +83,7 @@ impl NatsServerConfig {
         mut self,
         organisation: &Organisation,
     ) -> Result<Self, OrganisationError> {
-        self.accounts = BrokerAccountTokens::Within(render_accounts(organisation)?);
+        self.accounts = BrokerAccountTokens::Embedded(render_accounts(organisation)?);
         Ok(self)
     }
 
@@ -123,8 +123,8 @@ impl NatsServerConfig {
             "# Account tokens at startup. Newer tokens that were pushed take precedence."
         )?;
         match &self.accounts {
-            BrokerAccountTokens::Beside(file) => writeln!(text, "include {}", quote_text(file))?,
-            BrokerAccountTokens::Within(accounts) => text.write_str(accounts)?,
+            BrokerAccountTokens::Included(file) => writeln!(text, "include {}", quote_text(file))?,
+            BrokerAccountTokens::Embedded(accounts) => text.write_str(accounts)?,
         }
         if let Some(tls) = &self.tls {
             writeln!(text, "\ntls: {{")?;

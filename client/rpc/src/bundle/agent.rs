@@ -19,9 +19,9 @@ pub fn check_agent_files(
     let ddl = AgentDdl::from_slice(content.bytes)
         .map_err(|source| BundleFileError::Ddl { file, source })?;
     if ddl.name() != name {
-        let told = printable_text(ddl.name());
+        let ddl_name = printable_text(ddl.name());
         return Err(BundleFileError::Agent(format!(
-            "{name}.json describes the agent {told}; rename the file to {told}.json"
+            "{name}.json describes the agent {ddl_name}; rename the file to {ddl_name}.json"
         )));
     }
     let scripts = |action: &&muster_ddl::ActionSchema| action.implemented_by().is_some();
@@ -56,7 +56,7 @@ fn check_program(
             .is_some_and(|file| file.mode == BundleFileMode::Program)
     };
     let platform = format!("{name}/{name}-");
-    let found = match script {
+    let is_present = match script {
         Some(script) => is_program(script) || is_program(&format!("{name}/{script}")),
         None => {
             is_program(name)
@@ -65,7 +65,7 @@ fn check_program(
                     .any(|path| path.starts_with(&platform) && is_program(path))
         }
     };
-    if found {
+    if is_present {
         return Ok(());
     }
     Err(BundleFileError::NoProgram(printable_text(

@@ -49,16 +49,16 @@ impl BundleSourceFiles {
 
 /// Reads a directory recursively, except hidden files, Python's caches, earlier bundles, and tests that `rpc plugin generate` writes.
 pub fn collect_bundle_files(directory: &Path) -> Result<BundleSourceFiles, BundleFileError> {
-    let mut gathered = BundleSourceFiles::default();
+    let mut collected = BundleSourceFiles::default();
     let mut bytes = 0;
-    collect_directory(directory, "", &mut gathered, &mut bytes)?;
-    Ok(gathered)
+    collect_directory(directory, "", &mut collected, &mut bytes)?;
+    Ok(collected)
 }
 
 fn collect_directory(
     directory: &Path,
-    above: &str,
-    gathered: &mut BundleSourceFiles,
+    prefix: &str,
+    collected: &mut BundleSourceFiles,
     total: &mut usize,
 ) -> Result<(), BundleFileError> {
     let failed = |source| BundleFileError::File {
@@ -78,13 +78,13 @@ fn collect_directory(
         let kind = entry
             .file_type()
             .map_err(BundleFileError::file_error("inspect", &path))?;
-        let below = format!("{above}{name}");
-        if is_left_out(&below, name) {
-            gathered.left_out.push(path);
+        let relative = format!("{prefix}{name}");
+        if is_left_out(&relative, name) {
+            collected.left_out.push(path);
         } else if kind.is_dir() {
             // Deeper paths are rejected later, so they are not read.
-            if below.matches('/').count() < 3 {
-                collect_directory(&path, &format!("{below}/"), gathered, total)?;
+            if relative.matches('/').count() < 3 {
+                collect_directory(&path, &format!("{relative}/"), collected, total)?;
             }
         } else if kind.is_file() {
             let bytes = read_limited(&path, limits::MAX_BUNDLE_BYTES - *total)?;
@@ -98,21 +98,21 @@ fn collect_directory(
             } else {
                 BundleFileMode::Program
             };
-            gathered.files.insert(below, (mode, bytes));
+            collected.files.insert(relative, (mode, bytes));
         } else {
-            return Err(BundleFileError::NotPlain(path));
+            return Err(BundleFileError::NotRegularFile(path));
         }
     }
     Ok(())
 }
 
-fn is_left_out(below: &str, name: &str) -> bool {
+fn is_left_out(relative: &str, name: &str) -> bool {
     name.starts_with('.')
         || name == "__pycache__"
         || Path::new(name)
             .extension()
             .is_some_and(|end| end == "bundle")
-        || (below == name && name.starts_with("test_"))
+        || (relative == name && name.starts_with("test_"))
 }
 
 #[cfg(test)]
@@ -157,6 +157,9 @@ mod tests {
         assert_eq!(gathered.agent_name(scratch.path()).unwrap(), "disk");
         symlink("/etc/passwd", path("disk/link")).unwrap();
         let refused = collect_bundle_files(scratch.path()).unwrap_err();
-        assert!(matches!(refused, BundleFileError::NotPlain(_)), "{refused}");
+        assert!(
+            matches!(refused, BundleFileError::NotRegularFile(_)),
+            "{refused}"
+        );
     }
 }

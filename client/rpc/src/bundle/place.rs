@@ -92,16 +92,16 @@ pub fn install_bundle(
     if !ddls.is_dir() {
         return Err(BundleFileError::NoDirectory(ddls.to_owned()));
     }
-    let by_hand = ddls.join(manifest.ddl_path());
-    if by_hand.exists() {
-        return Err(BundleFileError::InTheWay(by_hand));
+    let manual_ddl = ddls.join(manifest.ddl_path());
+    if manual_ddl.exists() {
+        return Err(BundleFileError::AlreadyExists(manual_ddl));
     }
-    let before = find_installed(ddls, &manifest.name)?;
+    let previous = find_installed(ddls, &manifest.name)?;
     let target = bundle_directory(ddls, &manifest.name);
-    match &before {
+    match &previous {
         Some(installed) => check_replaceable(installed, &manifest.version, downgrade)?,
         None if target.symlink_metadata().is_ok() => {
-            return Err(BundleFileError::InTheWay(target));
+            return Err(BundleFileError::AlreadyExists(target));
         }
         None => {}
     }
@@ -121,29 +121,29 @@ pub fn install_bundle(
         .prefix(".staging-")
         .tempdir_in(ddls)
         .map_err(BundleFileError::file_error("create a directory in", ddls))?;
-    let fresh = staging.path().join(manifest.name.as_str());
-    stage_files(&fresh, bundle, &record)?;
-    let placed = if before.is_some() {
-        exchange_directories(&fresh, &target, staging.path())
+    let new_directory = staging.path().join(manifest.name.as_str());
+    stage_files(&new_directory, bundle, &record)?;
+    let result = if previous.is_some() {
+        exchange_directories(&new_directory, &target, staging.path())
     } else {
-        fs::rename(&fresh, &target)
+        fs::rename(&new_directory, &target)
     };
-    placed
+    result
         .and_then(|()| File::open(&parent)?.sync_all())
         .map_err(BundleFileError::file_error("install", &target))?;
-    Ok(before.map(|installed| installed.record))
+    Ok(previous.map(|installed| installed.record))
 }
 
 /// Exchanges two directories atomically; on a file system without support, with two renames that are rolled back on failure.
-fn exchange_directories(fresh: &Path, target: &Path, staging: &Path) -> io::Result<()> {
-    if renameat_with(CWD, fresh, CWD, target, RenameFlags::EXCHANGE).is_ok() {
+fn exchange_directories(new_directory: &Path, target: &Path, staging: &Path) -> io::Result<()> {
+    if renameat_with(CWD, new_directory, CWD, target, RenameFlags::EXCHANGE).is_ok() {
         return Ok(());
     }
-    let old = staging.join(".old");
-    fs::rename(target, &old)?;
-    fs::rename(fresh, target).inspect_err(|_| {
+    let old_directory = staging.join(".old");
+    fs::rename(target, &old_directory)?;
+    fs::rename(new_directory, target).inspect_err(|_| {
         // The first failure is the one to report; the old files remain in the staging directory.
-        let _ = fs::rename(&old, target);
+        let _ = fs::rename(&old_directory, target);
     })
 }
 
@@ -177,19 +177,19 @@ fn check_replaceable(
 /// Files that differ from the installed ones; missing files do not count.
 pub fn changed_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileError> {
     let mut changed = Vec::new();
-    for (file, listed) in &installed.record.files {
+    for (file, recorded) in &installed.record.files {
         let path = installed.directory.join(file);
-        let Ok(found) = path.symlink_metadata() else {
+        let Ok(metadata) = path.symlink_metadata() else {
             continue;
         };
-        if !found.is_file() || found.len() != listed.bytes {
+        if !metadata.is_file() || metadata.len() != recorded.bytes {
             changed.push(format!("{file} was changed"));
             continue;
         }
         let bytes = read_limited(&path, limits::MAX_BUNDLE_BYTES)?;
-        let mode = listed.mode;
+        let mode = recorded.mode;
         let bytes = bytes.as_slice();
-        if (BundleFile { mode, bytes }).manifest_entry() != *listed {
+        if (BundleFile { mode, bytes }).manifest_entry() != *recorded {
             changed.push(format!("{file} was changed"));
         }
     }
@@ -199,29 +199,29 @@ pub fn changed_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
 /// Files that no bundle installed, except Python's caches.
 fn foreign_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileError> {
     let mut found = Vec::new();
-    let mut waiting = vec![String::new()];
-    while let Some(above) = waiting.pop() {
-        let directory = installed.directory.join(&above);
+    let mut pending = vec![String::new()];
+    while let Some(parent) = pending.pop() {
+        let directory = installed.directory.join(&parent);
         let failed = || BundleFileError::file_error("list", &directory);
         for entry in fs::read_dir(&directory).map_err(failed())? {
             let entry = entry.map_err(failed())?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let below = if above.is_empty() {
+            let relative = if parent.is_empty() {
                 name.clone()
             } else {
-                format!("{above}/{name}")
+                format!("{parent}/{name}")
             };
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if below == INSTALL_RECORD_FILE
+            if relative == INSTALL_RECORD_FILE
                 || name == "__pycache__"
-                || installed.record.files.contains_key(&below)
+                || installed.record.files.contains_key(&relative)
             {
                 continue;
             }
             if is_directory {
-                waiting.push(below);
+                pending.push(relative);
             } else {
-                found.push(below);
+                found.push(relative);
             }
         }
     }
@@ -234,12 +234,12 @@ pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
     let (record, directory) = (&installed.record, &installed.directory);
     let ddl = format!("{}.json", record.name);
     let others = record.files.keys().filter(|file| **file != ddl);
-    let mut above: Vec<PathBuf> = Vec::new();
+    let mut parents: Vec<PathBuf> = Vec::new();
     for file in std::iter::once(&ddl).chain(others) {
         let path = directory.join(file);
         ignore_missing(fs::remove_file(&path))
             .map_err(BundleFileError::file_error("remove", &path))?;
-        above.extend(
+        parents.extend(
             path.ancestors()
                 .skip(1)
                 .filter(|path| path.starts_with(directory))
@@ -250,9 +250,9 @@ pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
     let path = directory.join(INSTALL_RECORD_FILE);
     ignore_missing(fs::remove_file(&path)).map_err(BundleFileError::file_error("remove", &path))?;
     // Deepest directories first. Non-empty ones contain other files, and stay.
-    above.sort_by_key(|path| std::cmp::Reverse(path.as_os_str().len()));
-    above.dedup();
-    for path in above {
+    parents.sort_by_key(|path| std::cmp::Reverse(path.as_os_str().len()));
+    parents.dedup();
+    for path in parents {
         let _ = fs::remove_dir(path);
     }
     Ok(left)
@@ -268,25 +268,25 @@ fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
 
 /// Writes the files, the record last, and syncs them to disk.
 fn stage_files(
-    fresh: &Path,
+    new_directory: &Path,
     bundle: &OpenBundle<'_>,
     record: &InstallRecord,
 ) -> Result<(), BundleFileError> {
-    make_directory(fresh)?;
+    make_directory(new_directory)?;
     for (file, content) in &bundle.files {
-        let path = fresh.join(file);
-        let mut above: Vec<&Path> = path
+        let path = new_directory.join(file);
+        let mut parents: Vec<&Path> = path
             .ancestors()
             .skip(1)
-            .take_while(|above| *above != fresh)
+            .take_while(|parent| *parent != new_directory)
             .collect();
-        above.reverse();
-        for directory in above {
+        parents.reverse();
+        for directory in parents {
             make_directory(directory)?;
         }
         write_file(&path, content.bytes, content.mode)?;
     }
-    let path = fresh.join(INSTALL_RECORD_FILE);
+    let path = new_directory.join(INSTALL_RECORD_FILE);
     let text = serde_json::to_vec_pretty(record).map_err(|source| BundleFileError::Record {
         path: path.clone(),
         source,

@@ -32,7 +32,7 @@ pub enum BrokerCommand {
 pub struct BrokerConfigArgs {
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// Directory of the streams.
     #[arg(
         long,
@@ -56,7 +56,7 @@ pub struct BrokerConfigArgs {
 pub struct BrokerRenameArgs {
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// Host name or IP address of the broker; repeatable; replaces the current ones
     #[arg(long = "host", value_name = "NAME_OR_IP", required = true)]
     pub hosts: Vec<String>,
@@ -67,7 +67,7 @@ pub struct BrokerRenameArgs {
 pub struct BrokerRunArgs {
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// Arguments for nats-server
     #[arg(last = true, value_name = "ARGS")]
     pub arguments: Vec<OsString>,

@@ -36,7 +36,7 @@ pub struct DemoDirectoryArgs {
 pub struct DemoUpArgs {
     /// The demonstration.
     #[command(flatten)]
-    pub place: DemoDirectoryArgs,
+    pub demo: DemoDirectoryArgs,
     /// Number of nodes; at most 500 without --virtual
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     pub nodes: u32,

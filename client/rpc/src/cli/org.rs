@@ -123,7 +123,7 @@ pub struct CredentialArgs {
     pub name: Identity,
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// How long the credentials are valid, for example 12h, 30d, 2w or never [default: 90d for a node if the organisation enrols machines, because
     /// the enroller renews them; otherwise never]
     #[arg(long, value_name = "TIME", value_parser = CredentialExpiry::parse)]
@@ -141,7 +141,7 @@ pub struct CredentialArgs {
 pub struct AddUserArgs {
     /// Options for all kinds of credentials.
     #[command(flatten)]
-    pub party: CredentialArgs,
+    pub credentials: CredentialArgs,
     /// Agent, or agent.action, that the user may call; repeatable [default: every agent]
     #[arg(long = "agent", value_name = "AGENT")]
     pub agents: Vec<scope::CallerGrant>,
@@ -158,7 +158,7 @@ pub struct AddUserArgs {
 pub struct AddNodeArgs {
     /// Options for all kinds of credentials.
     #[command(flatten)]
-    pub party: CredentialArgs,
+    pub credentials: CredentialArgs,
     /// Directory for the files that the node needs: rpcd.toml, credentials, account token, TLS authority
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
@@ -169,7 +169,7 @@ pub struct AddNodeArgs {
 pub struct AddServiceArgs {
     /// Options for all kinds of credentials.
     #[command(flatten)]
-    pub party: CredentialArgs,
+    pub credentials: CredentialArgs,
 }
 
 /// `rpc org list`.
@@ -177,7 +177,7 @@ pub struct AddServiceArgs {
 pub struct OrgListArgs {
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// Print one JSON document
     #[arg(long, short)]
     pub json: bool,
@@ -188,13 +188,13 @@ pub struct OrgListArgs {
 pub struct OrgRevokeArgs {
     /// Names of users, nodes or services, of which all keys are revoked, or single public keys
     #[arg(value_name = "NAME|KEY", required_unless_present = "from")]
-    pub parties: Vec<String>,
+    pub names: Vec<String>,
     /// File with more names or keys, one per line; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// Kind of the user, node or service, if the name is ambiguous
     #[arg(long)]
     pub kind: Option<PrincipalKind>,
@@ -216,7 +216,7 @@ pub struct OrgGrantArgs {
     pub lifetime: Duration,
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// Write the credentials to this file instead of the organisation's directory
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -227,7 +227,7 @@ pub struct OrgGrantArgs {
 pub struct OrgPushArgs {
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// Number of servers in a cluster that store each new bucket and stream
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
     pub replicas: u8,
@@ -238,7 +238,7 @@ pub struct OrgPushArgs {
 pub struct OrgNewcomersArgs {
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
 }
 
 /// `rpc org show`.
@@ -248,7 +248,7 @@ pub struct OrgShowArgs {
     pub name: Option<Identity>,
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// Kind of the user, node or service, if the name is ambiguous
     #[arg(long)]
     pub kind: Option<PrincipalKind>,

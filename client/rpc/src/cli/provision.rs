@@ -126,7 +126,7 @@ pub struct ProvisionReleaseArgs {
     pub nodes: Vec<Identity>,
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
 }
 
 /// `rpc provision host`.
@@ -145,7 +145,7 @@ pub struct ProvisionHostArgs {
     pub renew: bool,
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
 }
 
 /// `rpc provision user-data`.
@@ -171,7 +171,7 @@ pub struct UserDataArgs {
     pub provisioner: Identity,
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
 }
 
 /// A configuration key and its value.
@@ -189,31 +189,31 @@ impl FromStr for ConfigSetting {
         let (key, value) = text
             .split_once('=')
             .ok_or_else(|| format!("`{text}` is not a setting; use KEY=VALUE"))?;
-        let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let is_name = |part: &str| !part.is_empty() && part.chars().all(belongs);
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let is_name = |part: &str| !part.is_empty() && part.chars().all(is_allowed);
         if !key.split('.').all(is_name) {
             return Err(format!(
                 "`{key}` is not a key of rpcd.toml; use a dotted key, such as log.level"
             ));
         }
-        let read = toml::from_str::<toml::Table>(&format!("value = {value}"));
-        let read = read.ok().filter(|table| table.len() == 1);
-        let read = read.and_then(|mut table| table.remove("value"));
+        let parsed = toml::from_str::<toml::Table>(&format!("value = {value}"));
+        let parsed = parsed.ok().filter(|table| table.len() == 1);
+        let parsed = parsed.and_then(|mut table| table.remove("value"));
         Ok(Self {
             key: key.to_owned(),
-            value: read.unwrap_or_else(|| toml::Value::from(value)),
+            value: parsed.unwrap_or_else(|| toml::Value::from(value)),
         })
     }
 }
 
 /// Parses a package name, as defined by Debian's policy.
 fn parse_package_name(text: &str) -> Result<String, String> {
-    let belongs = |c: char| c.is_ascii_alphanumeric() || "+-.:~=".contains(c);
-    let first = text
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "+-.:~=".contains(c);
+    let starts_alphanumeric = text
         .chars()
         .next()
         .is_some_and(|c| c.is_ascii_alphanumeric());
-    if first && text.chars().all(belongs) {
+    if starts_alphanumeric && text.chars().all(is_allowed) {
         return Ok(text.to_owned());
     }
     Err(format!("`{text}` is not a package name"))
@@ -239,7 +239,7 @@ pub struct BootstrapTokenArgs {
     pub name: Option<Identity>,
     /// The organisation.
     #[command(flatten)]
-    pub place: OrgDirectoryArgs,
+    pub organisation: OrgDirectoryArgs,
     /// Write the credentials to this file instead of the organisation's directory
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

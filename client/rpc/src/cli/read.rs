@@ -23,7 +23,7 @@ impl Cli {
             Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
                 Self::parse_agent_action(arguments).ok_or(error)
             }
-            read => read,
+            result => result,
         }
     }
 
@@ -44,22 +44,22 @@ impl Cli {
     fn parse_agent_action(mut arguments: Vec<OsString>) -> Option<Self> {
         let is_agent =
             |word: &OsString| AGENTS_NAMED_LIKE_COMMANDS.iter().any(|agent| word == agent);
-        let place = arguments.iter().skip(1).position(is_agent)? + 1;
-        arguments.insert(place, "do".into());
+        let index = arguments.iter().skip(1).position(is_agent)? + 1;
+        arguments.insert(index, "do".into());
         Self::parse_line(arguments).ok()
     }
 
     fn parse_line(mut arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = Self::command().allow_external_subcommands(true);
         let matches = command.try_get_matches_from(&arguments)?;
-        let words = match matches.subcommand() {
+        let word_count = match matches.subcommand() {
             Some((name, rest)) if Self::command().find_subcommand(name).is_none() => {
                 // The arguments after the unknown word are not parsed; clap stores them under an empty name.
                 1 + rest.get_many::<OsString>("").map_or(0, Iterator::count)
             }
             _ => return Self::from_arg_matches(&matches),
         };
-        arguments.insert(arguments.len().saturating_sub(words), "do".into());
+        arguments.insert(arguments.len().saturating_sub(word_count), "do".into());
         let mut cli = Self::try_parse_from(&arguments)?;
         if let Command::Do(request) = &mut cli.command {
             request.bare = true;

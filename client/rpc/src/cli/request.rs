@@ -57,7 +57,7 @@ pub struct RequestArgs {
     pub approval: ApprovalArgs,
     /// Options of the request.
     #[command(flatten)]
-    pub errand: RequestFlags,
+    pub flags: RequestFlags,
     /// Limits and batches.
     #[command(flatten)]
     pub pace: PaceArgs,

@@ -21,38 +21,38 @@ use crate::render::proposal::render_proposal;
 pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
-    let person = load_offline_signer(&settings)?;
+    let offline_signer = load_offline_signer(&settings)?;
     let bytes = read_limited(&args.file, limits::MAX_PROPOSAL_BYTES)?;
-    let void = |source| ApprovalFileError::Void {
+    let invalid = |source| ApprovalFileError::Invalid {
         path: args.file.clone(),
         source,
     };
-    let proposed = person.read_proposal(&bytes).map_err(void)?;
+    let proposed = offline_signer.read_proposal(&bytes).map_err(invalid)?;
     let proposal = &proposed.proposal;
     let ddl = schemas.store.get(proposal.agent.as_str());
     let action = ddl.and_then(|ddl| ddl.find_action(proposal.action.as_str()));
-    let in_time = proposed.check_validity_period(clock::now());
+    let validity = proposed.check_validity_period(clock::now());
     cx.printer.print_text(render_proposal(
         &proposed,
         action,
-        in_time.is_err(),
+        validity.is_err(),
         cx.printer.screen().width,
     ))?;
     if args.show {
         return Ok(CommandExitCode::Passed);
     }
-    in_time.map_err(void)?;
+    validity.map_err(invalid)?;
     reject_hidden_inputs(&proposal.inputs, action)?;
-    let own = &person.signer;
-    if proposal.caller == *own.identity() || proposed.caller.key == own.public_key() {
-        return Err(ApprovalFileError::Oneself(own.identity().clone()).into());
+    let signer = &offline_signer.signer;
+    if proposal.caller == *signer.identity() || proposed.caller.key == signer.public_key() {
+        return Err(ApprovalFileError::OwnProposal(signer.identity().clone()).into());
     }
-    if !args.yes && !confirm_approval(own.identity().as_str(), cx)? {
+    if !args.yes && !confirm_approval(signer.identity().as_str(), cx)? {
         cx.printer
             .print_message("not approved; nothing was written");
         return Ok(CommandExitCode::Local);
     }
-    let approval = person
+    let approval = offline_signer
         .sign_approval(&bytes)
         .map_err(ApprovalFileError::from)?;
     let path = args.output.clone().unwrap_or_else(|| {
@@ -67,7 +67,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     write_private(&path, &approval)?;
     cx.printer.print_message(format_args!(
         "{GOOD}approved{GOOD:#} as {}: {}",
-        own.identity(),
+        signer.identity(),
         path.display()
     ));
     cx.printer.print_hint(format_args!(
@@ -95,7 +95,7 @@ fn reject_hidden_inputs(
 /// Asks for confirmation. Only an explicit yes counts.
 fn confirm_approval(approver: &str, cx: CommandContext<'_>) -> Result<bool, ApprovalFileError> {
     if !io::stdin().is_terminal() {
-        return Err(ApprovalFileError::NobodyToAsk);
+        return Err(ApprovalFileError::NoTerminal);
     }
     cx.printer
         .print_question(format_args!("Approve this as {approver}? [y/N]"));

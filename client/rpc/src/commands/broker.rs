@@ -20,15 +20,17 @@ pub fn run(
     match command {
         BrokerCommand::Config(args) => config::run(
             &args,
-            &open_organisation(&args.place, environment)?,
+            &open_organisation(&args.organisation, environment)?,
             printer,
         ),
-        BrokerCommand::Rename(args) => {
-            rename::run(&args, open_organisation(&args.place, environment)?, printer)
-        }
+        BrokerCommand::Rename(args) => rename::run(
+            &args,
+            open_organisation(&args.organisation, environment)?,
+            printer,
+        ),
         BrokerCommand::Run(args) => run::run(
             &args,
-            &open_organisation(&args.place, environment)?,
+            &open_organisation(&args.organisation, environment)?,
             environment,
             printer,
         ),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
 use muster_ddl::aggregate::ReplySummarizer;
 use muster_wire::identity::Identity;
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::context::CommandContext;
@@ -43,8 +43,8 @@ struct CancelTask {
 /// Runs the command.
 pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let json = form::parse_json_form(&args.json)?;
-    let meant = resolve_target(&args, cx)?;
-    let target = match &meant {
+    let cancel_target = resolve_target(&args, cx)?;
+    let target = match &cancel_target {
         CancelTarget::Request(_) => cx
             .read_target(&args.filters)?
             .with_agent(inquiry::RPCUTIL_AGENT)?,
@@ -55,14 +55,14 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
     let action = if args.any { "cancel_any" } else { "cancel" };
-    let errands = plan_cancels(&meant, cx);
-    let is_over = errands.is_empty();
+    let tasks = plan_cancels(&cancel_target, cx);
+    let nothing_left = tasks.is_empty();
     let mut report = RequestReport::empty(inquiry::RPCUTIL_AGENT, action);
-    if !is_over {
+    if !nothing_left {
         let fleet = FleetConnection::connect(&settings, &target).await?;
         let progress = ProgressReporter::new(cx.printer, json.is_none());
         report = send_cancels(
-            errands,
+            tasks,
             (&schemas, action),
             (&fleet, &target),
             &progress,
@@ -72,7 +72,7 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     }
     if let Some(json) = &json {
         cx.print_json(&Document::new(&report), json)?;
-    } else if is_over {
+    } else if nothing_left {
         cx.printer.print_message("Nothing left to cancel");
     } else if report.stats.discovered == 0 {
         report_no_nodes(&target, cx);
@@ -80,9 +80,9 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
         print_report(&report, cx)?;
     }
     cx.warn_of_gaps(&report);
-    let nowhere =
+    let none_cancelled =
         report.stats.exit_code() == CommandExitCode::Passed && count_cancelled(&report) == 0;
-    Ok(if nowhere {
+    Ok(if none_cancelled {
         CommandExitCode::Local
     } else {
         report.stats.exit_code()
@@ -91,14 +91,14 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
 
 /// Sends one cancel request after the other until the user interrupts. Merges the results into one report.
 async fn send_cancels(
-    errands: Vec<CancelTask>,
+    tasks: Vec<CancelTask>,
     (schemas, action): (&AgentSchemas, &str),
     (fleet, target): (&FleetConnection, &TargetSelection),
     progress: &ProgressReporter<'_>,
     mut report: RequestReport,
 ) -> Result<RequestReport, Error> {
     let mut summarizer = None;
-    for CancelTask { request, nodes } in errands {
+    for CancelTask { request, nodes } in tasks {
         let plan = inquiry::plan_rpcutil(schemas, action, &[("id", &request)])?;
         summarizer.get_or_insert_with(|| ReplySummarizer::new(plan.action));
         let found = match nodes {
@@ -124,25 +124,25 @@ fn resolve_target(
     args: &CancelArgs,
     cx: CommandContext<'_>,
 ) -> Result<CancelTarget, FleetRequestError> {
-    let filtered = args.filters != FilterArgs::default();
+    let has_filters = args.filters != FilterArgs::default();
     let store = JobStore::new(cx.environment.state_home.as_deref());
     let Ok(id) = Uuid::parse_str(&args.id) else {
         let job = store?.load_job(&args.id)?;
-        if filtered {
+        if has_filters {
             return Err(SavedJobError::Filtered(job.header.id).into());
         }
         return Ok(CancelTarget::Job(Box::new(job)));
     };
-    if filtered {
+    if has_filters {
         return Ok(CancelTarget::Request(id));
     }
     match store.and_then(|store| store.find_by_request(&id.to_string())) {
         Ok(Some(job)) => Ok(CancelTarget::Job(Box::new(job))),
-        Ok(None) | Err(SavedJobError::Homeless) => Ok(CancelTarget::Request(id)),
+        Ok(None) | Err(SavedJobError::NoStateDirectory) => Ok(CancelTarget::Request(id)),
         Err(error) => {
-            let why = error_chain(&error);
+            let reason = error_chain(&error);
             cx.printer.print_warning(format_args!(
-                "cannot read the saved jobs, so all nodes are called: {why}"
+                "cannot read the saved jobs, so all nodes are called: {reason}"
             ));
             Ok(CancelTarget::Request(id))
         }
@@ -150,8 +150,8 @@ fn resolve_target(
 }
 
 /// Plans which nodes cancel which request. Prints what continues to run.
-fn plan_cancels(meant: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask> {
-    let job = match meant {
+fn plan_cancels(cancel_target: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask> {
+    let job = match cancel_target {
         CancelTarget::Request(id) => {
             return vec![CancelTask {
                 request: id.to_string(),
@@ -162,14 +162,14 @@ fn plan_cancels(meant: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask>
     };
     let id = &job.header.id;
     cx.printer.print_detail(format_args!("job {id}"));
-    let next = job.never_asked_nodes().len();
-    if job.state() == JobState::Running && next > 0 {
-        let next = node_count_text(next);
+    let pending = job.never_asked_nodes().len();
+    if job.state() == JobState::Running && pending > 0 {
+        let pending = node_count_text(pending);
         cx.printer.print_warning(format_args!(
-            "another `rpc` process still runs the job {id} and has yet to call {next}; press Ctrl-C there to stop it"
+            "another `rpc` process still runs the job {id} and has yet to call {pending}; press Ctrl-C there to stop it"
         ));
     }
-    let errand = |JobWave { request, nodes }: JobWave| {
+    let to_task = |JobWave { request, nodes }: JobWave| {
         if request.is_none() {
             let nodes = node_count_text(nodes.len());
             cx.printer.print_warning(format_args!(
@@ -181,7 +181,7 @@ fn plan_cancels(meant: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask>
             nodes: Some(nodes),
         })
     };
-    job.open_waves().into_iter().filter_map(errand).collect()
+    job.open_waves().into_iter().filter_map(to_task).collect()
 }
 
 /// Prints the nodes where a request was cancelled or the call failed. With details, prints the other nodes too.
@@ -189,21 +189,18 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
     let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
     replies.sort_by(|a, b| a.node.cmp(&b.node));
     for reply in replies {
-        let text = |key: &str| {
-            reply
-                .data
-                .get(key)
-                .and_then(Value::as_str)
-                .map(escape_to_line)
-        };
+        let output: RpcutilCancelOutput = reply.typed_outputs();
+        let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
         let node = &reply.node;
         if !reply.is_ok() {
-            let why = escape_to_line(&reply.message);
+            let reason = escape_to_line(&reply.message);
             cx.printer
-                .print_line(format_args!("{node}: {BAD}{why}{BAD:#}"))?;
-        } else if let (Some(agent), Some(action), Some(caller)) =
-            (text("agent"), text("action"), text("caller"))
-        {
+                .print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
+        } else if let (Some(agent), Some(action), Some(caller)) = (
+            text(&output.agent),
+            text(&output.action),
+            text(&output.caller),
+        ) {
             cx.printer.print_line(format_args!(
                 "{node}: {GOOD}cancelled{GOOD:#} {agent} {action} of {caller}"
             ))?;
@@ -217,13 +214,16 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
         cx.printer
             .print_warning(format_args!("no reply from {}", silent.join(", ")));
     }
-    let (count, asked) = (count_cancelled(report), report.stats.discovered);
+    let (count, total) = (count_cancelled(report), report.stats.discovered);
     cx.printer
-        .print_message(format_args!("Cancelled on {count} of {asked} nodes"));
+        .print_message(format_args!("Cancelled on {count} of {total} nodes"));
     Ok(())
 }
 
 fn count_cancelled(report: &RequestReport) -> usize {
-    let outcome = |reply: &&NodeReply| reply.data.get("outcome") == Some(&Value::from("cancelled"));
-    report.replies.iter().filter(outcome).count()
+    let replies = report.replies.iter();
+    let outputs = replies.map(NodeReply::typed_outputs::<RpcutilCancelOutput>);
+    outputs
+        .filter(|output| output.outcome == CancelOutcome::Cancelled)
+        .count()
 }

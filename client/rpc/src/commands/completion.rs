@@ -25,16 +25,16 @@ pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> Result<CommandExitC
 pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let settings = RpcSettings::load(cx.config, cx.environment).ok();
     let schemas = AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
-    let memory = SeenNamesCache::load(cx.environment);
-    let known = CompletionSources {
+    let cache = SeenNamesCache::load(cx.environment);
+    let sources = CompletionSources {
         agents: &schemas.store,
-        nodes: &memory.nodes,
-        facts: &memory.facts,
+        nodes: &cache.nodes,
+        facts: &cache.facts,
     };
     let mut root = Cli::command();
     root.build();
     let line = CompletionLine::from_shell(args.shell, &args.words);
-    let candidates = complete_word(&root, &known, &line.before, &line.current);
+    let candidates = complete_word(&root, &sources, &line.before, &line.current);
     cx.printer
         .print_text(line.render_answer(args.shell, &candidates))?;
     Ok(CommandExitCode::Passed)

@@ -45,7 +45,7 @@ impl CommandContext<'_> {
     pub fn load_settings_if_any(&self) -> Result<Option<RpcSettings>, RpcSettingsError> {
         match self.load_settings() {
             Ok(settings) => Ok(Some(settings)),
-            Err(RpcSettingsError::Nowhere(_)) => Ok(None),
+            Err(RpcSettingsError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -57,11 +57,11 @@ impl CommandContext<'_> {
     ) -> Result<AgentSchemas, FleetRequestError> {
         let mut schemas = AgentSchemas::load(settings)?;
         if let Some(settings) = settings {
-            for (agent, at) in
+            for (agent, fetched_at) in
                 schemas.add_cached(DdlCache::for_settings(settings, self.environment).load_all())
             {
                 self.printer.print_detail(format_args!(
-                    "agent {agent}: using the DDL that was fetched at {at}"
+                    "agent {agent}: using the DDL that was fetched at {fetched_at}"
                 ));
             }
         }
@@ -96,7 +96,7 @@ impl CommandContext<'_> {
                 jq.run(document, |text| {
                     self.printer.print_line(text).map_err(JqRunError::Output)
                 })
-                .map_err(|stopped| match stopped {
+                .map_err(|run_error| match run_error {
                     JqRunError::Output(error) => error.into(),
                     JqRunError::Jq(source) => OutputFormError::Jq { source }.into(),
                 })
@@ -110,9 +110,10 @@ impl CommandContext<'_> {
             self.printer
                 .print_warning(format_args!("incomplete: {}", gap.as_sentence()));
         }
-        for (word, count) in &report.stats.disbelieved {
-            self.printer
-                .print_warning(format_args!("{count} replies failed verification ({word})"));
+        for (reason, count) in &report.stats.rejected {
+            self.printer.print_warning(format_args!(
+                "{count} replies failed verification ({reason})"
+            ));
         }
     }
 }

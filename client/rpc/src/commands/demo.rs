@@ -42,7 +42,7 @@ pub async fn run(
         DemoCommand::Up(args) => {
             up::run(
                 &args,
-                demo_directory(&args.place, environment)?,
+                demo_directory(&args.demo, environment)?,
                 environment,
                 printer,
             )
@@ -55,19 +55,19 @@ pub async fn run(
 
 /// Directory of the demonstration.
 fn demo_directory(
-    place: &DemoDirectoryArgs,
+    args: &DemoDirectoryArgs,
     environment: &ProcessEnvironment,
 ) -> Result<PathBuf, DemoError> {
-    let own = || {
+    let default_directory = || {
         environment
             .cache_home
             .as_ref()
             .map(|cache| cache.join("muster/demo"))
     };
-    let directory = place
+    let directory = args
         .directory
         .clone()
-        .or_else(own)
-        .ok_or(DemoError::NoPlace)?;
+        .or_else(default_directory)
+        .ok_or(DemoError::NoDirectory)?;
     Ok(std::path::absolute(&directory).unwrap_or(directory))
 }

@@ -20,7 +20,7 @@ pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExit
     let json = form::parse_json_form(&args.json)?;
     let settings = RpcSettings::load(cx.config, cx.environment)?;
     let mut sections = Vec::new();
-    let mut tell = |section: DiagnosisSection| {
+    let mut add_section = |section: DiagnosisSection| {
         if json.is_none() {
             cx.printer
                 .print_text(render_section(&section, cx.printer.screen().width))?;
@@ -28,11 +28,11 @@ pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExit
         sections.push(section);
         Ok::<_, Error>(())
     };
-    tell(local::local_section(&settings, clock::now()))?;
+    add_section(local::local_section(&settings, clock::now()))?;
     for url in &settings.urls {
-        tell(check_broker(url, &settings).await)?;
+        add_section(check_broker(url, &settings).await)?;
     }
-    tell(check_fleet(&settings, &target).await)?;
+    add_section(check_fleet(&settings, &target).await)?;
     if let Some(json) = &json {
         cx.print_json(&DoctorDocument::new(&sections), json)?;
     }
@@ -46,27 +46,27 @@ async fn check_broker(url: &str, settings: &RpcSettings) -> DiagnosisSection {
         }
         Err(error) => DiagnosisSection {
             about: format!("Broker {url}"),
-            here: true,
+            is_local: true,
             findings: vec![DiagnosisFinding::error("address", error.to_string())],
         },
     }
 }
 
 async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> DiagnosisSection {
-    let asked = async {
+    let roll_call = async {
         let schemas = AgentSchemas::load(Some(settings))?;
         let fleet = FleetConnection::connect(settings, target).await?;
         let call = fleet.roll_call(&target.filter, "diagnose").await?;
         Ok::<_, crate::ask::FleetRequestError>((call, schemas))
     };
-    let trouble = |finding| DiagnosisSection {
+    let problem_section = |finding| DiagnosisSection {
         about: "Fleet".to_owned(),
-        here: true,
+        is_local: true,
         findings: vec![finding],
     };
-    match asked.await {
-        Err(error) => trouble(DiagnosisFinding::error("connection", error_chain(&error))),
-        Ok((call, _)) if call.answers.is_empty() && call.disbelieved.is_empty() => trouble(
+    match roll_call.await {
+        Err(error) => problem_section(DiagnosisFinding::error("connection", error_chain(&error))),
+        Ok((call, _)) if call.answers.is_empty() && call.rejected.is_empty() => problem_section(
             DiagnosisFinding::error("nodes", "connected, but no node replies").with_advice(
                 "check that rpcd runs on the nodes in this collective, and that the filter matches",
             ),

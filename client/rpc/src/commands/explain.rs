@@ -34,21 +34,21 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     let target = target.with_agent(ddl.name())?;
     let plan = RequestPlan::new(ddl, action, &words.inputs)?;
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
-    let world = ExplainContext::load(&settings, &target)?;
+    let context = ExplainContext::load(&settings, &target)?;
 
-    let named = target.filter.identities_exact().and_then(|names| {
+    let named_nodes = target.filter.identities_exact().and_then(|names| {
         let names = names.into_iter().map(|name| Identity::parse(name).ok());
         names.collect::<Option<BTreeSet<Identity>>>()
     });
-    let discovery = if named.is_none() {
-        let aim = CallTarget::Filter(target.filter.clone());
-        world
-            .call_messages(&build_call("rpcutil", "ping", aim)?)?
+    let discovery = if named_nodes.is_none() {
+        let call_target = CallTarget::Filter(target.filter.clone());
+        context
+            .call_messages(&build_call("rpcutil", "ping", call_target)?)?
             .pop()
     } else {
         None
     };
-    let nodes = named.clone().map_or_else(placeholder_node, Ok)?;
+    let nodes = named_nodes.clone().map_or_else(placeholder_node, Ok)?;
     let mut call = build_call(ddl.name(), action.name(), CallTarget::Nodes(nodes))?;
     // Sensitive inputs are neither shown nor signed.
     call.data = action.redact_input(&plan.data);
@@ -60,9 +60,9 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
         class: action.class(),
         target: target.filter.explain(),
         discovery,
-        requests: world.call_messages(&call)?,
-        nodes: named,
-        caller: world.describe_caller(),
+        requests: context.call_messages(&call)?,
+        nodes: named_nodes,
+        caller: context.describe_caller(),
     };
     if let Some(json) = &json {
         cx.print_json(&explanation, json)?;
@@ -75,8 +75,8 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     Ok(CommandExitCode::Passed)
 }
 
-fn build_call(agent: &str, action: &str, aim: CallTarget) -> Result<RpcCall, FleetRequestError> {
-    Ok(RpcCall::new(agent, action, aim).map_err(ClientError::from)?)
+fn build_call(agent: &str, action: &str, target: CallTarget) -> Result<RpcCall, FleetRequestError> {
+    Ok(RpcCall::new(agent, action, target).map_err(ClientError::from)?)
 }
 
 fn placeholder_node() -> Result<BTreeSet<Identity>, FleetRequestError> {
@@ -107,21 +107,22 @@ impl ExplainContext {
     /// The messages of a call.
     fn call_messages(&self, call: &RpcCall) -> Result<Vec<ExplainedMessage>, FleetRequestError> {
         let now = clock::now();
-        let letters = outgoing_requests(&self.signer, &self.collective, call, Uuid::now_v7(), now);
-        letters
-            .map(|letter| {
-                let letter = letter.map_err(ClientError::from)?;
-                let body = serde_json::to_vec(&letter.request)?;
-                let subjects: Vec<String> = letter.to.iter().map(|to| to.subject.clone()).collect();
+        let messages = outgoing_requests(&self.signer, &self.collective, call, Uuid::now_v7(), now);
+        messages
+            .map(|message| {
+                let message = message.map_err(ClientError::from)?;
+                let body = serde_json::to_vec(&message.request)?;
+                let subjects: Vec<String> =
+                    message.to.iter().map(|to| to.subject.clone()).collect();
                 Ok(ExplainedMessage {
                     allowed_by: subjects
                         .first()
                         .and_then(|subject| self.publish_permission(subject)),
-                    reply_to: letter.to.first().and_then(|to| to.reply_to.clone()),
+                    reply_to: message.to.first().and_then(|to| to.reply_to.clone()),
                     subjects,
-                    body: letter.request,
+                    body: message.request,
                     signed: EnvelopeKind::Request.signed_bytes(&body),
-                    sealed_bytes: letter.sealed.len(),
+                    sealed_bytes: message.sealed.len(),
                 })
             })
             .collect()
@@ -144,7 +145,10 @@ impl ExplainContext {
         ExplainedCaller {
             name: claims.name.clone(),
             key: claims.sub.to_string(),
-            role: verified.as_ref().ok().map(|party| party.role.as_str()),
+            role: verified
+                .as_ref()
+                .ok()
+                .map(|principal| principal.role.as_str()),
             issuer: claims.iss.to_string(),
             tags: claims.nats.tags.clone(),
             expires: (claims.exp != 0).then(|| clock::format_utc(claims.exp)),

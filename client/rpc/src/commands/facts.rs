@@ -24,7 +24,7 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> Result<CommandExitC
     if args.reverse {
         groups.reverse();
     }
-    let nodes = args.show_nodes || cx.printer.verbosity_level() == VerbosityLevel::Verbose;
+    let show_nodes = args.show_nodes || cx.printer.verbosity_level() == VerbosityLevel::Verbose;
     let screen = cx.printer.screen();
     if let Some(json) = &json {
         cx.print_json(&FactsDocument::new(&args.fact, &groups, &report), json)?;
@@ -32,9 +32,9 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> Result<CommandExitC
         report_no_nodes(&target, cx);
     } else if args.table {
         cx.printer
-            .print_text(render_fact_table(&groups, nodes, screen))?;
+            .print_text(render_fact_table(&groups, show_nodes, screen))?;
     } else {
-        let text = render_fact_bars(&args.fact, &groups, &report, nodes, screen);
+        let text = render_fact_bars(&args.fact, &groups, &report, show_nodes, screen);
         cx.printer.print_text(text)?;
     }
     cx.warn_of_gaps(&report);

@@ -50,24 +50,24 @@ fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> Result<CommandE
     let source = DiscoverySource::Inventory {
         file: args.file.clone(),
     };
-    let wanted = target.discovery_query(&source, None);
+    let query = target.discovery_query(&source, None);
     source
         .method()
-        .check_supported(&wanted)
+        .check_supported(&query)
         .map_err(FleetRequestError::from)?;
-    let mut supposed = AssumedDataValues::default();
-    for stated in &args.data {
-        supposed = supposed.with_value(stated)?;
+    let mut assumed_values = AssumedDataValues::default();
+    for assumption in &args.data {
+        assumed_values = assumed_values.with_value(assumption)?;
     }
-    let unusable = |source| InventoryFileError::Inventory {
+    let to_error = |source| InventoryFileError::Inventory {
         path: args.file.clone(),
         source,
     };
-    let inventory = FleetInventory::read(&args.file).map_err(unusable)?;
-    let judged = inventory
-        .evaluate_nodes(&wanted, &supposed.to_lookup_values())
-        .map_err(unusable)?;
-    let document = FilterTestDocument::new(target.filter.explain(), &judged);
+    let inventory = FleetInventory::read(&args.file).map_err(to_error)?;
+    let results = inventory
+        .evaluate_nodes(&query, &assumed_values.to_lookup_values())
+        .map_err(to_error)?;
+    let document = FilterTestDocument::new(target.filter.explain(), &results);
     if let Some(json) = &json {
         cx.print_json(&document, json)?;
     } else {

@@ -28,16 +28,16 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
         .transpose()?;
     let settings = cx.load_settings()?;
     let source = target.discovery_source(Some(&settings))?;
-    let begun = Instant::now();
-    let wanted = target.discovery_query(&source, Some(&settings.collective));
-    let (nodes, complete) = match locate_nodes(&source, &wanted, cx.printer).await? {
+    let started = Instant::now();
+    let query = target.discovery_query(&source, Some(&settings.collective));
+    let (nodes, complete) = match locate_nodes(&source, &query, cx.printer).await? {
         Some(nodes) => (nodes, true),
         None => ping_nodes(&target, &settings, cx).await?,
     };
     cx.remember_nodes(&nodes);
     let method = source.method();
     cx.printer
-        .print_detail(discovery_sentence(nodes.len(), begun.elapsed(), method));
+        .print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
     if let Some(json) = &json {
         cx.print_json(&FoundNodesDocument::new(&nodes, !complete, method), json)?;
     } else if let Some(template) = &template {
@@ -82,8 +82,8 @@ async fn ping_nodes(
         .ping(
             target,
             &ProgressReporter::new(cx.printer, false),
-            |answer| {
-                nodes.insert(answer.reply.sender.clone());
+            |received| {
+                nodes.insert(received.reply.sender.clone());
             },
         )
         .await?;

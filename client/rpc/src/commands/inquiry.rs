@@ -45,10 +45,10 @@ pub async fn ask_nodes(
     found: DiscoveredNodes,
     progress: &ProgressReporter<'_>,
 ) -> Result<RequestReport, Error> {
-    let mut unrecorded = JobRecorder::new(None, progress.printer());
-    let question = FleetRequest::new(plan);
+    let mut recorder = JobRecorder::new(None, progress.printer());
+    let request = FleetRequest::new(plan);
     fleet
-        .run_request(question, found, &mut unrecorded, progress, |_| Ok(()))
+        .run_request(request, found, &mut recorder, progress, |_| Ok(()))
         .await
 }
 
@@ -57,11 +57,11 @@ pub async fn discover_and_ask(
     plan: &RequestPlan<'_>,
     target: &TargetSelection,
     settings: &RpcSettings,
-    shown: bool,
+    show_progress: bool,
     cx: CommandContext<'_>,
 ) -> Result<RequestReport, Error> {
     let fleet = FleetConnection::connect(settings, target).await?;
-    let progress = ProgressReporter::new(cx.printer, shown);
+    let progress = ProgressReporter::new(cx.printer, show_progress);
     let found = fleet.discover_nodes(target, &progress).await?;
     ask_nodes(&fleet, plan, found, &progress).await
 }

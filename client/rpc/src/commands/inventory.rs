@@ -8,6 +8,7 @@ mod turns;
 
 use std::collections::BTreeSet;
 
+use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_wire::identity::Identity;
 use muster_wire::state::NodeFacts;
 
@@ -22,7 +23,7 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::inventory::{NodeInventory, NodeInventoryDocument};
 use crate::render::printable::escape_to_line;
-use crate::report::RequestReport;
+use crate::report::{NodeReply, RequestReport};
 
 pub use error::InventoryFileError;
 
@@ -82,9 +83,9 @@ async fn show_node(
 
 /// Saves names of facts for completion.
 fn remember_facts(inventory: &RequestReport, cx: CommandContext<'_>) {
-    let data = inventory.replies.iter().map(|reply| &reply.data);
-    let facts = data.filter_map(|data| data.get("facts").cloned());
-    let facts = facts.filter_map(|facts| NodeFacts::from_value(facts).ok());
+    let replies = inventory.replies.iter();
+    let outputs = replies.map(NodeReply::typed_outputs::<RpcutilInventoryOutput>);
+    let facts = outputs.filter_map(|output| NodeFacts::from_value(output.facts.into()).ok());
     let names = facts.flat_map(|facts| {
         let leaves = facts.leaf_values().into_iter().map(|(name, _)| name);
         leaves.collect::<Vec<String>>()
@@ -116,21 +117,21 @@ async fn ask_node(
 
 /// Prints errors that the page does not contain, each one once.
 fn print_problems(node: &Identity, reports: &[&RequestReport], cx: CommandContext<'_>) {
-    let mut said = BTreeSet::new();
+    let mut problems = BTreeSet::new();
     for report in reports {
         let stats = &report.stats;
         if stats.not_connected.contains(node) {
-            said.insert(format!("{node} is not connected"));
+            problems.insert(format!("{node} is not connected"));
         } else if stats.missing.contains(node) {
-            said.insert(format!("{node} does not reply"));
+            problems.insert(format!("{node} does not reply"));
         }
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
             let (action, message) = (&report.action, escape_to_line(&reply.message));
-            said.insert(format!("{node}: `rpcutil {action}` failed: {message}"));
+            problems.insert(format!("{node}: `rpcutil {action}` failed: {message}"));
         }
     }
-    for complaint in said {
-        cx.printer.print_error(complaint);
+    for problem in problems {
+        cx.printer.print_error(problem);
     }
     for report in reports {
         cx.warn_of_gaps(report);

@@ -29,7 +29,7 @@ fn list_jobs(
     store: &JobStore,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let (jobs, odd) = store.list_jobs().map_err(FleetRequestError::from)?;
+    let (jobs, errors) = store.list_jobs().map_err(FleetRequestError::from)?;
     if let Some(json) = form::parse_json_form(&args.json)? {
         cx.print_json(&JobListDocument::new(&jobs), &json)?;
     } else {
@@ -41,7 +41,7 @@ fn list_jobs(
             ));
         }
     }
-    for error in odd {
+    for error in errors {
         cx.printer.print_warning(error_chain(&error));
     }
     Ok(CommandExitCode::Passed)
@@ -97,13 +97,13 @@ fn forget_jobs(
     let forgotten = if args.all {
         store.forget_all_jobs().map_err(FleetRequestError::from)?
     } else {
-        let one = |job: &String| store.forget_job(job);
-        let all = args
+        let forget = |job: &String| store.forget_job(job);
+        let results = args
             .jobs
             .iter()
-            .map(one)
+            .map(forget)
             .collect::<Result<Vec<_>, SavedJobError>>();
-        all.map_err(FleetRequestError::from)?
+        results.map_err(FleetRequestError::from)?
     };
     for id in forgotten {
         cx.printer.print_message(format_args!("forgot {id}"));

@@ -19,11 +19,11 @@ pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> Result<CommandExit
         divert_output(path, cx)?;
     }
     let form = RequestOutputForm::from_flags(&args.output)?;
-    let ended = listen_for_replies(&args, &form, cx).await;
-    if let (RequestOutputForm::Lines, Err(error)) = (&form, &ended) {
+    let result = listen_for_replies(&args, &form, cx).await;
+    if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
         print_error(error, cx)?;
     }
-    ended
+    result
 }
 
 async fn listen_for_replies(
@@ -48,13 +48,13 @@ async fn listen_for_replies(
         sort: args.output.sort,
         view: RequestResultView {
             action,
-            wish: args.output.display,
+            display: args.output.display,
             verbose: cx.printer.verbosity_level() == VerbosityLevel::Verbose,
             width: cx.printer.screen().width,
         },
         cx,
     };
-    let listening = ListenRequest {
+    let request = ListenRequest {
         mailbox: &args.mailbox,
         ddl,
         action,
@@ -64,16 +64,17 @@ async fn listen_for_replies(
             .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         time: args.timeout,
     };
-    let tells = args.output.stream || (action.streams_progress() && !args.output.no_stream);
-    let ready = |subject: &str| {
+    let shows_progress =
+        args.output.stream || (action.streams_progress() && !args.output.no_stream);
+    let print_ready = |subject: &str| {
         cx.printer
             .print_message(format_args!("Listening on {subject}"));
     };
-    let heard = fleet.listen_for_replies(listening, ready, |news| match news {
-        FleetRequestUpdate::Progress(_) if !tells => Ok(()),
-        news => output.print_news(news),
+    let replies = fleet.listen_for_replies(request, print_ready, |update| match update {
+        FleetRequestUpdate::Progress(_) if !shows_progress => Ok(()),
+        update => output.print_news(update),
     });
-    let mut report = heard.await?;
+    let mut report = replies.await?;
     if args.output.sort {
         report.replies.sort_by(|a, b| a.node.cmp(&b.node));
     }

@@ -23,23 +23,28 @@ pub async fn run(
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
-    let find = |place: &OrgDirectoryArgs| open_organisation(place, environment);
+    let open = |directory: &OrgDirectoryArgs| open_organisation(directory, environment);
     match command {
         OrgCommand::Init(args) => init::run(args, printer),
-        OrgCommand::Add(args) => add::run(args, find, printer).await,
-        OrgCommand::List(args) => list::run(&args, &find(&args.place)?, printer),
-        OrgCommand::Revoke(args) => revoke::run(&args, &find(&args.place)?, printer).await,
-        OrgCommand::Grant(args) => grant::run(&args, &find(&args.place)?, printer),
-        OrgCommand::Push(args) => push::run(&find(&args.place)?, args.replicas, printer).await,
-        OrgCommand::Newcomers(args) => newcomers::run(find(&args.place)?, printer).await,
-        OrgCommand::Show(args) => show::run(&args, &find(&args.place)?, printer),
+        OrgCommand::Add(args) => add::run(args, open, printer).await,
+        OrgCommand::List(args) => list::run(&args, &open(&args.organisation)?, printer),
+        OrgCommand::Revoke(args) => revoke::run(&args, &open(&args.organisation)?, printer).await,
+        OrgCommand::Grant(args) => grant::run(&args, &open(&args.organisation)?, printer),
+        OrgCommand::Push(args) => {
+            push::run(&open(&args.organisation)?, args.replicas, printer).await
+        }
+        OrgCommand::Newcomers(args) => newcomers::run(open(&args.organisation)?, printer).await,
+        OrgCommand::Show(args) => show::run(&args, &open(&args.organisation)?, printer),
     }
 }
 
 /// Opens the selected organisation.
 pub fn open_organisation(
-    place: &OrgDirectoryArgs,
+    directory: &OrgDirectoryArgs,
     environment: &ProcessEnvironment,
 ) -> Result<Organisation, OrganisationError> {
-    Organisation::open_selected(place.org.as_deref(), environment.organisation.as_deref())
+    Organisation::open_selected(
+        directory.org.as_deref(),
+        environment.organisation.as_deref(),
+    )
 }

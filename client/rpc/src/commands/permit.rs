@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::{CountOrPercent, choose_nodes};
+use muster_contract::permit::PermitPoolRow;
 
 use super::context::CommandContext;
 use super::form::{self, JsonForm};
@@ -23,8 +24,7 @@ use crate::cli::request::RequestArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::permit::{
-    PermitPoolStatus, PermitPoolsDocument, read_pools, release_question, render_pool_list,
-    render_pools,
+    PermitPoolsDocument, read_pools, release_question, render_pool_list, render_pools,
 };
 use crate::report::RequestReport;
 
@@ -42,8 +42,8 @@ pub async fn run(command: PermitCommand, cx: CommandContext<'_>) -> Result<Comma
             filters,
         }) => {
             let json = form::parse_json_form(&json)?;
-            let seen = query_pools(pool.as_deref(), &filters, json.is_none(), cx).await?;
-            seen.print_pools(json.as_ref(), render_pool_list, cx)
+            let result = query_pools(pool.as_deref(), &filters, json.is_none(), cx).await?;
+            result.print_pools(json.as_ref(), render_pool_list, cx)
         }
         PermitCommand::Show(PermitShowArgs {
             pool,
@@ -51,8 +51,8 @@ pub async fn run(command: PermitCommand, cx: CommandContext<'_>) -> Result<Comma
             filters,
         }) => {
             let json = form::parse_json_form(&json)?;
-            let seen = query_pools(Some(&pool), &filters, json.is_none(), cx).await?;
-            seen.print_pools(json.as_ref(), render_pools, cx)
+            let result = query_pools(Some(&pool), &filters, json.is_none(), cx).await?;
+            result.print_pools(json.as_ref(), render_pools, cx)
         }
         PermitCommand::Release(args) => release_permits(args, cx).await,
     }
@@ -61,14 +61,14 @@ pub async fn run(command: PermitCommand, cx: CommandContext<'_>) -> Result<Comma
 /// The pools as returned by a node.
 struct PoolQueryResult {
     report: RequestReport,
-    pools: Vec<PermitPoolStatus>,
+    pools: Vec<PermitPoolRow>,
 }
 
 /// Asks one node, and the next one if that fails.
 async fn query_pools(
     pool: Option<&str>,
     filters: &FilterArgs,
-    shown: bool,
+    show_progress: bool,
     cx: CommandContext<'_>,
 ) -> Result<PoolQueryResult, Error> {
     let target = cx.read_target(filters)?.with_agent(PERMIT_AGENT)?;
@@ -81,25 +81,25 @@ async fn query_pools(
         inputs.into_iter().collect(),
     )?;
     let fleet = FleetConnection::connect(&settings, &target).await?;
-    let progress = ProgressReporter::new(cx.printer, shown);
+    let progress = ProgressReporter::new(cx.printer, show_progress);
     let found = fleet.discover_nodes(&target, &progress).await?;
     let mut report = RequestReport::empty(PERMIT_AGENT, "list");
     if found.nodes.is_empty() {
         report_no_nodes(&target, cx);
     }
     for node in choose_nodes(&found.nodes, CountOrPercent::Count(MAX_NODES_TRIED), None) {
-        let one = DiscoveredNodes::from_names(BTreeSet::from([node]));
-        report = inquiry::ask_nodes(&fleet, &plan, one, &progress).await?;
+        let target_node = DiscoveredNodes::from_names(BTreeSet::from([node]));
+        report = inquiry::ask_nodes(&fleet, &plan, target_node, &progress).await?;
         if report.stats.ok > 0 {
             break;
         }
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-        let (node, why) = (
+        let (node, reason) = (
             &reply.node,
             crate::render::printable::escape_to_line(&reply.message),
         );
-        cx.printer.print_error(format_args!("{node}: {why}"));
+        cx.printer.print_error(format_args!("{node}: {reason}"));
     }
     let pools = read_pools(&report);
     Ok(PoolQueryResult { report, pools })
@@ -109,7 +109,7 @@ impl PoolQueryResult {
     fn print_pools(
         &self,
         json: Option<&JsonForm>,
-        draw: fn(&[PermitPoolStatus], usize) -> String,
+        render: fn(&[PermitPoolRow], usize) -> String,
         cx: CommandContext<'_>,
     ) -> Result<CommandExitCode, Error> {
         let exit = self.report.stats.exit_code();
@@ -121,7 +121,7 @@ impl PoolQueryResult {
                     .print_message("no node holds a permit or waits for one");
             }
             cx.printer
-                .print_text(draw(&self.pools, cx.printer.screen().width))?;
+                .print_text(render(&self.pools, cx.printer.screen().width))?;
         }
         cx.warn_of_gaps(&self.report);
         Ok(exit)
@@ -141,13 +141,13 @@ async fn release_permits(
         ..FilterArgs::default()
     };
     if !args.yes {
-        let seen = query_pools(Some(&args.pool), &FilterArgs::default(), false, cx).await?;
-        let holders = seen.pools.iter().flat_map(PermitPoolStatus::holders);
+        let result = query_pools(Some(&args.pool), &FilterArgs::default(), false, cx).await?;
+        let holders = result.pools.iter().flat_map(|pool| &pool.holders);
         let live: Vec<_> = holders
-            .filter(|holder| args.nodes.iter().any(|node| node == holder.node()))
+            .filter(|holder| args.nodes.contains(&holder.node))
             .collect();
         if !live.is_empty() && !is_terminal() {
-            let nodes = live.iter().map(|holder| holder.node().to_owned());
+            let nodes = live.iter().map(|holder| holder.node.clone());
             return Err(FleetRequestError::LiveHolders {
                 pool: args.pool,
                 nodes: nodes.collect(),
@@ -175,7 +175,7 @@ async fn release_permits(
             lifetime: Duration::from_hours(1),
             approve: None,
         },
-        errand: RequestFlags {
+        flags: RequestFlags {
             yes: true,
             ..RequestFlags::default()
         },

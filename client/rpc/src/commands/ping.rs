@@ -24,7 +24,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     let settings = cx.load_settings()?;
     let fleet = FleetConnection::connect(&settings, &target).await?;
     let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
-    let question = ask::PingRequest {
+    let request = ask::PingRequest {
         target: &target,
         expect: args
             .expect
@@ -38,17 +38,21 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     let mut printed: Result<(), PrintError> = Ok(());
     let stats = fleet
         .ping_with_stats(
-            question,
+            request,
             &ProgressReporter::new(cx.printer, false),
-            |answer| {
-                let reply = &answer.reply;
-                let pong =
-                    PingReply::new(reply.sender.clone(), answer.after, reply.time, clock::now());
+            |received| {
+                let reply = &received.reply;
+                let pong = PingReply::new(
+                    reply.sender.clone(),
+                    received.after,
+                    reply.time,
+                    clock::now(),
+                );
                 if json.is_none() && printed.is_ok() {
                     printed = cx.printer.print_line(pong.render_line(verbose));
                 }
                 pongs.push(pong);
-                traces.extend(answer_trace(answer));
+                traces.extend(answer_trace(received));
             },
         )
         .await?;
@@ -69,9 +73,9 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
             cx.printer.print_line(format_args!("\n{graph}"))?;
         }
         if let Some(stats) = stats.as_ref().filter(|_| args.trace) {
-            let way = build_trace(&question, stats, &traces);
+            let request_trace = build_trace(&request, stats, &traces);
             cx.printer
-                .print_text(format_args!("\n{}", way.render_text(verbose)))?;
+                .print_text(format_args!("\n{}", request_trace.render_text(verbose)))?;
         }
     }
     if !complete {
@@ -80,28 +84,28 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
             ResultGap::Discovery.as_sentence()
         ));
     }
-    Ok(exit_code(pongs.len(), question.expect))
+    Ok(exit_code(pongs.len(), request.expect))
 }
 
 /// The trace of a reply, if it was traced.
-fn answer_trace(answer: &ReceivedReply) -> Option<(Identity, NodeTrace)> {
+fn answer_trace(received: &ReceivedReply) -> Option<(Identity, NodeTrace)> {
     let trace = NodeTrace {
-        stages: answer.reply.stages.clone(),
-        after: answer.after,
-        verifying: answer.verifying,
+        stages: received.reply.stages.clone(),
+        after: received.after,
+        verifying: received.verifying,
     };
-    (!trace.stages.is_empty()).then(|| (answer.reply.sender.clone(), trace))
+    (!trace.stages.is_empty()).then(|| (received.reply.sender.clone(), trace))
 }
 
 fn build_trace<'a>(
-    question: &ask::PingRequest<'_>,
+    request: &ask::PingRequest<'_>,
     stats: &CallStats,
     traces: &'a [(Identity, NodeTrace)],
 ) -> RequestTrace<'a> {
     let publish = stats.publishing.saturating_sub(stats.signing);
     RequestTrace {
-        trace: question.traceparent.map(|trace| trace.trace_id()),
-        here: vec![("sign", stats.signing), ("publish", publish)],
+        trace: request.traceparent.map(|trace| trace.trace_id()),
+        caller_stages: vec![("sign", stats.signing), ("publish", publish)],
         nodes: traces
             .iter()
             .map(|(node, trace)| (node, trace, None))

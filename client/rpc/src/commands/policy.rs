@@ -52,15 +52,15 @@ fn check_policies(
         findings.extend(reading.unprotected_findings());
     }
     let files = readings.iter().map(|reading| reading.files.len()).sum();
-    let found = render::PolicyCheckDocument::new(files, &findings);
+    let document = render::PolicyCheckDocument::new(files, &findings);
     if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&found, &json)?;
+        cx.print_json(&document, &json)?;
     } else {
-        cx.printer.print_text(found.render_text())?;
+        cx.printer.print_text(document.render_text())?;
     }
-    let (errors, warnings) = found.finding_counts();
-    let bad = errors > 0 || (args.strict && warnings > 0);
-    Ok(if bad {
+    let (errors, warnings) = document.finding_counts();
+    let has_failed = errors > 0 || (args.strict && warnings > 0);
+    Ok(if has_failed {
         CommandExitCode::SomeFailed
     } else {
         CommandExitCode::Passed
@@ -80,27 +80,27 @@ fn explain_decision(
     }
     let node = node.with_facts_and_classes(Map::new(), &args.classes)?;
     let mut data = AssumedDataValues::default();
-    for stated in &args.data {
-        data = data.with_value(stated)?;
+    for assumption in &args.data {
+        data = data.with_value(assumption)?;
     }
     let reading = read_directory(&args.dir, args.default)?;
     for problem in &reading.problems {
         cx.printer.print_warning(problem);
     }
-    let question = PolicyQuery {
+    let query = PolicyQuery {
         caller: &args.caller,
         agent: &args.agent,
         action: &args.action,
         node: &node.view(),
         now: args.at.unwrap_or_else(clock::now),
     };
-    let explanation = reading.set.explain(&question, &data.to_lookup_values());
-    let asked = (&args.caller, &args.agent, &args.action);
-    let explained = render::PolicyExplainDocument::new(asked, node.name(), &explanation);
+    let explanation = reading.set.explain(&query, &data.to_lookup_values());
+    let request = (&args.caller, &args.agent, &args.action);
+    let document = render::PolicyExplainDocument::new(request, node.name(), &explanation);
     if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&explained, &json)?;
+        cx.print_json(&document, &json)?;
     } else {
-        cx.printer.print_text(explained.render_text())?;
+        cx.printer.print_text(document.render_text())?;
     }
     Ok(if explanation.decision.allowed {
         CommandExitCode::Passed
@@ -116,13 +116,13 @@ fn run_cases(args: &PolicyTestArgs, cx: CommandContext<'_>) -> Result<CommandExi
         cx.printer.print_warning(problem);
     }
     let outcomes = cases.run_cases(&reading.set, clock::now());
-    let tested = render::PolicyTestDocument::new(&outcomes);
+    let document = render::PolicyTestDocument::new(&outcomes);
     if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&tested, &json)?;
+        cx.print_json(&document, &json)?;
     } else {
-        cx.printer.print_text(tested.render_text())?;
+        cx.printer.print_text(document.render_text())?;
     }
-    Ok(if tested.failed_count() > 0 {
+    Ok(if document.failed_count() > 0 {
         CommandExitCode::SomeFailed
     } else {
         CommandExitCode::Passed

@@ -21,7 +21,7 @@ pub async fn run(
 ) -> Result<CommandExitCode, Error> {
     match command {
         ProvisionCommand::Token(args) => {
-            let organisation = open_organisation(&args.place, cx.environment)?;
+            let organisation = open_organisation(&args.organisation, cx.environment)?;
             token::run(args, organisation, cx.printer).await
         }
         ProvisionCommand::Status(args) => status::run(args, cx).await,
@@ -31,15 +31,15 @@ pub async fn run(
         ProvisionCommand::Resume(args) => wish::run("resume", &args.nodes, cx).await,
         ProvisionCommand::Retire(args) => wish::retire_nodes(&args, cx).await,
         ProvisionCommand::Release(args) => {
-            let organisation = open_organisation(&args.place, cx.environment)?;
+            let organisation = open_organisation(&args.organisation, cx.environment)?;
             release::run(&args, &organisation, cx.printer).await
         }
         ProvisionCommand::Host(args) => {
-            let organisation = open_organisation(&args.place, cx.environment)?;
+            let organisation = open_organisation(&args.organisation, cx.environment)?;
             host::run(args, organisation, cx.printer).await
         }
         ProvisionCommand::UserData(args) => {
-            let organisation = open_organisation(&args.place, cx.environment)?;
+            let organisation = open_organisation(&args.organisation, cx.environment)?;
             user_data::run(&args, &organisation, cx.printer)
         }
     }

@@ -48,11 +48,11 @@ pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> Result<CommandExi
         divert_output(path, cx)?;
     }
     let form = RequestOutputForm::from_flags(&args.output)?;
-    let ended = ask_action(args, &form, cx).await;
-    if let (RequestOutputForm::Lines, Err(error)) = (&form, &ended) {
+    let result = ask_action(args, &form, cx).await;
+    if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
         print_error(error, cx)?;
     }
-    ended
+    result
 }
 
 /// Prints the usage of the agent or its action.
@@ -77,9 +77,9 @@ async fn ask_action(
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
     let target = cx.read_target(&args.filters)?;
-    let past =
-        EarlierJob::from_flags(&args.errand, cx.environment).map_err(FleetRequestError::from)?;
-    let words = request_words(&args, past.as_ref())?;
+    let earlier_job =
+        EarlierJob::from_flags(&args.flags, cx.environment).map_err(FleetRequestError::from)?;
+    let words = request_words(&args, earlier_job.as_ref())?;
     // The settings are optional here, so that a usage error is reported before a missing configuration.
     let settings = cx.load_settings_if_any()?;
     let mut schemas = cx.load_schemas(settings.as_ref())?;
@@ -89,11 +89,12 @@ async fn ask_action(
     let (ddl, action) = schemas.find_action(&words)?;
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
     if args.approval.approve.is_some() && !target.filter.is_empty() {
-        return Err(ApprovalFileError::AndFilters.into());
+        return Err(ApprovalFileError::WithFilters.into());
     }
-    let nodes = match &past {
-        Some(past) => Some(
-            past.remaining_nodes(ddl.name(), action.name())
+    let nodes = match &earlier_job {
+        Some(earlier_job) => Some(
+            earlier_job
+                .remaining_nodes(ddl.name(), action.name())
                 .map_err(FleetRequestError::from)?,
         ),
         None => None,
@@ -101,26 +102,26 @@ async fn ask_action(
     let mut target = target.with_agent(ddl.name())?;
     let source = target.discovery_source(settings.as_ref())?;
     check_stdin_readers(&source, &words, action)?;
-    let (inputs, base) = match &past {
-        Some(past) => past
+    let (inputs, base) = match &earlier_job {
+        Some(earlier_job) => earlier_job
             .merge_inputs(&words.inputs)
             .map_err(FleetRequestError::from)?,
         None => (words.inputs.clone(), serde_json::Map::new()),
     };
     let inputs = read_secrets(action, inputs).await?;
     let plan = RequestPlan::with_base_inputs(ddl, action, base, &inputs)?;
-    if let Some(past) = &past {
+    if let Some(earlier_job) = &earlier_job {
         target
             .collective
-            .get_or_insert(past.job.header.collective.clone());
+            .get_or_insert(earlier_job.job.header.collective.clone());
     }
 
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
-    let given = match &args.approval.approve {
+    let loaded_approval = match &args.approval.approve {
         Some(path) => Some(load_approval(path, &plan, &settings)?),
         None => None,
     };
-    let (nodes, approval) = match given {
+    let (nodes, approval) = match loaded_approval {
         Some(LoadedApproval { nodes, text }) => (Some(nodes), Some(text)),
         None => (nodes, None),
     };
@@ -140,37 +141,37 @@ async fn ask_action(
         found.nodes = choose_nodes(&found.nodes, limit, args.pace.limit_seed);
     }
     if let Some(path) = &args.approval.propose {
-        let proposing = ProposalRequest {
+        let proposal = ProposalRequest {
             plan: &plan,
             target: &target,
             nodes: found.nodes,
             lifetime: args.approval.lifetime,
         };
-        return write_proposal(path, proposing, &settings, cx);
+        return write_proposal(path, proposal, &settings, cx);
     }
-    let mut question = build_fleet_request(&args, &plan, (form, past.as_ref()), cx);
-    question.approval = approval;
-    confirm_request(&question, &found.nodes, &args, &settings, cx).await?;
-    let kept = JobCandidate {
-        question: &question,
+    let mut request = build_fleet_request(&args, &plan, (form, earlier_job.as_ref()), cx);
+    request.approval = approval;
+    confirm_request(&request, &found.nodes, &args, &settings, cx).await?;
+    let candidate = JobCandidate {
+        request: &request,
         nodes: &found.nodes,
         collective: fleet.collective(),
         target: &target,
-        past: past.as_ref(),
+        earlier_job: earlier_job.as_ref(),
     };
-    let recorder = JobRecorder::new(open_journal(&kept, &args.errand, cx)?, cx.printer);
-    let errand = PendingRequest {
+    let recorder = JobRecorder::new(open_journal(&candidate, &args.flags, cx)?, cx.printer);
+    let pending_request = PendingRequest {
         fleet: &fleet,
-        question,
+        request,
         found,
         recorder,
         target: &target,
         cx,
     };
-    match answer_destination(&args, errand.fleet)? {
-        Some(answers) => errand.send_without_waiting(answers).await,
+    match answer_destination(&args, pending_request.fleet)? {
+        Some(delivery) => pending_request.send_without_waiting(delivery).await,
         None => {
-            errand
+            pending_request
                 .gather_replies(&args, (form, filter), &progress)
                 .await
         }
@@ -181,11 +182,11 @@ async fn ask_action(
 fn build_fleet_request<'a>(
     args: &RequestArgs,
     plan: &'a RequestPlan<'a>,
-    (form, past): (&RequestOutputForm, Option<&EarlierJob>),
+    (form, earlier_job): (&RequestOutputForm, Option<&EarlierJob>),
     cx: CommandContext<'_>,
 ) -> FleetRequest<'a> {
-    let expect = args.errand.expect;
-    let mut question = FleetRequest {
+    let expect = args.flags.expect;
+    let mut request = FleetRequest {
         plan,
         timeout: args.timeout,
         ttl: args.ttl,
@@ -193,20 +194,20 @@ fn build_fleet_request<'a>(
         rollout: args.pace.batched_rollout(),
         pause: args.pace.batch_sleep,
         expect: expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
-        trace: args.errand.trace,
-        traceparent: request_traceparent(args.errand.trace, cx.environment),
+        trace: args.flags.trace,
+        traceparent: request_traceparent(args.flags.trace, cx.environment),
         approval: None,
     };
-    if let Some(past) = past {
-        past.apply_shaping(&mut question, &args.pace);
+    if let Some(earlier_job) = earlier_job {
+        earlier_job.apply_shaping(&mut request, &args.pace);
     }
-    question
+    request
 }
 
 /// A request that is ready to be sent.
 struct PendingRequest<'a> {
     fleet: &'a FleetConnection,
-    question: FleetRequest<'a>,
+    request: FleetRequest<'a>,
     found: DiscoveredNodes,
     recorder: JobRecorder<'a>,
     target: &'a TargetSelection,
@@ -221,8 +222,8 @@ impl PendingRequest<'_> {
         (form, filter): (&RequestOutputForm, Option<ReplyFilter>),
         progress: &ProgressReporter<'_>,
     ) -> Result<CommandExitCode, Error> {
-        let RequestPlan { ddl, action, .. } = self.question.plan;
-        let (cx, trace) = (self.cx, self.question.trace);
+        let RequestPlan { ddl, action, .. } = self.request.plan;
+        let (cx, trace) = (self.cx, self.request.trace);
         let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
         let output = RequestOutput {
             form,
@@ -230,21 +231,21 @@ impl PendingRequest<'_> {
             sort: args.output.sort,
             view: RequestResultView {
                 action,
-                wish: args.output.display,
+                display: args.output.display,
                 verbose,
                 width: cx.printer.screen().width,
             },
             cx,
         };
         output.print_found(ddl.name(), action.name(), &self.found.nodes)?;
-        let asked = self.fleet.run_request(
-            self.question,
+        let replies = self.fleet.run_request(
+            self.request,
             self.found,
             &mut self.recorder,
             progress,
-            |news| output.print_news(news),
+            |update| output.print_news(update),
         );
-        let mut report = asked.await?;
+        let mut report = replies.await?;
         if args.output.sort {
             report.replies.sort_by(|a, b| a.node.cmp(&b.node));
         }
@@ -261,7 +262,7 @@ impl PendingRequest<'_> {
     /// Sends the request without waiting for replies, and prints that it was sent.
     async fn send_without_waiting(
         mut self,
-        answers: ReplyDelivery,
+        delivery: ReplyDelivery,
     ) -> Result<CommandExitCode, Error> {
         let printer = self.cx.printer;
         if self.found.nodes.is_empty() {
@@ -269,27 +270,27 @@ impl PendingRequest<'_> {
             return Ok(CommandExitCode::Local);
         }
         let count = self.found.nodes.len();
-        let given = self.fleet.send_without_waiting(
-            &self.question,
+        let sending = self.fleet.send_without_waiting(
+            &self.request,
             self.found.nodes,
-            answers,
+            delivery,
             &mut self.recorder,
         );
-        let (request, unasked) = given.await?;
-        let asked = count.saturating_sub(unasked.len());
-        if asked > 0 {
+        let (request, skipped) = sending.await?;
+        let sent_count = count.saturating_sub(skipped.len());
+        if sent_count > 0 {
             printer.print_line(format_args!("Request sent with id: {request}"))?;
-            printer.print_detail(format_args!("to {}", node_count_text(asked)));
+            printer.print_detail(format_args!("to {}", node_count_text(sent_count)));
         }
-        if unasked.is_empty() {
+        if skipped.is_empty() {
             return Ok(CommandExitCode::Passed);
         }
-        let names: Vec<&str> = unasked.iter().map(Identity::as_str).collect();
+        let names: Vec<&str> = skipped.iter().map(Identity::as_str).collect();
         printer.print_warning(format_args!(
             "no request sent to nodes whose key for the encryption of secrets is not known: {}",
             names.join(", ")
         ));
-        Ok(if asked > 0 {
+        Ok(if sent_count > 0 {
             CommandExitCode::SomeFailed
         } else {
             CommandExitCode::NoneAnswered
@@ -307,56 +308,56 @@ impl RequestArgs {
 /// Agent, action and inputs from the command line, or from the earlier job.
 fn request_words(
     args: &RequestArgs,
-    past: Option<&EarlierJob>,
+    earlier_job: Option<&EarlierJob>,
 ) -> Result<RequestWords, FleetRequestError> {
     let Some(agent) = &args.agent else {
         // The argument parser ensures that one of the two exists.
-        return past.map_or_else(
+        return earlier_job.map_or_else(
             || RequestWords::parse("", &args.words),
-            |past| Ok(past.request_words()),
+            |earlier_job| Ok(earlier_job.request_words()),
         );
     };
     let mut words = RequestWords::parse(agent, &args.words)?;
-    if let Some(past) = past {
+    if let Some(earlier_job) = earlier_job {
         words
             .action
-            .get_or_insert_with(|| past.job.header.action.clone());
+            .get_or_insert_with(|| earlier_job.job.header.action.clone());
     }
     Ok(words)
 }
 
 /// Prints what will be done, and asks for confirmation if required.
 async fn confirm_request(
-    question: &FleetRequest<'_>,
+    request: &FleetRequest<'_>,
     nodes: &BTreeSet<Identity>,
     args: &RequestArgs,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
 ) -> Result<(), FleetRequestError> {
-    let RequestPlan { ddl, action, .. } = question.plan;
-    let occasion = ConfirmContext {
+    let RequestPlan { ddl, action, .. } = request.plan;
+    let context = ConfirmContext {
         read_only: action.is_read_only(),
         nodes: nodes.len(),
-        yes: args.errand.yes,
+        yes: args.flags.yes,
         terminal: is_terminal(),
     };
-    let first = settings.confirm.decide(settings.confirm_above, occasion);
-    let rolling = RolloutPreview {
+    let decision = settings.confirm.decide(settings.confirm_above, context);
+    let preview = RolloutPreview {
         request: (ddl.name(), action.name()),
         nodes,
-        rollout: question.rollout,
-        pause: question.pause,
+        rollout: request.rollout,
+        pause: request.pause,
     };
-    let waves = question.rollout.batches(nodes).len();
-    match first {
+    let batch_count = request.rollout.batches(nodes).len();
+    match decision {
         ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
-        ConfirmDecision::Go if waves < 2 => Ok(()),
+        ConfirmDecision::Go if batch_count < 2 => Ok(()),
         ConfirmDecision::Go => {
-            cx.printer.print_message(rolling.render_text().trim_end());
+            cx.printer.print_message(preview.render_text().trim_end());
             Ok(())
         }
         ConfirmDecision::Ask => {
-            let text = format!("{}Continue? [y/N]", rolling.render_text());
+            let text = format!("{}Continue? [y/N]", preview.render_text());
             let yes = ask_confirmation(&text, cx.printer).await?;
             yes.then_some(()).ok_or(FleetRequestError::Declined)
         }
@@ -368,10 +369,10 @@ fn answer_destination(
     args: &RequestArgs,
     fleet: &FleetConnection,
 ) -> Result<Option<ReplyDelivery>, FleetRequestError> {
-    if args.errand.no_results {
+    if args.flags.no_results {
         return Ok(Some(ReplyDelivery::Unwanted));
     }
-    let mailbox = args.errand.reply_to.as_deref();
+    let mailbox = args.flags.reply_to.as_deref();
     let address = mailbox
         .map(|name| fleet.mailbox_address(name))
         .transpose()?;
@@ -415,9 +416,11 @@ fn check_stdin_readers(
         .iter()
         .find(|(name, value)| value == "-" && action.is_sensitive(name));
     match (source, secret) {
-        (DiscoverySource::Stdin { .. }, Some((input, _))) => Err(FleetRequestError::TwoReaders {
-            input: input.clone(),
-        }),
+        (DiscoverySource::Stdin { .. }, Some((input, _))) => {
+            Err(FleetRequestError::StdinConflict {
+                input: input.clone(),
+            })
+        }
         _ => Ok(()),
     }
 }

@@ -19,8 +19,9 @@ pub fn run(args: &SchemaArgs, cx: CommandContext<'_>) -> Result<CommandExitCode,
         }
         None => {
             for schema in &PUBLISHED_SCHEMAS {
-                let (name, of) = (schema.name, schema.of);
-                cx.printer.print_line(format_args!("{name:<26}  {of}"))?;
+                let (name, commands) = (schema.name, schema.commands);
+                cx.printer
+                    .print_line(format_args!("{name:<26}  {commands}"))?;
             }
         }
     }

@@ -42,7 +42,7 @@ struct CommandLinePosition<'a> {
     positionals: Vec<&'a str>,
     /// The option that expects its value next.
     pending: Option<&'a Arg>,
-    is_over: bool,
+    options_ended: bool,
 }
 
 /// Returns the candidates that can replace `current`, after `before`; `root` must be built. Hidden ones are omitted.
@@ -52,21 +52,23 @@ pub fn complete_word(
     before: &[String],
     current: &str,
 ) -> Vec<CompletionCandidate> {
-    let place = CommandLinePosition::after_words(root, before);
-    let mut candidates = match (place.pending, current.split_once('=')) {
+    let position = CommandLinePosition::after_words(root, before);
+    let mut candidates = match (position.pending, current.split_once('=')) {
         (Some(option), _) => known.value_candidates(option),
-        (None, Some((name, _))) if name.starts_with("--") && !place.is_over => {
-            let values = place
+        (None, Some((name, _))) if name.starts_with("--") && !position.options_ended => {
+            let values = position
                 .find_option(name)
                 .map(|option| known.value_candidates(option));
-            let whole = |value: CompletionCandidate| CompletionCandidate {
+            let with_option = |value: CompletionCandidate| CompletionCandidate {
                 word: format!("{name}={}", value.word),
                 ..value
             };
-            values.into_iter().flatten().map(whole).collect()
+            values.into_iter().flatten().map(with_option).collect()
         }
-        _ if current.starts_with('-') && !place.is_over => option_candidates(place.command),
-        _ => place.positional_candidates(root, known, current),
+        _ if current.starts_with('-') && !position.options_ended => {
+            option_candidates(position.command)
+        }
+        _ => position.positional_candidates(root, known, current),
     };
     candidates.retain(|candidate| candidate.word.starts_with(current));
     candidates
@@ -74,26 +76,26 @@ pub fn complete_word(
 
 impl<'a> CommandLinePosition<'a> {
     fn after_words(root: &'a Command, before: &'a [String]) -> Self {
-        let mut place = Self {
+        let mut position = Self {
             command: root,
             positionals: Vec::new(),
             pending: None,
-            is_over: false,
+            options_ended: false,
         };
         for word in before {
-            place.advance(root, word);
+            position.advance(root, word);
         }
-        place
+        position
     }
 
     fn advance(&mut self, root: &'a Command, word: &'a str) {
         if self.pending.take().is_some() {
             return;
         }
-        if self.is_over || !word.starts_with('-') || word == "-" {
+        if self.options_ended || !word.starts_with('-') || word == "-" {
             self.advance_positional(root, word);
         } else if word == "--" {
-            self.is_over = true;
+            self.options_ended = true;
         } else if word.starts_with("--") {
             if !word.contains('=') {
                 self.pending = self.find_option(word).filter(|option| takes_value(option));
@@ -128,12 +130,12 @@ impl<'a> CommandLinePosition<'a> {
 
     /// In a group such as `-vt`, returns the option that still expects its value.
     fn trailing_short_option(&self, word: &str) -> Option<&'a Arg> {
-        let mut letters = word.chars().skip(1).peekable();
-        while let Some(letter) = letters.next() {
-            let is_it = |arg: &&Arg| arg.get_short() == Some(letter);
-            let option = self.command.get_arguments().find(is_it)?;
+        let mut short_names = word.chars().skip(1).peekable();
+        while let Some(short_name) = short_names.next() {
+            let is_named = |arg: &&Arg| arg.get_short() == Some(short_name);
+            let option = self.command.get_arguments().find(is_named)?;
             if takes_value(option) {
-                return letters.peek().is_none().then_some(option);
+                return short_names.peek().is_none().then_some(option);
             }
         }
         None
@@ -210,7 +212,7 @@ impl CompletionSources<'_> {
                 .collect();
         }
         let names = arg.get_value_names().unwrap_or_default();
-        let plain = |names: &BTreeSet<String>| {
+        let name_candidates = |names: &BTreeSet<String>| {
             names
                 .iter()
                 .map(|name| CompletionCandidate::new(name, ""))
@@ -223,9 +225,9 @@ impl CompletionSources<'_> {
             ("display", _) => ["ok", "failed", "all", "none"]
                 .map(|word| CompletionCandidate::new(word, ""))
                 .into(),
-            (_, Some("NODE")) => plain(self.nodes),
+            (_, Some("NODE")) => name_candidates(self.nodes),
             (_, Some("AGENT")) => self.agent_candidates(),
-            (_, Some("FACT")) => plain(self.facts),
+            (_, Some("FACT")) => name_candidates(self.facts),
             (_, Some("FACT=VALUE")) => {
                 let names = self.facts.iter();
                 names

@@ -24,7 +24,7 @@ pub struct CompletionLine {
     /// The word at the cursor, up to the cursor.
     pub current: String,
     /// Number of its bytes that the shell keeps unchanged.
-    kept: usize,
+    kept_length: usize,
 }
 
 impl CompletionLine {
@@ -41,13 +41,13 @@ impl CompletionLine {
             before.remove(0);
         }
         // Bash breaks words at `=` and `:`, and replaces only the last part.
-        let kept = current
+        let kept_length = current
             .rfind(|c| "=:".contains(c) && breaks.contains(c))
             .map_or(0, |at| at + 1);
         Self {
             before,
             current,
-            kept,
+            kept_length,
         }
     }
 
@@ -59,7 +59,7 @@ impl CompletionLine {
         candidates: &[CompletionCandidate],
     ) -> String {
         let row = |candidate: &CompletionCandidate| {
-            let word = candidate.word.get(self.kept..).unwrap_or_default();
+            let word = candidate.word.get(self.kept_length..).unwrap_or_default();
             let help = escape_to_line(&candidate.help);
             match shell {
                 // Bash inserts the word unchanged; the other shells quote it themselves.
@@ -71,17 +71,17 @@ impl CompletionLine {
                 ),
             }
         };
-        let harmless = |candidate: &&CompletionCandidate| !candidate.word.contains(is_harmful);
-        candidates.iter().filter(harmless).map(row).collect()
+        let is_harmless = |candidate: &&CompletionCandidate| !candidate.word.contains(is_harmful);
+        candidates.iter().filter(is_harmless).map(row).collect()
     }
 }
 
 /// Quotes the word for bash: every character with a meaning to a shell is escaped by a backslash.
 fn quote_word(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "_-./:@%+,=".contains(c);
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@%+,=".contains(c);
     let mut quoted = String::with_capacity(word.len());
     for c in word.chars() {
-        if !plain(c) {
+        if !is_plain(c) {
             quoted.push('\\');
         }
         quoted.push(c);
@@ -99,7 +99,7 @@ fn split_words(line: &str) -> Vec<String> {
         let word = words.last_mut();
         match (c, quote, word) {
             ('\\', None | Some('"'), Some(word)) => word.extend(characters.next()),
-            (c, Some(open), _) if c == open => quote = None,
+            (c, Some(open_quote), _) if c == open_quote => quote = None,
             ('\'' | '"', None, _) => quote = Some(c),
             (' ' | '\t', None, Some(word)) => {
                 if !word.is_empty() {

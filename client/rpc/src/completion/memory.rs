@@ -50,30 +50,30 @@ impl SeenNamesCache {
     }
 
     /// Adds names. Write errors are ignored, because the file is only a cache.
-    pub fn add_names(environment: &ProcessEnvironment, seen: Self) {
+    pub fn add_names(environment: &ProcessEnvironment, new_names: Self) {
         let Some(path) = cache_path(environment) else {
             return;
         };
-        let mut memory = Self::load(environment);
-        let before = memory.clone();
-        extend_names(&mut memory.nodes, seen.nodes);
-        extend_names(&mut memory.facts, seen.facts);
-        if memory == before {
+        let mut cache = Self::load(environment);
+        let before = cache.clone();
+        extend_names(&mut cache.nodes, new_names.nodes);
+        extend_names(&mut cache.facts, new_names.facts);
+        if cache == before {
             return;
         }
-        if let Ok(bytes) = serde_json::to_vec(&memory) {
+        if let Ok(bytes) = serde_json::to_vec(&cache) {
             let _ = caches::replace_cache_file(&path, &bytes);
         }
     }
 }
 
-fn extend_names(names: &mut BTreeSet<String>, seen: BTreeSet<String>) {
-    let room = MAX_NAMES.saturating_sub(names.len());
-    let fits = |name: &String| {
+fn extend_names(names: &mut BTreeSet<String>, new_names: BTreeSet<String>) {
+    let capacity = MAX_NAMES.saturating_sub(names.len());
+    let is_valid = |name: &String| {
         name.len() <= MAX_NAME_BYTES
             && !name.contains(|c: char| c.is_control() || c.is_whitespace())
     };
-    names.extend(seen.into_iter().filter(fits).take(room));
+    names.extend(new_names.into_iter().filter(is_valid).take(capacity));
 }
 
 fn cache_path(environment: &ProcessEnvironment) -> Option<PathBuf> {

@@ -12,39 +12,39 @@ const EXPIRY_WARNING_DAYS: i64 = 14;
 const SLOW_RESOLUTION_TIME: Duration = Duration::from_millis(500);
 
 /// Evaluates the probe of the broker at this address.
-pub fn broker_section(url: &str, seen: &BrokerProbe) -> DiagnosisSection {
+pub fn broker_section(url: &str, probe: &BrokerProbe) -> DiagnosisSection {
     let mut findings = Vec::new();
-    if !seen.addresses.is_empty() {
-        findings.push(name_finding(seen));
+    if !probe.addresses.is_empty() {
+        findings.push(name_finding(probe));
     }
-    if let Some((address, after)) = seen.reached {
+    if let Some((address, after)) = probe.reached {
         let took = after.as_secs_f64() * 1e3;
         findings.push(DiagnosisFinding::ok(
             "connection",
             format!("{address} in {took:.1} ms"),
         ));
     }
-    if let Some(version) = &seen.version {
+    if let Some(version) = &probe.version {
         findings.push(DiagnosisFinding::ok(
             "server",
             format!("nats-server {version}"),
         ));
     }
-    findings.extend(seen.certificate_days().map(certificate_finding));
-    findings.extend(seen.failure.as_ref().map(failure_finding));
+    findings.extend(probe.certificate_days().map(certificate_finding));
+    findings.extend(probe.failure.as_ref().map(failure_finding));
     DiagnosisSection {
         about: format!("Broker {url}"),
-        here: true,
+        is_local: true,
         findings,
     }
 }
 
-fn name_finding(seen: &BrokerProbe) -> DiagnosisFinding {
-    let count = seen.addresses.len();
+fn name_finding(probe: &BrokerProbe) -> DiagnosisFinding {
+    let count = probe.addresses.len();
     let addresses = if count == 1 { "address" } else { "addresses" };
-    let took = seen.resolving.as_secs_f64() * 1e3;
+    let took = probe.resolving.as_secs_f64() * 1e3;
     let message = format!("{count} {addresses} in {took:.1} ms");
-    if seen.resolving > SLOW_RESOLUTION_TIME {
+    if probe.resolving > SLOW_RESOLUTION_TIME {
         return DiagnosisFinding::warning("name", message)
             .with_advice("check this machine's DNS resolver");
     }

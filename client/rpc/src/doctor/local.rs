@@ -36,7 +36,7 @@ pub fn local_section(settings: &RpcSettings, now: Millis) -> DiagnosisSection {
     }
     DiagnosisSection {
         about: "Local".to_owned(),
-        here: true,
+        is_local: true,
         findings,
     }
 }
@@ -46,13 +46,13 @@ fn configuration_finding(settings: &RpcSettings) -> DiagnosisFinding {
 }
 
 fn load_credentials(path: &Path) -> Result<UserCredentials, DiagnosisFinding> {
-    let wrong = |message: String| DiagnosisFinding::error("credentials", message);
+    let invalid = |message: String| DiagnosisFinding::error("credentials", message);
     let shown = path.display();
     let text =
         muster_secret::read_secret(path, SecretOwner::Person, UserCredentials::MAX_FILE_BYTES)
             .map_err(|error| {
                 let missing = error.is_missing();
-                let finding = wrong(error.to_string());
+                let finding = invalid(error.to_string());
                 if missing {
                     return finding.with_advice(
                         "create some with `rpc org add user NAME --bundle ~/.config/muster`",
@@ -60,15 +60,15 @@ fn load_credentials(path: &Path) -> Result<UserCredentials, DiagnosisFinding> {
                 }
                 finding
             })?;
-    UserCredentials::parse(&text).map_err(|error| wrong(format!("{shown}: {error}")))
+    UserCredentials::parse(&text).map_err(|error| invalid(format!("{shown}: {error}")))
 }
 
 fn load_trust(path: &Path, operator: PublicKey) -> Result<AccountTrust, DiagnosisFinding> {
-    let wrong = |message: String| DiagnosisFinding::error("trust", message);
+    let invalid = |message: String| DiagnosisFinding::error("trust", message);
     let length = fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let text = read_limited(path, length).map_err(wrong)?;
+    let text = read_limited(path, length).map_err(invalid)?;
     AccountTrust::new(operator, text.trim()).map_err(|error| {
-        wrong(format!("{}: {error}", path.display()))
+        invalid(format!("{}: {error}", path.display()))
             .with_advice("use account.jwt and the operator's key of the same organisation")
     })
 }
@@ -79,8 +79,8 @@ fn caller_findings(
     trust: &AccountTrust,
     now: Millis,
 ) -> Vec<DiagnosisFinding> {
-    let own = match trust.verify_user(creds.jwt(), now) {
-        Ok(own) => own,
+    let user = match trust.verify_user(creds.jwt(), now) {
+        Ok(user) => user,
         Err(error) => {
             return vec![
                 DiagnosisFinding::error(
@@ -93,26 +93,26 @@ fn caller_findings(
             ];
         }
     };
-    let mut findings = vec![identity_finding(&own, now)];
-    findings.extend(discovery_permission_finding(&own));
+    let mut findings = vec![identity_finding(&user, now)];
+    findings.extend(discovery_permission_finding(&user));
     findings
 }
 
-fn identity_finding(own: &VerifiedUser, now: Millis) -> DiagnosisFinding {
-    let name = &own.identity;
-    if own.role != UserRole::Caller {
-        let role = own.role.as_str();
+fn identity_finding(user: &VerifiedUser, now: Millis) -> DiagnosisFinding {
+    let name = &user.identity;
+    if user.role != UserRole::Caller {
+        let role = user.role.as_str();
         return DiagnosisFinding::error(
             "credentials",
             format!("{name} is a {role}, and only callers can send requests"),
         )
         .with_advice("use the credentials of a user: `rpc org add user NAME`");
     }
-    match own.expires {
+    match user.expires {
         None => DiagnosisFinding::ok("credentials", format!("{name}, never expires")),
         Some(at) => {
-            let until = clock::format_utc(at / 1000);
-            let message = format!("{name}, expires {until}");
+            let expiry = clock::format_utc(at / 1000);
+            let message = format!("{name}, expires {expiry}");
             if at.saturating_sub(now) < EXPIRY_WARNING_MS {
                 return DiagnosisFinding::warning("credentials", message)
                     .with_advice("issue new credentials with `rpc org add user`");
@@ -123,10 +123,14 @@ fn identity_finding(own: &VerifiedUser, now: Millis) -> DiagnosisFinding {
 }
 
 /// Discovery is a request to `rpcutil`, so the caller needs permission for it.
-fn discovery_permission_finding(own: &VerifiedUser) -> Option<DiagnosisFinding> {
-    let mut granted = own.tags.iter().filter_map(|tag| tag.strip_prefix("agent:"));
-    let may = granted.any(|grant| grant == "*" || grant.split('.').next() == Some("rpcutil"));
-    (own.role == UserRole::Caller && !may).then(|| {
+fn discovery_permission_finding(user: &VerifiedUser) -> Option<DiagnosisFinding> {
+    let mut grants = user
+        .tags
+        .iter()
+        .filter_map(|tag| tag.strip_prefix("agent:"));
+    let is_permitted =
+        grants.any(|grant| grant == "*" || grant.split('.').next() == Some("rpcutil"));
+    (user.role == UserRole::Caller && !is_permitted).then(|| {
         DiagnosisFinding::error(
             "permissions",
             "the credentials do not permit `rpcutil`, so discovery finds no nodes",

@@ -53,7 +53,8 @@ pub enum JobEntry {
     /// The run of the job has ended.
     End {
         /// How it ended.
-        how: JobEnd,
+        #[serde(rename = "how")]
+        end: JobEnd,
         /// Time of the end.
         time: Millis,
     },
@@ -163,10 +164,10 @@ pub struct JobReply {
 }
 
 impl JobReply {
-    /// Converts a reply; omits its outputs if they are larger than `room` bytes.
-    pub fn new(reply: &NodeReply, room: usize) -> Self {
+    /// Converts a reply; omits its outputs if they are larger than `max_data_bytes` bytes.
+    pub fn new(reply: &NodeReply, max_data_bytes: usize) -> Self {
         let bytes = serde_json::to_vec(&reply.data).map_or(0, |data| data.len());
-        let fits = bytes <= room;
+        let fits = bytes <= max_data_bytes;
         Self {
             sender: reply.node.clone(),
             statuscode: reply.status,

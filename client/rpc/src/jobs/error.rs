@@ -11,7 +11,7 @@ use crate::exit::CommandExitCode;
 pub enum SavedJobError {
     /// No state directory is known.
     #[error("cannot save jobs: neither XDG_STATE_HOME nor HOME is set")]
-    Homeless,
+    NoStateDirectory,
     /// A system error.
     #[error("cannot {action} {}", path.display())]
     File {
@@ -36,17 +36,17 @@ pub enum SavedJobError {
     },
     /// The file does not begin with a job's first line.
     #[error("{} is not a job: its first line cannot be parsed", .0.display())]
-    Foreign(PathBuf),
+    NotAJob(PathBuf),
     /// Another process is running the job.
     #[error("the job {0} is still running")]
     Running(String),
     /// No nodes are left for the operation.
-    #[error("the job {id} has no node that {what}")]
+    #[error("the job {id} has no node that {condition}")]
     NothingLeft {
         /// The job.
         id: String,
         /// The state that such nodes would have.
-        what: &'static str,
+        condition: &'static str,
     },
     /// Filters are not allowed: the job determines its nodes.
     #[error("the job {0} specifies its nodes; remove the filters")]
@@ -66,12 +66,12 @@ pub enum SavedJobError {
         input: String,
     },
     /// The job has another request.
-    #[error("the request of the job {id} is {was}, not {given}")]
+    #[error("the request of the job {id} is {saved}, not {given}")]
     OtherRequest {
         /// The job.
         id: String,
         /// Agent and action of the job.
-        was: String,
+        saved: String,
         /// The given agent and action.
         given: String,
     },

@@ -19,7 +19,7 @@ pub struct SavedJob {
     /// The waves, in order.
     pub waves: Vec<JobWave>,
     /// Nodes that received the request, or may have.
-    pub asked: BTreeSet<Identity>,
+    pub requested_nodes: BTreeSet<Identity>,
     /// The last reply of each node.
     pub replies: BTreeMap<Identity, JobReply>,
     /// Nodes that were not connected.
@@ -78,7 +78,7 @@ impl SavedJob {
             header: *header,
             runs: Vec::new(),
             waves: Vec::new(),
-            asked: BTreeSet::new(),
+            requested_nodes: BTreeSet::new(),
             replies: BTreeMap::new(),
             not_connected: BTreeSet::new(),
             end: None,
@@ -98,19 +98,19 @@ impl SavedJob {
     fn apply_entry(&mut self, entry: JobEntry) {
         match entry {
             JobEntry::Wave { nodes, .. } => {
-                self.asked.extend(nodes.iter().cloned());
+                self.requested_nodes.extend(nodes.iter().cloned());
                 let request = None;
                 self.waves.push(JobWave { request, nodes });
             }
             JobEntry::Runs { runs } => self.runs = runs,
             JobEntry::Sent { request } => self.record_request(request),
-            JobEntry::Result(answer) => {
-                self.not_connected.remove(&answer.sender);
-                self.replies.insert(answer.sender.clone(), answer);
+            JobEntry::Result(reply) => {
+                self.not_connected.remove(&reply.sender);
+                self.replies.insert(reply.sender.clone(), reply);
             }
             JobEntry::NotConnected { nodes } => self.not_connected.extend(nodes),
             JobEntry::Resumed { .. } => self.end = None,
-            JobEntry::End { how, time } => self.end = Some((how, time)),
+            JobEntry::End { end, time } => self.end = Some((end, time)),
             JobEntry::Job(_) | JobEntry::Unknown => {}
         }
     }
@@ -134,7 +134,7 @@ impl SavedJob {
 
     /// The waves, restricted to nodes without a reply, which may still be working.
     pub fn open_waves(&self) -> Vec<JobWave> {
-        let open = |wave: &JobWave| {
+        let unanswered = |wave: &JobWave| {
             let silent = |node: &&Identity| !self.replies.contains_key(*node);
             let nodes: BTreeSet<Identity> = wave.nodes.iter().filter(silent).cloned().collect();
             (!nodes.is_empty()).then(|| JobWave {
@@ -142,59 +142,64 @@ impl SavedJob {
                 nodes,
             })
         };
-        self.waves.iter().filter_map(open).collect()
+        self.waves.iter().filter_map(unanswered).collect()
     }
 
     /// The state of the job.
     pub fn state(&self) -> JobState {
         match self.end {
             _ if self.running => JobState::Running,
-            Some((how, _)) => JobState::Ended(how),
+            Some((end, _)) => JobState::Ended(end),
             None => JobState::Abandoned,
         }
     }
 
     /// The exit code of a command with these results.
     pub fn exit_code(&self) -> CommandExitCode {
-        let answered = !self.replies.is_empty();
-        let all = self.ok_count() == self.header.nodes.len();
+        let has_replies = !self.replies.is_empty();
+        let all_ok = self.ok_count() == self.header.nodes.len();
         match self.state() {
             JobState::Ended(JobEnd::Unattended) => CommandExitCode::Passed,
-            _ if all => CommandExitCode::Passed,
-            JobState::Ended(JobEnd::Finished) if !answered => CommandExitCode::NoneAnswered,
+            _ if all_ok => CommandExitCode::Passed,
+            JobState::Ended(JobEnd::Finished) if !has_replies => CommandExitCode::NoneAnswered,
             _ => CommandExitCode::SomeFailed,
         }
     }
 
     /// Number of nodes whose action succeeded.
     pub fn ok_count(&self) -> usize {
-        self.replies
-            .values()
-            .filter(|answer| answer.is_ok())
-            .count()
+        self.replies.values().filter(|reply| reply.is_ok()).count()
     }
 
     /// Nodes that replied with a failure.
     pub fn failed_nodes(&self) -> BTreeSet<Identity> {
-        let failed = self.replies.values().filter(|answer| !answer.is_ok());
-        failed.map(|answer| answer.sender.clone()).collect()
+        let failed = self.replies.values().filter(|reply| !reply.is_ok());
+        failed.map(|reply| reply.sender.clone()).collect()
     }
 
     /// Nodes that received the request, or may have, and did not reply.
     pub fn unanswered_nodes(&self) -> BTreeSet<Identity> {
         let silent = |node: &&Identity| !self.replies.contains_key(*node);
-        self.asked.iter().filter(silent).cloned().collect()
+        self.requested_nodes
+            .iter()
+            .filter(silent)
+            .cloned()
+            .collect()
     }
 
     /// Target nodes that never received the request.
     pub fn never_asked_nodes(&self) -> BTreeSet<Identity> {
-        self.header.nodes.difference(&self.asked).cloned().collect()
+        self.header
+            .nodes
+            .difference(&self.requested_nodes)
+            .cloned()
+            .collect()
     }
 
     /// Nodes that failed or did not reply.
     pub fn unsuccessful_nodes(&self) -> BTreeSet<Identity> {
-        let mut bad = self.failed_nodes();
-        bad.extend(self.unanswered_nodes());
-        bad
+        let mut nodes = self.failed_nodes();
+        nodes.extend(self.unanswered_nodes());
+        nodes
     }
 }

@@ -51,12 +51,12 @@ impl JobJournal {
 
     /// Appends a node's reply.
     pub fn append_reply(&mut self, reply: &NodeReply) -> Result<(), SavedJobError> {
-        let room = if self.written < MAX_FILE_BYTES_WITH_DATA {
+        let max_data_bytes = if self.written < MAX_FILE_BYTES_WITH_DATA {
             MAX_DATA_BYTES
         } else {
             0
         };
-        self.append_entry(&JobEntry::Result(JobReply::new(reply, room)))
+        self.append_entry(&JobEntry::Result(JobReply::new(reply, max_data_bytes)))
     }
 
     /// Syncs the file to disk.

@@ -35,15 +35,15 @@ pub fn new_job_id(now: Millis) -> String {
         .ok()
         .and_then(|now| jiff::Timestamp::from_millisecond(now).ok());
     let time = instant.unwrap_or_default().strftime("%Y%m%d-%H%M%S");
-    let lot = Uuid::now_v7().as_u128() & 0x3fff;
-    let rest = (u128::from(now % 1000) << 14) | lot;
+    let random = Uuid::now_v7().as_u128() & 0x3fff;
+    let rest = (u128::from(now % 1000) << 14) | random;
     format!("{time}-{rest:06x}")
 }
 
 impl JobStore {
     /// Creates a store below the user's state directory. Creates no files.
     pub fn new(state_home: Option<&Path>) -> Result<Self, SavedJobError> {
-        let home = state_home.ok_or(SavedJobError::Homeless)?;
+        let home = state_home.ok_or(SavedJobError::NoStateDirectory)?;
         Ok(Self {
             directory: home.join("muster/jobs"),
         })
@@ -51,11 +51,11 @@ impl JobStore {
 
     /// Begins a job, and deletes jobs that are too old or too many.
     pub fn begin_job(&self, header: JobHeader) -> Result<JobJournal, SavedJobError> {
-        let made = DirBuilder::new()
+        let created = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.directory);
-        made.map_err(SavedJobError::file_error("create", &self.directory))?;
+        created.map_err(SavedJobError::file_error("create", &self.directory))?;
         self.prune_jobs(header.started);
         let id = header.id.clone();
         let path = self.job_path(&id);
@@ -87,17 +87,17 @@ impl JobStore {
         lock_job(&file, &path, &id)?;
         let bytes = read_job_file(&mut file, &path)?;
         let job =
-            SavedJob::from_bytes(&bytes).ok_or_else(|| SavedJobError::Foreign(path.clone()))?;
-        let torn = bytes
+            SavedJob::from_bytes(&bytes).ok_or_else(|| SavedJobError::NotAJob(path.clone()))?;
+        let torn_bytes = bytes
             .iter()
             .rev()
             .take_while(|byte| **byte != b'\n')
             .count();
-        let whole = bytes.len() - torn;
-        file.set_len(whole as u64)
+        let complete_bytes = bytes.len() - torn_bytes;
+        file.set_len(complete_bytes as u64)
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(SavedJobError::file_error("write", &path))?;
-        let mut journal = JobJournal::new(file, path, id, whole);
+        let mut journal = JobJournal::new(file, path, id, complete_bytes);
         journal.append_entry(&JobEntry::Resumed { time: now })?;
         Ok((job, journal))
     }
@@ -118,14 +118,14 @@ impl JobStore {
     pub fn list_jobs(&self) -> Result<(Vec<SavedJob>, Vec<SavedJobError>), SavedJobError> {
         let mut ids = self.job_ids()?;
         ids.reverse();
-        let (mut jobs, mut odd) = (Vec::new(), Vec::new());
+        let (mut jobs, mut errors) = (Vec::new(), Vec::new());
         for id in ids {
             match self.open_job(&id) {
                 Ok(job) => jobs.push(job),
-                Err(error) => odd.push(error),
+                Err(error) => errors.push(error),
             }
         }
-        Ok((jobs, odd))
+        Ok((jobs, errors))
     }
 
     /// Deletes a job that is not running. Returns its id.
@@ -159,7 +159,7 @@ impl JobStore {
             Ok(()) | Err(TryLockError::Error(_)) => false,
         };
         let bytes = read_job_file(&mut file, &path)?;
-        let job = SavedJob::from_bytes(&bytes).ok_or(SavedJobError::Foreign(path))?;
+        let job = SavedJob::from_bytes(&bytes).ok_or(SavedJobError::NotAJob(path))?;
         Ok(SavedJob { running, ..job })
     }
 
@@ -170,10 +170,10 @@ impl JobStore {
         if ids.iter().any(|id| id == reference) {
             return Ok(reference.to_owned());
         }
-        let begin = |id: &&String| !reference.is_empty() && id.starts_with(reference);
-        let found: Vec<String> = ids.iter().filter(begin).cloned().collect();
+        let has_prefix = |id: &&String| !reference.is_empty() && id.starts_with(reference);
+        let found: Vec<String> = ids.iter().filter(has_prefix).cloned().collect();
         match found.as_slice() {
-            [one] => return Ok(one.clone()),
+            [id] => return Ok(id.clone()),
             [] => {}
             _ => {
                 return Err(SavedJobError::Ambiguous {
@@ -183,11 +183,11 @@ impl JobStore {
             }
         }
         // Ids begin with a digit and names with a letter, so they cannot be confused.
-        let named = |id: &&String| {
+        let has_name = |id: &&String| {
             let name = self.open_job(id).ok().and_then(|job| job.header.name);
             name.is_some_and(|name| name.as_str() == reference)
         };
-        ids.iter().rev().find(named).cloned().ok_or_else(unknown)
+        ids.iter().rev().find(has_name).cloned().ok_or_else(unknown)
     }
 
     /// All ids, oldest first. A missing directory counts as empty.
@@ -221,9 +221,9 @@ impl JobStore {
         let age = Millis::try_from(MAX_AGE.as_millis()).unwrap_or(Millis::MAX);
         let oldest = new_job_id(now.saturating_sub(age));
         let ids = self.job_ids().unwrap_or_default();
-        let too_many = (ids.len() + 1).saturating_sub(MAX_JOBS);
-        for (place, id) in ids.iter().enumerate() {
-            if place < too_many || *id < oldest {
+        let excess = (ids.len() + 1).saturating_sub(MAX_JOBS);
+        for (index, id) in ids.iter().enumerate() {
+            if index < excess || *id < oldest {
                 let _ = self.forget_job(id);
             }
         }

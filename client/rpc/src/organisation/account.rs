@@ -80,7 +80,7 @@ pub fn system_token(
     operator: &KeyPair,
     at: Seconds,
 ) -> Result<String, OrganisationError> {
-    let some = |subjects: &[&str]| SubjectPermissions {
+    let allowing = |subjects: &[&str]| SubjectPermissions {
         allow: subjects
             .iter()
             .map(|subject| (*subject).to_owned())
@@ -88,13 +88,13 @@ pub fn system_token(
         deny: Vec::new(),
     };
     let template = PermissionTemplate {
-        publish: some(&[
+        publish: allowing(&[
             "$SYS.REQ.CLAIMS.UPDATE",
             "$SYS.REQ.SERVER.>",
             "$SYS.REQ.ACCOUNT.>",
             subject::CONFIRM_SUBJECT,
         ]),
-        subscribe: some(&["_INBOX.{{subject()}}.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>"]),
+        subscribe: allowing(&["_INBOX.{{subject()}}.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>"]),
         resp: None,
         subs: -1,
         data: -1,
@@ -208,7 +208,7 @@ impl Organisation {
             error => error.into(),
         })?;
         let path = self.layout().realm_token(realm);
-        let new = trust
+        let updated_trust = trust
             .update(&token)
             .map_err(|source| OrganisationError::Token {
                 path: path.clone(),
@@ -216,7 +216,7 @@ impl Organisation {
             })?;
         files::replace_public(&path, format!("{token}\n").as_bytes())?;
         self.write_broker_accounts()?;
-        Ok(new)
+        Ok(updated_trust)
     }
 }
 
@@ -248,8 +248,8 @@ fn refresh_account(
             AccountRealm::Newcomers => role.newcomers_account_template(),
         };
         if let Some(mut template) = template {
-            let kept = std::mem::take(&mut scope.template.rest);
-            for (name, value) in kept {
+            let extra_fields = std::mem::take(&mut scope.template.rest);
+            for (name, value) in extra_fields {
                 template.rest.entry(name).or_insert(value);
             }
             scope.template = template;

@@ -95,9 +95,10 @@ fn authority_params(organisation: &str) -> Result<CertificateParams, Organisatio
 /// Whether a text is an IP address or a host name, so that a certificate can contain it.
 pub fn is_host(text: &str) -> bool {
     let label = |label: &str| {
-        let belongs = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        let whole = !label.is_empty() && label.len() <= 63 && label.chars().all(belongs);
-        whole && !label.starts_with('-') && !label.ends_with('-')
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let is_well_formed =
+            !label.is_empty() && label.len() <= 63 && label.chars().all(is_allowed);
+        is_well_formed && !label.starts_with('-') && !label.ends_with('-')
     };
     text.parse::<IpAddr>().is_ok() || (text.len() <= 253 && text.split('.').all(label))
 }

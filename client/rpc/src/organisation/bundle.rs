@@ -119,8 +119,8 @@ impl Organisation {
             trust: self.trust_section(),
             extra,
         };
-        let head = "# Configuration of rpcd on this node. Paths are relative to this file.\n\n";
-        self.write_config(directory, name::NODE_CONFIG, head, &config)?;
+        let header = "# Configuration of rpcd on this node. Paths are relative to this file.\n\n";
+        self.write_config(directory, name::NODE_CONFIG, header, &config)?;
         issue::write_credentials(&directory.join(name::NODE_CREDS), creds)
     }
 
@@ -135,34 +135,34 @@ impl Organisation {
             broker: self.broker_section(name::USER_CREDS),
             trust: self.trust_section(),
         };
-        let head = "# Configuration of rpc for this user. Paths are relative to this file.\n\n";
-        self.write_config(directory, name::USER_CONFIG, head, &config)?;
+        let header = "# Configuration of rpc for this user. Paths are relative to this file.\n\n";
+        self.write_config(directory, name::USER_CONFIG, header, &config)?;
         issue::write_credentials(&directory.join(name::USER_CREDS), creds)
     }
 
     /// Adds the other files that the provisioner's host needs to a directory with its credentials: the key that signs nodes, the account tokens,
     /// the authority's certificate, and the configuration section with their paths on that host.
     pub fn bundle_provisioner(&self, directory: &Path) -> Result<(), OrganisationError> {
-        let there = |file: &str| format!("\"{PROVISIONER_HOME}/{file}\"");
+        let remote_path = |file: &str| format!("\"{PROVISIONER_HOME}/{file}\"");
         let config = format!(
             "# For conf.d of rpcd on the provisioner's host.\n\n\
              [plugins.provisioner]\nenabled = true\ncredentials = {}\n\n\
              [plugins.provisioner.newcomers]\ncredentials = {}\naccount = {}\nnode_key = {}\n",
-            there(name::SERVICE_CREDS),
-            there(name::NEWCOMERS_CREDS),
-            there(name::NEWCOMERS),
-            there(name::NODE_KEY),
+            remote_path(name::SERVICE_CREDS),
+            remote_path(name::NEWCOMERS_CREDS),
+            remote_path(name::NEWCOMERS),
+            remote_path(name::NODE_KEY),
         );
         let seed = self.load_key(OrganisationKey::Node)?.seed_text();
         files::replace_secret(&directory.join(name::NODE_KEY), seed.as_bytes())?;
         let newcomers = self.token_text(AccountRealm::Newcomers)?;
-        let public = [
+        let public_files = [
             (name::PROVISIONER_CONFIG, Some(config)),
             (name::NEWCOMERS, Some(newcomers)),
             (name::ACCOUNT, Some(self.token_text(AccountRealm::Fleet)?)),
             (name::AUTHORITY, self.authority_text()?),
         ];
-        for (file, text) in public {
+        for (file, text) in public_files {
             if let Some(text) = text {
                 files::replace_public(&directory.join(file), text.as_bytes())?;
             }
@@ -208,15 +208,15 @@ impl Organisation {
         &self,
         directory: &Path,
         file: &str,
-        head: &str,
+        header: &str,
         config: &impl Serialize,
     ) -> Result<(), OrganisationError> {
         let body = toml::to_string(config).map_err(|error| OrganisationError::Format {
-            what: "the configuration",
+            item: "the configuration",
             source: error.into(),
         })?;
         files::create_private_directory(directory)?;
-        files::replace_public(&directory.join(file), format!("{head}{body}").as_bytes())?;
+        files::replace_public(&directory.join(file), format!("{header}{body}").as_bytes())?;
         let copy = |from: &Path, to: &str| {
             files::replace_public(
                 &directory.join(to),

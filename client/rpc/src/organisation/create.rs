@@ -84,15 +84,15 @@ impl GeneratedKeys {
 
 /// Creates the organisation.
 pub fn create_organisation(
-    plan: OrganisationSpec,
+    spec: OrganisationSpec,
     now: Millis,
 ) -> Result<Organisation, OrganisationError> {
-    let directory = std::path::absolute(&plan.directory).unwrap_or(plan.directory);
-    let name = plan.name.unwrap_or_else(|| default_name(&directory));
+    let directory = std::path::absolute(&spec.directory).unwrap_or(spec.directory);
+    let name = spec.name.unwrap_or_else(|| default_name(&directory));
     if !profile::is_valid_name(&name) {
         return Err(OrganisationError::Name(name));
     }
-    require_hosts(&plan.hosts)?;
+    require_hosts(&spec.hosts)?;
     require_empty(&directory)?;
     require_protected(&directory)?;
     let layout = OrganisationLayout::new(directory);
@@ -108,15 +108,15 @@ pub fn create_organisation(
     let mut organisation = Organisation {
         profile: OrganisationProfile {
             name,
-            collectives: plan.collectives,
+            collectives: spec.collectives,
             operator: keys.operator.public_key(),
             account: keys.account.public_key(),
             system_account: keys.system.public_key(),
             newcomers_account: None,
             broker: BrokerProfile {
-                urls: broker_urls(plan.tls, &plan.hosts, plan.port),
-                port: plan.port,
-                tls: plan.tls,
+                urls: broker_urls(spec.tls, &spec.hosts, spec.port),
+                port: spec.port,
+                tls: spec.tls,
             },
         },
         layout,
@@ -124,9 +124,9 @@ pub fn create_organisation(
     organisation.write_keys(&keys)?;
     organisation.write_tokens(&keys, now)?;
     organisation.create_newcomers_account(&keys.operator, now)?;
-    if plan.tls {
+    if spec.tls {
         organisation.write_authority()?;
-        organisation.write_certificate(&plan.hosts)?;
+        organisation.write_certificate(&spec.hosts)?;
     }
     organisation.write_broker_accounts()?;
     let conf = NatsServerConfig::for_organisation(&organisation);
@@ -205,25 +205,25 @@ impl Organisation {
     }
 
     fn write_authority(&self) -> Result<(), OrganisationError> {
-        let made = authority::generate_authority(&self.profile.name)?;
+        let generated = authority::generate_authority(&self.profile.name)?;
         files::replace_public(
             &self.layout.authority_certificate(),
-            made.certificate.as_bytes(),
+            generated.certificate.as_bytes(),
         )?;
         Ok(files::create_secret(
             &self.layout.authority_key(),
-            made.key.as_bytes(),
+            generated.key.as_bytes(),
         )?)
     }
 
     fn write_certificate(&self, hosts: &[String]) -> Result<(), OrganisationError> {
         let layout = &self.layout;
         let key = files::read_secret(&layout.authority_key(), MAX_FILE_BYTES)?;
-        let made = authority::issue_broker_certificate(&self.profile.name, &key, hosts)?;
-        files::replace_secret(&layout.broker_key(), made.key.as_bytes())?;
+        let issued = authority::issue_broker_certificate(&self.profile.name, &key, hosts)?;
+        files::replace_secret(&layout.broker_key(), issued.key.as_bytes())?;
         Ok(files::replace_public(
             &layout.broker_certificate(),
-            made.certificate.as_bytes(),
+            issued.certificate.as_bytes(),
         )?)
     }
 
@@ -253,7 +253,7 @@ fn require_hosts(hosts: &[String]) -> Result<(), OrganisationError> {
 fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
     match fs::read_dir(directory).map(Iterator::count) {
         Ok(0) => Ok(()),
-        Ok(_) => Err(OrganisationError::Occupied {
+        Ok(_) => Err(OrganisationError::NotEmpty {
             directory: directory.to_owned(),
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -265,21 +265,21 @@ fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
 /// Parent directories may have the sticky bit, as `/tmp` has: others cannot rename files there that they do not own.
 /// The organisation's own directory must not be writable for others at all.
 fn require_protected(directory: &Path) -> Result<(), OrganisationError> {
-    let refused = |source| OrganisationError::Unprotected {
+    let to_error = |source| OrganisationError::Unprotected {
         directory: directory.to_owned(),
         source,
     };
-    let mut above = directory.ancestors();
-    let existing = above.find(|path| path.symlink_metadata().is_ok());
+    let mut ancestors = directory.ancestors();
+    let existing = ancestors.find(|path| path.symlink_metadata().is_ok());
     let existing = existing.unwrap_or(directory);
-    muster_secret::check_protected(existing).map_err(refused)?;
+    muster_secret::check_protected(existing).map_err(to_error)?;
     if existing != directory {
         return Ok(());
     }
-    let found = fs::metadata(directory).map_err(files::file_error("read", directory))?;
-    let (path, mode) = (directory.to_owned(), found.mode() & 0o7777);
+    let metadata = fs::metadata(directory).map_err(files::file_error("read", directory))?;
+    let (path, mode) = (directory.to_owned(), metadata.mode() & 0o7777);
     if mode & OTHERS_WRITE != 0 {
-        return Err(refused(ProtectedFileError::Writable { path, mode }));
+        return Err(to_error(ProtectedFileError::Writable { path, mode }));
     }
     Ok(())
 }

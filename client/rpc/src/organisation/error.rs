@@ -19,16 +19,16 @@ pub enum OrganisationError {
     #[error(
         "no organisation directory is specified, and the current directory is not an organisation"
     )]
-    Nowhere,
+    NoDirectory,
     /// The directory holds no organisation.
     #[error("{} is not an organisation: organisation.toml is missing", directory.display())]
-    None {
+    NotAnOrganisation {
         /// The directory that was searched.
         directory: PathBuf,
     },
     /// The directory is not empty.
     #[error("{} is not empty; nothing was changed", directory.display())]
-    Occupied {
+    NotEmpty {
         /// The directory in which the organisation should have been created.
         directory: PathBuf,
     },
@@ -63,10 +63,10 @@ pub enum OrganisationError {
         source: Box<toml::de::Error>,
     },
     /// A value cannot be serialized.
-    #[error("cannot serialise {what}")]
+    #[error("cannot serialise {item}")]
     Format {
         /// What was serialized.
-        what: &'static str,
+        item: &'static str,
         /// The serialization error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -140,7 +140,7 @@ pub enum OrganisationError {
     },
     /// The name belongs to a principal of another kind.
     #[error(
-        "`{name}` is already the name of another principal of kind {kind} (key {key}); choose another name for the {wanted}"
+        "`{name}` is already the name of another principal of kind {kind} (key {key}); choose another name for the {requested}"
     )]
     NameOfOther {
         /// The name.
@@ -150,7 +150,7 @@ pub enum OrganisationError {
         /// Its key.
         key: PublicKey,
         /// The kind that was requested.
-        wanted: PrincipalKind,
+        requested: PrincipalKind,
     },
     /// The name belongs to a node that an enroller admitted.
     #[error("`{name}` is already the name of an enrolled node (key {key})")]
@@ -202,9 +202,9 @@ pub enum OrganisationError {
 impl CommandError for OrganisationError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::Nowhere => "specify the directory with `--org DIR` or MUSTER_ORG",
-            Self::None { .. } => "run `rpc org init DIR` to create one",
-            Self::Occupied { .. } => "choose a directory that is empty or does not exist yet",
+            Self::NoDirectory => "specify the directory with `--org DIR` or MUSTER_ORG",
+            Self::NotAnOrganisation { .. } => "run `rpc org init DIR` to create one",
+            Self::NotEmpty { .. } => "choose a directory that is empty or does not exist yet",
             Self::Duplicate { .. } => {
                 "use `--renew` to issue additional credentials; run `rpc org revoke` to revoke the old ones"
             }

@@ -79,33 +79,33 @@ impl Organisation {
         let newest: BTreeMap<PublicKey, usize> =
             numbered().map(|(at, record)| (record.key, at)).collect();
         let is_newest = |at: usize, key| newest.get(&key) == Some(&at);
-        let kept = numbered().filter(|(at, record)| is_newest(*at, record.key));
-        Ok(kept.map(|(_, record)| record.clone()).collect())
+        let newest_records = numbered().filter(|(at, record)| is_newest(*at, record.key));
+        Ok(newest_records.map(|(_, record)| record.clone()).collect())
     }
 
     /// Issues credentials, records them, and writes them to a file that only its owner can read.
     pub fn issue_credentials(
         &self,
         lock: &OrganisationLock,
-        order: &CredentialSpec,
+        spec: &CredentialSpec,
         now: Millis,
     ) -> Result<IssuedCredentials, OrganisationError> {
-        self.record_credentials(lock, self.prepare_credentials(lock, order, now)?)
+        self.record_credentials(lock, self.prepare_credentials(lock, spec, now)?)
     }
 
     /// Signs credentials. [`Self::record_credentials`] records and writes them.
     pub fn prepare_credentials(
         &self,
         _lock: &OrganisationLock,
-        order: &CredentialSpec,
+        spec: &CredentialSpec,
         now: Millis,
     ) -> Result<PreparedCredentials, OrganisationError> {
-        self.refuse_duplicate(order, now)?;
-        let path = order
+        self.refuse_duplicate(spec, now)?;
+        let path = spec
             .out
             .clone()
-            .unwrap_or_else(|| self.layout().principal_creds(order.kind, &order.name));
-        let (creds, record) = self.sign_credentials(order, now)?;
+            .unwrap_or_else(|| self.layout().principal_creds(spec.kind, &spec.name));
+        let (creds, record) = self.sign_credentials(spec, now)?;
         Ok(PreparedCredentials {
             record,
             creds,
@@ -140,7 +140,7 @@ impl Organisation {
         name: &Identity,
         now: Millis,
     ) -> Result<UserCredentials, OrganisationError> {
-        let order = CredentialSpec {
+        let spec = CredentialSpec {
             kind,
             name: name.clone(),
             tags: Vec::new(),
@@ -148,7 +148,7 @@ impl Organisation {
             renew: false,
             out: None,
         };
-        Ok(self.sign_credentials(&order, now)?.0)
+        Ok(self.sign_credentials(&spec, now)?.0)
     }
 
     /// Issues credentials of the fleet's administrator. They are valid for one minute and are kept in memory only. The account's own key
@@ -177,21 +177,21 @@ impl Organisation {
 
     fn sign_credentials(
         &self,
-        order: &CredentialSpec,
+        spec: &CredentialSpec,
         now: Millis,
     ) -> Result<(UserCredentials, CredentialRecord), OrganisationError> {
         let issued_at = now / 1000;
-        let expires = order
+        let expires = spec
             .expires
             .map(|time| issued_at.saturating_add(time.as_secs()));
-        let role = self.load_key(match order.kind {
+        let role = self.load_key(match spec.kind {
             PrincipalKind::User => OrganisationKey::Caller,
             PrincipalKind::Node => OrganisationKey::Node,
             PrincipalKind::Service => OrganisationKey::Service,
             PrincipalKind::Newcomer => OrganisationKey::Newcomer,
             PrincipalKind::Enroller => OrganisationKey::Enroller,
         })?;
-        let account = match order.kind.realm() {
+        let account = match spec.kind.realm() {
             AccountRealm::Fleet => self.profile().account,
             AccountRealm::Newcomers => {
                 (self.profile().newcomers_account).ok_or(OrganisationError::NoNewcomers)?
@@ -199,18 +199,18 @@ impl Organisation {
         };
         let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
         let key = pair.public_key();
-        let user = UserClaims::new(account, order.tags.clone());
+        let user = UserClaims::new(account, spec.tags.clone());
         let token = encode::issue_user_token(
-            &order.name,
+            &spec.name,
             key,
             user,
             TokenValidity { issued_at, expires },
             &role,
         )?;
-        let path = self.layout().principal_creds(order.kind, &order.name);
+        let path = self.layout().principal_creds(spec.kind, &spec.name);
         let creds = UserCredentials::new(&token, pair)
             .map_err(|source| OrganisationError::Creds { path, source })?;
-        let (kind, name) = (order.kind, order.name.clone());
+        let (kind, name) = (spec.kind, spec.name.clone());
         Ok((
             creds,
             CredentialRecord {
@@ -229,27 +229,25 @@ impl Organisation {
     /// The same kind needs `renew` while it has valid credentials.
     fn refuse_duplicate(
         &self,
-        order: &CredentialSpec,
+        spec: &CredentialSpec,
         now: Millis,
     ) -> Result<(), OrganisationError> {
         let trusts = self.account_trusts()?;
         let mut records = self.read_records()?;
-        records.retain(|record| {
-            record.name == order.name && record.kind.realm() == order.kind.realm()
-        });
+        records
+            .retain(|record| record.name == spec.name && record.kind.realm() == spec.kind.realm());
         let state = |record: &CredentialRecord| trusts.credential_state(record, now / 1000);
         for record in records {
             let (name, key) = (record.name.to_string(), record.key);
-            if record.kind != order.kind && state(&record) != CredentialState::Revoked {
+            if record.kind != spec.kind && state(&record) != CredentialState::Revoked {
                 return Err(OrganisationError::NameOfOther {
                     name,
                     kind: record.kind,
                     key,
-                    wanted: order.kind,
+                    requested: spec.kind,
                 });
             }
-            if record.kind == order.kind && !order.renew && state(&record) == CredentialState::Valid
-            {
+            if record.kind == spec.kind && !spec.renew && state(&record) == CredentialState::Valid {
                 let kind = record.kind;
                 return Err(OrganisationError::Duplicate { kind, name, key });
             }

@@ -131,9 +131,9 @@ impl CredentialRecord {
 
     /// The instant up to which the account revoked tokens of this key, if it did.
     pub fn revoked_at(&self, account: &AccountClaims) -> Option<Seconds> {
-        let of = |key: &str| account.revocations.get(key).copied();
-        of(&self.key.to_string())
-            .max(of("*"))
+        let revocation = |key: &str| account.revocations.get(key).copied();
+        revocation(&self.key.to_string())
+            .max(revocation("*"))
             .filter(|until| self.issued_at <= *until)
     }
 
@@ -167,7 +167,7 @@ pub fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationErr
 /// Appends one record.
 pub fn append_record(path: &Path, record: &CredentialRecord) -> Result<(), OrganisationError> {
     let mut line = serde_json::to_vec(record).map_err(|error| OrganisationError::Format {
-        what: "the record",
+        item: "the record",
         source: error.into(),
     })?;
     line.push(b'\n');
@@ -212,24 +212,24 @@ impl<'a> RecordIndex<'a> {
     /// The records with this name or key, all of one kind of principal.
     pub fn find_records(
         &self,
-        party: &str,
+        principal: &str,
         kind: Option<PrincipalKind>,
     ) -> Result<Vec<&'a CredentialRecord>, OrganisationError> {
-        let name = Identity::parse(party).ok();
-        let named = name.and_then(|name| self.by_name.get(name.as_str()));
-        let keyed = self.by_key.get(party);
-        let meant = named.into_iter().chain(keyed).flatten().copied();
-        let found: Vec<&CredentialRecord> = meant
+        let name = Identity::parse(principal).ok();
+        let with_name = name.and_then(|name| self.by_name.get(name.as_str()));
+        let with_key = self.by_key.get(principal);
+        let matches = with_name.into_iter().chain(with_key).flatten().copied();
+        let found: Vec<&CredentialRecord> = matches
             .filter(|record| kind.is_none_or(|kind| kind == record.kind))
             .collect();
         let mut kinds: Vec<PrincipalKind> = found.iter().map(|record| record.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
         match kinds.len() {
-            0 => Err(OrganisationError::Unknown(party.to_owned())),
+            0 => Err(OrganisationError::Unknown(principal.to_owned())),
             1 => Ok(found),
             _ => Err(OrganisationError::Ambiguous {
-                name: party.to_owned(),
+                name: principal.to_owned(),
                 kinds,
             }),
         }
@@ -239,10 +239,10 @@ impl<'a> RecordIndex<'a> {
 /// Finds the records of one principal without an index; see [`RecordIndex::find_records`].
 pub fn find_records<'a>(
     records: &'a [CredentialRecord],
-    party: &str,
+    principal: &str,
     kind: Option<PrincipalKind>,
 ) -> Result<Vec<&'a CredentialRecord>, OrganisationError> {
-    RecordIndex::new(records).find_records(party, kind)
+    RecordIndex::new(records).find_records(principal, kind)
 }
 
 #[cfg(test)]

@@ -78,9 +78,9 @@ impl Organisation {
             .map(|entry| (&entry.identity, entry))
             .collect();
         for (name, entry) in self.issued_names(trust)? {
-            let is_written = known.get(&name).is_some_and(|held| {
-                let is_same = held.key == entry.key && held.revoked == entry.revoked;
-                held.is_enrolled() || held.released || is_same
+            let is_written = known.get(&name).is_some_and(|existing| {
+                let is_same = existing.key == entry.key && existing.revoked == entry.revoked;
+                existing.is_enrolled() || existing.released || is_same
             });
             if !is_written {
                 register.write_issued(&entry).await?;
@@ -104,7 +104,9 @@ impl Organisation {
                 continue;
             }
             let revoked = record.revoked_at(account).is_some();
-            let all_revoked = names.get(&record.name).is_none_or(|held| held.revoked);
+            let all_revoked = names
+                .get(&record.name)
+                .is_none_or(|existing| existing.revoked);
             let entry = issued_entry(&record, revoked && all_revoked);
             names.insert(record.name, entry);
         }
@@ -124,12 +126,14 @@ impl NameRegister {
 
     /// Reserves a name before credentials are issued. Fails if the name belongs to an enrolled node.
     pub async fn reserve_name(&self, record: &CredentialRecord) -> Result<(), PushError> {
-        let wanted = issued_entry(record, false);
-        let reserve =
-            |held: Option<NameEntry>| match NameEntry::apply_reservation(held.as_ref(), &wanted) {
-                Ok(entry) => (Some(entry), Ok(())),
-                Err(key) => (None, Err(key)),
-            };
+        let reservation = issued_entry(record, false);
+        let reserve = |existing: Option<NameEntry>| match NameEntry::apply_reservation(
+            existing.as_ref(),
+            &reservation,
+        ) {
+            Ok(entry) => (Some(entry), Ok(())),
+            Err(key) => (None, Err(key)),
+        };
         let reserved = self.names.edit_entry(&record.name, reserve).await?;
         let enrolled = |key| OrganisationError::Enrolled {
             name: record.name.to_string(),
@@ -139,13 +143,14 @@ impl NameRegister {
     }
 
     /// The entries of enrolled nodes that have this name or ever had this key.
-    pub async fn find_enrolled(&self, party: &str) -> Result<Vec<NameEntry>, PushError> {
-        if let Ok(key) = PublicKey::parse(party) {
+    pub async fn find_enrolled(&self, principal: &str) -> Result<Vec<NameEntry>, PushError> {
+        if let Ok(key) = PublicKey::parse(principal) {
             let mut entries = self.names.list().await?;
-            entries.retain(|entry| entry.is_enrolled() && entry.all_keys().any(|held| held == key));
+            entries
+                .retain(|entry| entry.is_enrolled() && entry.all_keys().any(|known| known == key));
             return Ok(entries);
         }
-        let Ok(name) = Identity::parse(party) else {
+        let Ok(name) = Identity::parse(principal) else {
             return Ok(Vec::new());
         };
         let entry = self.names.get(&name).await?;
@@ -154,7 +159,7 @@ impl NameRegister {
 
     /// Marks the name as revoked if it belongs to one of these keys.
     pub async fn mark_revoked(&self, name: &Identity, keys: &[PublicKey]) -> Result<(), PushError> {
-        let mark = |held: Option<NameEntry>| match held {
+        let mark = |existing: Option<NameEntry>| match existing {
             Some(mut entry) if !entry.revoked && keys.contains(&entry.key) => {
                 entry.revoked = true;
                 (Some(entry), ())
@@ -181,8 +186,8 @@ impl NameRegister {
 
     /// Writes an issued name, unless it belongs to an enrolled node or was released.
     async fn write_issued(&self, entry: &NameEntry) -> Result<(), PushError> {
-        let write = |held: Option<NameEntry>| match &held {
-            Some(held) if held.is_enrolled() || held.released => (None, ()),
+        let write = |existing: Option<NameEntry>| match &existing {
+            Some(existing) if existing.is_enrolled() || existing.released => (None, ()),
             _ => (Some(entry.clone()), ()),
         };
         Ok(self.names.edit_entry(&entry.identity, write).await?)

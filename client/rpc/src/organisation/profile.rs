@@ -75,7 +75,7 @@ impl OrganisationProfile {
     /// Serializes the description to the file's text.
     pub fn to_toml(&self) -> Result<String, OrganisationError> {
         let body = toml::to_string(self).map_err(|error| OrganisationError::Format {
-            what: "the organisation's description",
+            item: "the organisation's description",
             source: error.into(),
         })?;
         Ok(format!("{PROFILE_HEADER}{body}"))
@@ -91,8 +91,8 @@ impl OrganisationProfile {
 
 /// Whether a text is valid as an organisation's name.
 pub fn is_valid_name(name: &str) -> bool {
-    let belongs = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
-    !name.trim().is_empty() && name.chars().count() <= 64 && name.chars().all(belongs)
+    let is_allowed = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
+    !name.trim().is_empty() && name.chars().count() <= 64 && name.chars().all(is_allowed)
 }
 
 #[cfg(test)]

@@ -102,8 +102,8 @@ impl Organisation {
         }
         bus.close().await?;
         if let Some(newcomers) = trusts.newcomers_trust() {
-            let of_newcomers = [subject::NEWCOMERS_TRUST_SUBJECT.to_owned()];
-            self.announce_trust(PrincipalKind::Enroller, newcomers, &of_newcomers, now)
+            let subjects = [subject::NEWCOMERS_TRUST_SUBJECT.to_owned()];
+            self.announce_trust(PrincipalKind::Enroller, newcomers, &subjects, now)
                 .await?;
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Organisation {
         let trust = self.fleet_trust()?;
         let head = AccountHead::of_trust(&trust).to_json().map_err(|source| {
             OrganisationError::Format {
-                what: "the head of the account token",
+                item: "the head of the account token",
                 source: source.into(),
             }
         })?;
@@ -186,12 +186,12 @@ impl Organisation {
 
     async fn announce_trust(
         &self,
-        by: PrincipalKind,
+        kind: PrincipalKind,
         trust: &AccountTrust,
         subjects: &[String],
         now: Millis,
     ) -> Result<(), PushError> {
-        let bus = self.connect_temporarily(by, now).await?;
+        let bus = self.connect_temporarily(kind, now).await?;
         let token = Bytes::from(trust.account_token().to_owned());
         for subject in subjects {
             bus.publish(subject, token.clone()).await?;
@@ -213,7 +213,7 @@ impl Organisation {
         let key = creds.key_pair().clone();
         let token = creds.jwt().to_owned();
         let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
-        options.secret = Some(BrokerCredentials::new(move || token.clone(), sign));
+        options.credentials = Some(BrokerCredentials::new(move || token.clone(), sign));
         options.inbox_prefix = Some(subject::inbox_prefix(
             &creds.key_pair().public_key().to_string(),
         ));
@@ -223,24 +223,24 @@ impl Organisation {
 }
 
 /// Fails if the broker refused the token.
-fn check_update_reply(answer: &[u8]) -> Result<(), PushError> {
-    let said = || {
-        String::from_utf8_lossy(answer)
+fn check_update_reply(reply: &[u8]) -> Result<(), PushError> {
+    let reply_text = || {
+        String::from_utf8_lossy(reply)
             .chars()
             .take(MAX_REPLY_CHARS)
             .collect::<String>()
     };
-    match serde_json::from_slice(answer) {
+    match serde_json::from_slice(reply) {
         Ok(ClaimsUpdateReply {
             data: Some(ClaimsUpdateStatus { code: 200, .. }),
             error: None,
         }) => Ok(()),
         Ok(ClaimsUpdateReply {
-            error: Some(word), ..
-        }) if !word.message.is_empty() => Err(PushError::Refused(
-            word.message.chars().take(MAX_REPLY_CHARS).collect(),
+            error: Some(error), ..
+        }) if !error.message.is_empty() => Err(PushError::Refused(
+            error.message.chars().take(MAX_REPLY_CHARS).collect(),
         )),
-        _ => Err(PushError::Refused(said())),
+        _ => Err(PushError::Refused(reply_text())),
     }
 }
 

@@ -27,7 +27,7 @@ pub struct PolicyTestSuite {
     pub policies: PathBuf,
     /// A node's verdict for agents without a policy.
     pub default: RuleVerdict,
-    ready: Vec<ResolvedTestCase>,
+    cases: Vec<ResolvedTestCase>,
 }
 
 /// Result of a case.
@@ -40,14 +40,14 @@ pub struct PolicyTestOutcome {
     /// The expected rule, if the case names one.
     pub expected_rule: Option<String>,
     /// The actual verdict and its explanation.
-    pub found: PolicyExplanation,
+    pub actual: PolicyExplanation,
 }
 
 impl PolicyTestOutcome {
     /// Whether the verdict is as expected.
     pub fn has_passed(&self) -> bool {
         let rule = self.expected_rule.as_ref();
-        let decision = &self.found.decision;
+        let decision = &self.actual.decision;
         decision.allowed == (self.expected == RuleVerdict::Allow)
             && rule.is_none_or(|rule| *rule == decision.rule)
     }
@@ -114,44 +114,44 @@ impl PolicyTestSuite {
     /// Reads a test file, and the inventories that it names. Relative paths are resolved against the test file.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let text = read_limited(path, MAX_TEST_FILE_BYTES)?;
-        let wrong = |message: String| PolicyError::Cases {
+        let invalid = |message: String| PolicyError::Cases {
             path: path.to_owned(),
             message,
         };
         let file: PolicyTestFile =
-            toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        let beside = |name: &Path| path.parent().unwrap_or(Path::new("")).join(name);
+            toml::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+        let resolve = |name: &Path| path.parent().unwrap_or(Path::new("")).join(name);
         let mut nodes = BTreeMap::new();
         for (name, node) in file.nodes {
             let known = match &node.inventory {
-                Some(inventory) => SavedNode::read(&beside(inventory))?,
+                Some(inventory) => SavedNode::read(&resolve(inventory))?,
                 None => SavedNode::default(),
             };
             let known = known.with_facts_and_classes(node.facts, &node.classes)?;
             nodes.insert(name, (known, node.data));
         }
-        let mut ready = Vec::new();
+        let mut cases = Vec::new();
         for mut case in file.cases {
             let (node, data) = match &case.node {
                 None => (SavedNode::default(), AssumedDataValues::default()),
                 Some(name) => nodes
                     .get(name)
                     .cloned()
-                    .ok_or_else(|| wrong(format!("the table [nodes.{name}] is missing")))?,
+                    .ok_or_else(|| invalid(format!("the table [nodes.{name}] is missing")))?,
             };
             let facts = std::mem::take(&mut case.facts);
             let node = node.with_facts_and_classes(facts, &case.classes)?;
             let at = case.at.as_deref().map(parse_instant).transpose();
-            let at = at.map_err(|error| wrong(error.to_string()))?;
+            let at = at.map_err(|error| invalid(error.to_string()))?;
             let data = data.merged_with(&case.data);
-            ready.push(ResolvedTestCase {
+            cases.push(ResolvedTestCase {
                 case,
                 node,
                 data,
                 at,
             });
         }
-        let policies = beside(&file.policies);
+        let policies = resolve(&file.policies);
         Ok(Self {
             policies: if policies.as_os_str().is_empty() {
                 PathBuf::from(".")
@@ -159,29 +159,29 @@ impl PolicyTestSuite {
                 policies
             },
             default: file.default,
-            ready,
+            cases,
         })
     }
 
     /// Evaluates the policies. `now` is the time for cases without one.
     pub fn run_cases(&self, policies: &PolicySet, now: Millis) -> Vec<PolicyTestOutcome> {
-        let outcome = |ready: &ResolvedTestCase| {
-            let (case, node) = (&ready.case, &ready.node.view());
-            let question = PolicyQuery {
+        let outcome = |resolved: &ResolvedTestCase| {
+            let (case, node) = (&resolved.case, &resolved.node.view());
+            let query = PolicyQuery {
                 caller: &case.caller,
                 agent: &case.agent,
                 action: &case.action,
                 node,
-                now: ready.at.unwrap_or(now),
+                now: resolved.at.unwrap_or(now),
             };
             PolicyTestOutcome {
                 name: case.case_title(),
                 expected: case.expect,
                 expected_rule: case.rule.clone(),
-                found: policies.explain(&question, &ready.data.to_lookup_values()),
+                actual: policies.explain(&query, &resolved.data.to_lookup_values()),
             }
         };
-        self.ready.iter().map(outcome).collect()
+        self.cases.iter().map(outcome).collect()
     }
 }
 

@@ -28,12 +28,12 @@ impl TryFrom<BTreeMap<String, Map<String, Value>>> for AssumedDataValues {
 impl AssumedDataValues {
     /// Adds one assumed value, such as `puppet().enabled=false`.
     pub fn with_value(mut self, text: &str) -> Result<Self, PolicyError> {
-        let stated: AssumedOutput = text.parse().map_err(|source| PolicyError::Data {
+        let assumed: AssumedOutput = text.parse().map_err(|source| PolicyError::Data {
             text: text.to_owned(),
             source,
         })?;
-        let outputs = self.0.entry(stated.lookup).or_default();
-        outputs.insert(stated.output, stated.value);
+        let outputs = self.0.entry(assumed.lookup).or_default();
+        outputs.insert(assumed.output, assumed.value);
         Ok(self)
     }
 

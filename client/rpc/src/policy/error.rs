@@ -31,17 +31,17 @@ pub enum PolicyError {
     },
     /// A directory without a policy.
     #[error("{} contains no policy", path.display())]
-    Nothing {
+    NoPolicy {
         /// The directory.
         path: PathBuf,
     },
     /// An invalid inventory file.
-    #[error("{} is not a node inventory: {why}", path.display())]
+    #[error("{} is not a node inventory: {problem}", path.display())]
     Inventory {
         /// The file.
         path: PathBuf,
         /// Why it is invalid.
-        why: String,
+        problem: String,
     },
     /// An invalid test file.
     #[error("{}: {message}", path.display())]
@@ -72,10 +72,10 @@ pub enum PolicyError {
         source: FilterError,
     },
     /// Facts that exceed a node's limits.
-    #[error("{what}")]
+    #[error("{message}")]
     Facts {
         /// Their origin.
-        what: String,
+        message: String,
         /// The error.
         #[source]
         source: NodeFactsError,
@@ -85,7 +85,7 @@ pub enum PolicyError {
 impl CommandError for PolicyError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::Nothing { .. } => {
+            Self::NoPolicy { .. } => {
                 "specify the directory that contains AGENT.policy, as in `rpc policy check ./policies`"
             }
             Self::Inventory { .. } => "create one with `rpc inventory NODE -j > NODE.json`",

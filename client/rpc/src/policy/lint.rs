@@ -65,16 +65,16 @@ pub fn lint_policies(
         if path.starts_with(format!("built-in {agent}.policy")) {
             continue;
         }
-        let mut look = PolicyLinter {
+        let mut linter = PolicyLinter {
             path,
             findings: &mut findings,
         };
-        look.check_agent(agent, file, schemas);
-        look.check_default(file);
+        linter.check_agent(agent, file, schemas);
+        linter.check_default(file);
         for (index, rule) in file.rules().iter().enumerate() {
-            look.check_reachability(rule, file.rules().get(..index).unwrap_or_default(), now);
-            look.check_callers(rule, &callers);
-            look.check_data_sources(rule, sources);
+            linter.check_reachability(rule, file.rules().get(..index).unwrap_or_default(), now);
+            linter.check_callers(rule, &callers);
+            linter.check_data_sources(rule, sources);
         }
     }
     findings.sort_by(|a, b| (&a.path, a.line, a.column).cmp(&(&b.path, b.line, b.column)));
@@ -84,8 +84,8 @@ pub fn lint_policies(
 fn malformed_finding(problem: &PolicyProblem) -> LintFinding {
     LintFinding {
         path: problem.path.clone(),
-        line: problem.place.map(|(line, _)| line),
-        column: problem.place.map(|(_, column)| column),
+        line: problem.location.map(|(line, _)| line),
+        column: problem.location.map(|(_, column)| column),
         level: LintLevel::Error,
         code: "malformed",
         message: problem.fault.to_string(),
@@ -106,12 +106,12 @@ impl<'a> CallerNames<'a> {
             .readable_policies()
             .flat_map(|(_, _, file)| file.rules());
         let words = rules.flat_map(|rule| rule.callers().words());
-        let said = words
+        let used_names = words
             .filter(|word| is_name(word))
             .map(|word| strip_role_prefix(&word.text));
         let members = set.groups().all_members();
         let members = members.map(|member| member.name().as_str());
-        for name in said.chain(members) {
+        for name in used_names.chain(members) {
             *names.entry(name).or_default() += 1;
         }
         Self {
@@ -128,12 +128,12 @@ impl<'a> CallerNames<'a> {
         if let Some(group) = nearest_name(name, self.groups.iter().copied()) {
             return Some(format!("the group `{group}`"));
         }
-        let one_slip = |other: &str| {
+        let is_typo_of = |other: &str| {
             name.len() >= 5 && other != name && strsim::damerau_levenshtein(name, other) == 1
         };
         let known = self.names.iter().filter(|(_, count)| **count > 1);
-        let mut near = known.filter(|(other, _)| one_slip(other));
-        near.next().map(|(other, _)| format!("`{other}`"))
+        let mut similar = known.filter(|(other, _)| is_typo_of(other));
+        similar.next().map(|(other, _)| format!("`{other}`"))
     }
 }
 
@@ -181,11 +181,11 @@ impl PolicyLinter<'_> {
             return;
         }
         let Some(ddl) = schemas.get(agent) else {
-            let meant = nearest_name(agent, schemas.all().map(AgentDdl::name))
+            let suggestion = nearest_name(agent, schemas.all().map(AgentDdl::name))
                 .map(|name| format!("; did you mean `{name}.policy`?"));
             let message = format!(
                 "there is no DDL of an agent `{agent}`{}",
-                meant.unwrap_or_else(|| ", so its actions were not checked".to_owned())
+                suggestion.unwrap_or_else(|| ", so its actions were not checked".to_owned())
             );
             self.add_warning(None, 1, "unknown-agent", message);
             return;
@@ -196,11 +196,11 @@ impl PolicyLinter<'_> {
                     continue;
                 }
                 let known = || ddl.actions().iter().map(muster_ddl::ActionSchema::name);
-                let meant = nearest_name(action.as_str(), known()).map_or_else(
+                let suggestion = nearest_name(action.as_str(), known()).map_or_else(
                     || format!("its actions are {}", known().collect::<Vec<_>>().join(", ")),
                     |name| format!("did you mean `{name}`?"),
                 );
-                let message = format!("agent `{agent}` has no action `{action}`; {meant}");
+                let message = format!("agent `{agent}` has no action `{action}`; {suggestion}");
                 self.add_warning(Some(rule.line_number()), 1, "unknown-action", message);
             }
         }
@@ -214,11 +214,14 @@ impl PolicyLinter<'_> {
     }
 
     /// Checks that a rule can match at all.
-    fn check_reachability(&mut self, rule: &PolicyRule, before: &[PolicyRule], now: Millis) {
+    fn check_reachability(&mut self, rule: &PolicyRule, earlier_rules: &[PolicyRule], now: Millis) {
         if rule.until().is_some_and(|until| until <= now) {
             let message = "the line has expired and never applies; remove it".to_owned();
             self.add_warning(Some(rule.line_number()), 1, "over", message);
-        } else if let Some(first) = before.iter().find(|earlier| earlier.covers_rule(rule)) {
+        } else if let Some(first) = earlier_rules
+            .iter()
+            .find(|earlier| earlier.covers_rule(rule))
+        {
             let message = format!(
                 "never applies, because line {} already covers it; move it before that line, or remove it",
                 first.line_number()
@@ -245,9 +248,9 @@ impl PolicyLinter<'_> {
     /// Checks names for typos.
     fn check_callers(&mut self, rule: &PolicyRule, callers: &CallerNames<'_>) {
         for word in rule.callers().words().iter().filter(|word| is_name(word)) {
-            if let Some(meant) = callers.suggest_name(strip_role_prefix(&word.text)) {
+            if let Some(suggestion) = callers.suggest_name(strip_role_prefix(&word.text)) {
                 let message = format!(
-                    "`{}` is not a group, and occurs nowhere else; did you mean {meant}?",
+                    "`{}` is not a group, and occurs nowhere else; did you mean {suggestion}?",
                     word.text
                 );
                 self.add_warning(

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_wire::filter::FactTerm;
 use muster_wire::state::{NodeFacts, NodeView};
 use serde::Deserialize;
@@ -28,34 +29,22 @@ pub struct SavedNode {
 #[derive(Debug, Deserialize)]
 struct SavedInventoryDocument {
     node: String,
-    inventory: Option<SavedInventoryData>,
-}
-
-#[derive(Debug, Deserialize)]
-struct SavedInventoryData {
-    #[serde(default)]
-    facts: Map<String, Value>,
-    #[serde(default)]
-    classes: Vec<String>,
-    #[serde(default)]
-    agents: Vec<String>,
-    #[serde(default)]
-    collectives: Vec<String>,
+    inventory: Option<RpcutilInventoryOutput>,
 }
 
 impl SavedNode {
     /// Reads a file that `rpc inventory NODE -j` wrote.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let text = read_limited(path, MAX_INVENTORY_BYTES)?;
-        let wrong = |why: String| PolicyError::Inventory {
+        let invalid = |problem: String| PolicyError::Inventory {
             path: path.to_owned(),
-            why,
+            problem,
         };
         let document: SavedInventoryDocument =
-            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-        let inventory = document
-            .inventory
-            .ok_or_else(|| wrong("the node did not reply when the file was written".to_owned()))?;
+            serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
+        let inventory = document.inventory.ok_or_else(|| {
+            invalid("the node did not reply when the file was written".to_owned())
+        })?;
         let node = Self {
             identity: document.node,
             agents: inventory.agents,
@@ -79,24 +68,24 @@ impl SavedNode {
 
     /// Adds a fact, such as `os.family=Debian`.
     pub fn with_fact(mut self, text: &str) -> Result<Self, PolicyError> {
-        let wrong = |source| PolicyError::Fact {
+        let invalid = |source| PolicyError::Fact {
             text: text.to_owned(),
             source,
         };
-        let (name, value) = text.split_once('=').ok_or_else(|| wrong(None))?;
-        let term = FactTerm::parse(&format!("{name}=x")).map_err(|error| wrong(Some(error)))?;
+        let (name, value) = text.split_once('=').ok_or_else(|| invalid(None))?;
+        let term = FactTerm::parse(&format!("{name}=x")).map_err(|error| invalid(Some(error)))?;
         let segments: Vec<&str> = term.fact_path().segments().collect();
         set_nested_value(&mut self.facts, &segments, value.into());
         self.validate_facts()
     }
 
     fn validate_facts(mut self) -> Result<Self, PolicyError> {
-        let what = match self.identity.as_str() {
+        let message = match self.identity.as_str() {
             "" => "these facts are not valid".to_owned(),
             name => format!("the facts of {name} are not valid"),
         };
         self.checked = NodeFacts::from_value(Value::Object(self.facts.clone()))
-            .map_err(|source| PolicyError::Facts { what, source })?;
+            .map_err(|source| PolicyError::Facts { message, source })?;
         Ok(self)
     }
 

@@ -54,7 +54,7 @@ impl PolicyFilesReading {
 
 /// Whether this process is root, or root owns the file: then a node probably reads it.
 fn is_installed(path: &Path) -> bool {
-    nix::unistd::geteuid().is_root() || fs::metadata(path).is_ok_and(|found| found.uid() == 0)
+    nix::unistd::geteuid().is_root() || fs::metadata(path).is_ok_and(|metadata| metadata.uid() == 0)
 }
 
 /// Reads all policies of a directory.
@@ -71,7 +71,7 @@ pub fn read_directory(
         }
     }
     if files.is_empty() {
-        return Err(PolicyError::Nothing {
+        return Err(PolicyError::NoPolicy {
             path: path.to_owned(),
         });
     }
@@ -85,19 +85,22 @@ pub fn read_paths(
     default: RuleVerdict,
 ) -> Result<Vec<PolicyFilesReading>, PolicyError> {
     let mut readings = Vec::new();
-    let mut single: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    let mut files_by_directory: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     for path in given {
         let kind = fs::metadata(path).map_err(|source| read_error(path, source))?;
         if kind.is_dir() {
             readings.push(read_directory(path, default)?);
         } else {
-            let beside = path.parent().unwrap_or(Path::new("")).to_owned();
-            single.entry(beside).or_default().push(path.clone());
+            let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+            files_by_directory
+                .entry(directory)
+                .or_default()
+                .push(path.clone());
         }
     }
-    for (beside, mut files) in single {
+    for (directory, mut files) in files_by_directory {
         files.retain(|file| file.file_name().is_none_or(|name| name != GROUPS_FILE_NAME));
-        readings.push(read_policies(&beside, files, default));
+        readings.push(read_policies(&directory, files, default));
     }
     Ok(readings)
 }
@@ -126,7 +129,10 @@ fn is_policy(path: &Path) -> bool {
     let hidden = path
         .file_name()
         .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    !hidden && path.extension().is_some_and(|found| found == "policy")
+    !hidden
+        && path
+            .extension()
+            .is_some_and(|extension| extension == "policy")
 }
 
 fn read_source(path: PathBuf) -> PolicySource {

@@ -19,7 +19,7 @@ pub struct VerifiedAuditLog<'a> {
     /// Its files, in chain order.
     pub files: &'a [PathBuf],
     /// The result of the verification.
-    pub verdict: ChainVerification,
+    pub verification: ChainVerification,
     /// Whether unsigned lines count as failures.
     pub strict: bool,
 }
@@ -27,19 +27,19 @@ pub struct VerifiedAuditLog<'a> {
 impl VerifiedAuditLog<'_> {
     /// Whether the verification succeeded.
     pub fn has_passed(&self) -> bool {
-        self.verdict.is_intact() && !(self.strict && self.verdict.unsigned > 0)
+        self.verification.is_intact() && !(self.strict && self.verification.unsigned > 0)
     }
 
-    fn format_place(&self, place: LineLocation) -> String {
-        let file = self.files.get(place.file);
+    fn format_location(&self, location: LineLocation) -> String {
+        let file = self.files.get(location.file);
         let file = file.map(|file| file.display().to_string());
-        format!("{}:{}", file.unwrap_or_default(), place.line)
+        format!("{}:{}", file.unwrap_or_default(), location.line)
     }
 
     /// A message of the verification, prefixed with its line.
-    fn finding_text(&self, place: Option<LineLocation>, sentence: &str) -> String {
-        match place {
-            Some(place) => format!("{}: {sentence}", self.format_place(place)),
+    fn finding_text(&self, location: Option<LineLocation>, sentence: &str) -> String {
+        match location {
+            Some(location) => format!("{}: {sentence}", self.format_location(location)),
             None => sentence.to_owned(),
         }
     }
@@ -47,36 +47,39 @@ impl VerifiedAuditLog<'_> {
 
 /// Renders the findings, line by line, and a summary.
 pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
-    let verdict = &verified.verdict;
+    let verification = &verified.verification;
     let mut page = TextPage::default();
-    for finding in &verdict.findings {
+    for finding in &verification.findings {
         page.push_line(printable::escape_to_line(
             &verified.finding_text(finding.line_location(), &finding.to_string()),
         ));
     }
-    if verdict.unlisted > 0 {
-        page.push_line(format_args!("and {} more", verdict.unlisted));
+    if verification.unlisted > 0 {
+        page.push_line(format_args!("and {} more", verification.unlisted));
     }
-    for note in &verdict.notes {
-        let place = match note {
+    for note in &verification.notes {
+        let location = match note {
             AuditNote::Torn { at, .. } | AuditNote::TornEnd { at } => Some(*at),
             AuditNote::BeginsLate { .. } => None,
         };
         page.push_line(format_args!(
             "note: {}",
-            verified.finding_text(place, &note.to_string())
+            verified.finding_text(location, &note.to_string())
         ));
     }
-    let state = if verdict.is_intact() {
+    let state = if verification.is_intact() {
         "intact"
     } else {
         "NOT intact"
     };
     page.push_line(format_args!("The log is {state}."));
-    let node = verdict.node.as_ref().map_or("unknown", Identity::as_str);
+    let node = verification
+        .node
+        .as_ref()
+        .map_or("unknown", Identity::as_str);
     page.push_line(format_args!("  node    {node}"));
-    page.push_line(format_args!("  lines   {}", verdict.lines));
-    match &verdict.signed {
+    page.push_line(format_args!("  lines   {}", verification.lines));
+    match &verification.signed {
         Some(signed) => page.push_line(format_args!(
             "  signed  up to number {} at {}",
             signed.seq,
@@ -84,13 +87,13 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
         )),
         None => page.push_line("  signed  nothing"),
     }
-    if verdict.unsigned > 0 {
+    if verification.unsigned > 0 {
         page.push_line(format_args!(
             "          {} later lines have no signature yet",
-            verdict.unsigned
+            verification.unsigned
         ));
     }
-    if let Some(last) = verdict.last {
+    if let Some(last) = verification.last {
         page.push_line(format_args!("  anchor  {last}"));
     }
     page.into_text()
@@ -119,53 +122,57 @@ pub struct AuditVerdictDocument<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DescribedFinding<'a, T> {
     #[serde(flatten)]
-    what: &'a T,
+    finding: &'a T,
     text: String,
 }
 
 impl<'a> AuditVerdictDocument<'a> {
     /// Creates the document of a verified log.
     pub fn new(verified: &'a VerifiedAuditLog<'_>) -> Self {
-        let verdict = &verified.verdict;
-        let told = |finding: &'a AuditFinding| DescribedFinding {
+        let verification = &verified.verification;
+        let describe = |finding: &'a AuditFinding| DescribedFinding {
             text: verified.finding_text(finding.line_location(), &finding.to_string()),
-            what: finding,
+            finding,
         };
         Self {
             schema: "muster.audit.verdict.v1",
             passed: verified.has_passed(),
-            intact: verdict.is_intact(),
+            intact: verification.is_intact(),
             files: verified.files,
-            node: verdict.node.as_ref(),
-            keys: &verdict.keys,
-            lines: verdict.lines,
-            signed: verdict.signed.as_ref(),
-            unsigned: verdict.unsigned,
-            anchor: verdict.last.map(|last| last.to_string()),
-            findings: verdict.findings.iter().map(told).collect(),
-            unlisted: verdict.unlisted,
-            notes: &verdict.notes,
+            node: verification.node.as_ref(),
+            keys: &verification.keys,
+            lines: verification.lines,
+            signed: verification.signed.as_ref(),
+            unsigned: verification.unsigned,
+            anchor: verification.last.map(|last| last.to_string()),
+            findings: verification.findings.iter().map(describe).collect(),
+            unlisted: verification.unlisted,
+            notes: &verification.notes,
         }
     }
 }
 
 /// Renders a record on one line.
 pub fn render_record(fields: &Map<String, Value>) -> String {
-    let word = |field: &str| match fields.get(field) {
+    let field_text = |field: &str| match fields.get(field) {
         Some(Value::String(text)) => printable::escape_to_line(text).into_owned(),
         Some(other) => printable::escape_to_line(&other.to_string()).into_owned(),
         None => "-".to_owned(),
     };
-    let asked = match fields.get("agent") {
-        Some(_) => format!("{}.{}", word("agent"), word("action")),
-        None => word("claimed"),
+    let action = match fields.get("agent") {
+        Some(_) => format!("{}.{}", field_text("agent"), field_text("action")),
+        None => field_text("claimed"),
     };
     let mut page = TextPage::default();
-    page.push_text(format_args!("{} {:<8} ", word("time"), word("verdict")));
-    page.push_text(format_args!("{:<12} {asked:<20}", word("caller")));
+    page.push_text(format_args!(
+        "{} {:<8} ",
+        field_text("time"),
+        field_text("verdict")
+    ));
+    page.push_text(format_args!("{:<12} {action:<20}", field_text("caller")));
     for field in ["statuscode", "reason", "rule", "count"] {
         if fields.contains_key(field) {
-            page.push_text(format_args!(" {field}={}", word(field)));
+            page.push_text(format_args!(" {field}={}", field_text(field)));
         }
     }
     page.push_line("");

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use muster_contract::rpcutil::RpcutilCollectiveInfoOutput;
 use muster_wire::identity::Identity;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::json::RequestStatsDocument;
 use super::printable::escape_to_line;
@@ -14,15 +14,15 @@ use crate::report::RequestReport;
 
 /// The nodes of each collective.
 #[derive(Debug, Default)]
-pub struct CollectiveMembers<'a>(BTreeMap<&'a str, BTreeSet<&'a Identity>>);
+pub struct CollectiveMembers<'a>(BTreeMap<String, BTreeSet<&'a Identity>>);
 
 impl<'a> CollectiveMembers<'a> {
     /// Parses the replies to `rpcutil collective_info`.
     pub fn from_report(report: &'a RequestReport) -> Self {
         let mut collectives = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            let names = reply.data.get("collectives").and_then(Value::as_array);
-            for name in names.into_iter().flatten().filter_map(Value::as_str) {
+            let output: RpcutilCollectiveInfoOutput = reply.typed_outputs();
+            for name in output.collectives {
                 collectives.0.entry(name).or_default().insert(&reply.node);
             }
         }
@@ -61,8 +61,8 @@ impl<'a> CollectiveMembers<'a> {
 
 /// Quotes a text for DOT; removes characters that names cannot contain.
 fn quote_dot(text: &str) -> String {
-    let plain = escape_to_line(text).replace(['\\', '"'], "");
-    format!("\"{plain}\"")
+    let escaped = escape_to_line(text).replace(['\\', '"'], "");
+    format!("\"{escaped}\"")
 }
 
 /// The document for programs.
@@ -70,7 +70,7 @@ fn quote_dot(text: &str) -> String {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CollectivesDocument<'a> {
     schema: &'static str,
-    collectives: &'a BTreeMap<&'a str, BTreeSet<&'a Identity>>,
+    collectives: &'a BTreeMap<String, BTreeSet<&'a Identity>>,
     request_stats: RequestStatsDocument<'a>,
 }
 

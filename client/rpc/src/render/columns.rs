@@ -12,16 +12,16 @@ pub fn format_columns<T: AsRef<str>>(names: &[T], indent: usize, width: usize) -
         .map(|name| name.as_ref().chars().count())
         .max()
         .unwrap_or(0);
-    let cell = widest + COLUMN_GAP;
-    let across = (width.saturating_sub(indent) + COLUMN_GAP)
-        .checked_div(cell)
+    let cell_width = widest + COLUMN_GAP;
+    let names_per_row = (width.saturating_sub(indent) + COLUMN_GAP)
+        .checked_div(cell_width)
         .unwrap_or(1)
         .max(1);
     let mut page = TextPage::default();
-    for row in names.chunks(across) {
+    for row in names.chunks(names_per_row) {
         page.push_text(format_args!("{:indent$}", ""));
         for name in row {
-            page.push_text(format_args!("{:<cell$}", name.as_ref()));
+            page.push_text(format_args!("{:<cell_width$}", name.as_ref()));
         }
         page.push_line("");
     }

@@ -105,14 +105,15 @@ impl DdlCheckResult {
 impl DdlFinding {
     /// `FILE:LINE:COLUMN: error: MESSAGE`, the format that editors parse.
     pub fn render_line(&self, file: &str) -> String {
-        let word = match self.severity {
+        let severity = match self.severity {
             DdlFindingSeverity::Error => "error",
             DdlFindingSeverity::Warning => "warning",
         };
-        let place = self.line.zip(self.column);
-        let place = place.map_or_else(String::new, |(line, column)| format!("{line}:{column}:"));
+        let location = self.line.zip(self.column);
+        let location =
+            location.map_or_else(String::new, |(line, column)| format!("{line}:{column}:"));
         format!(
-            "{}:{place} {word}: {}",
+            "{}:{location} {severity}: {}",
             escape_to_line(file),
             escape_to_line(&self.message)
         )
@@ -140,7 +141,7 @@ fn refusal_finding(error: &DdlError, text: &str) -> DdlFinding {
 
 /// Creates a finding; its position is derived from the start of the message.
 fn locate_finding(severity: DdlFindingSeverity, message: String, text: &str) -> DdlFinding {
-    let at = find_place(&message, text);
+    let at = find_location(&message, text);
     let before = at.and_then(|at| text.get(..at));
     let line = before.map(|before| before.matches('\n').count() + 1);
     let column = before.map(|before| before.chars().rev().take_while(|c| *c != '\n').count() + 1);
@@ -153,17 +154,17 @@ fn locate_finding(severity: DdlFindingSeverity, message: String, text: &str) -> 
 }
 
 /// Finds the position of a message such as ``action `a`, input `b`: ...``: the input's name, or else the action's.
-fn find_place(message: &str, text: &str) -> Option<usize> {
-    let (words, _) = message.split_once(':')?;
-    let mut names = words.split('`').skip(1).step_by(2);
+fn find_location(message: &str, text: &str) -> Option<usize> {
+    let (subject, _) = message.split_once(':')?;
+    let mut names = subject.split('`').skip(1).step_by(2);
     let start = find_action_offset(names.next()?, text)?;
     let Some(name) = names.next() else {
         return Some(start);
     };
     let rest = text.get(start..)?;
     let end = rest.find("\"action\"").unwrap_or(rest.len());
-    let found = find_key_offset(name, rest.get(..end)?);
-    Some(found.map_or(start, |at| start + at))
+    let key_offset = find_key_offset(name, rest.get(..end)?);
+    Some(key_offset.map_or(start, |at| start + at))
 }
 
 /// Offset of the action's name as the value of `action`.
@@ -187,9 +188,9 @@ fn find_key_offset(name: &str, text: &str) -> Option<usize> {
 
 /// Possible improvements.
 fn ddl_advice(ddl: &AgentDdl) -> impl Iterator<Item = String> + '_ {
-    let none = ddl.metadata().description.is_empty();
-    let metadata =
-        none.then(|| "metadata: has no description, which `rpc plugin list` displays".to_owned());
+    let is_undescribed = ddl.metadata().description.is_empty();
+    let metadata = is_undescribed
+        .then(|| "metadata: has no description, which `rpc plugin list` displays".to_owned());
     let warnings = ddl.warnings().iter().cloned();
     warnings
         .chain(metadata)

@@ -127,7 +127,7 @@ mod tests {
         let nodes = (0..7).map(|number| format!("web{number}.acme.net").parse().unwrap());
         DiagnosisSection {
             about: "Fleet: 7 nodes".to_owned(),
-            here: false,
+            is_local: false,
             findings: vec![
                 DiagnosisFinding::ok("clocks", "all within 1 s of this one"),
                 DiagnosisFinding::error("disk", "3 MiB (0 %) are left for /var\u{1b}[2J")

@@ -132,20 +132,20 @@ pub struct ExplainedCaller {
 }
 
 /// Wraps words after a prefix, with continuation lines indented to it.
-fn hang_words(lead: &str, words: &str, width: usize) -> String {
-    let indent = lead.chars().count();
+fn hang_words(prefix: &str, words: &str, width: usize) -> String {
+    let indent = prefix.chars().count();
     let mut page = TextPage::default();
-    let mut row = lead.to_owned();
+    let mut line = prefix.to_owned();
     for word in words.split(' ') {
-        if row.trim().is_empty() || row.chars().count() + word.chars().count() < width {
-            row.push_str(word);
+        if line.trim().is_empty() || line.chars().count() + word.chars().count() < width {
+            line.push_str(word);
         } else {
-            page.push_line(row);
-            row = format!("{:indent$}{word}", "");
+            page.push_line(line);
+            line = format!("{:indent$}{word}", "");
         }
-        row.push(' ');
+        line.push(' ');
     }
-    page.push_line(row);
+    page.push_line(line);
     page.into_text()
 }
 
@@ -184,11 +184,11 @@ impl RequestExplanation {
             page.push_line(format_args!("{STRONG}Discovery request{STRONG:#}"));
             discovery.render_onto(&mut page, verbose);
         }
-        let whom = match &self.nodes {
+        let recipients = match &self.nodes {
             Some(nodes) => node_count_text(nodes.len()),
             None => "each node that replies".to_owned(),
         };
-        page.push_line(format_args!("{STRONG}Request to {whom}{STRONG:#}"));
+        page.push_line(format_args!("{STRONG}Request to {recipients}{STRONG:#}"));
         for request in &self.requests {
             request.render_onto(&mut page, verbose);
         }
@@ -196,8 +196,8 @@ impl RequestExplanation {
         page.push_line(format_args!(
             "{STRONG}What each node checks, in this order{STRONG:#}"
         ));
-        for (stage, what) in NODE_CHECKS {
-            page.push_text(hang_words(&format!("   {stage:<11} "), what, width));
+        for (stage, check) in NODE_CHECKS {
+            page.push_text(hang_words(&format!("   {stage:<11} "), check, width));
         }
         page.into_text()
     }
@@ -259,10 +259,10 @@ impl ExplainedCaller {
                 page.push_line(format_args!("   {title:<11} {text}"));
             }
         }
-        if let Some(why) = &self.refused {
+        if let Some(reason) = &self.refused {
             page.push_line(format_args!(
                 "   {BAD}nodes reject this token: {}{BAD:#}",
-                escape_to_line(why)
+                escape_to_line(reason)
             ));
         }
         page.push_gap();

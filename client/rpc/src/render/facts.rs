@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_contract::rpcutil::RpcutilGetFactOutput;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
@@ -32,7 +33,7 @@ pub struct FactValueGroup {
 pub fn group_fact_values(report: &RequestReport) -> Vec<FactValueGroup> {
     let mut groups: BTreeMap<String, FactValueGroup> = BTreeMap::new();
     for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-        let value = reply.data.get("value").cloned().unwrap_or_default();
+        let RpcutilGetFactOutput { value, .. } = reply.typed_outputs();
         let group = groups
             .entry(value.to_string())
             .or_insert_with(|| FactValueGroup {
@@ -117,7 +118,7 @@ struct FactBarLayout {
     value: usize,
     count: usize,
     bar: usize,
-    most: usize,
+    max_count: usize,
 }
 
 impl FactBarLayout {
@@ -126,19 +127,19 @@ impl FactBarLayout {
             .iter()
             .map(|group| group.display_value().chars().count())
             .max();
-        let most = groups
+        let max_count = groups
             .iter()
             .map(|group| group.nodes.len())
             .max()
             .unwrap_or(0);
         let value = widest.unwrap_or(0).min(MAX_VALUE_WIDTH);
-        let count = most.to_string().len();
+        let count = max_count.to_string().len();
         let bar = width.saturating_sub(value + count + 6);
         Self {
             value,
             count,
             bar,
-            most,
+            max_count,
         }
     }
 
@@ -148,10 +149,10 @@ impl FactBarLayout {
             value,
             count,
             bar,
-            most,
+            max_count,
         } = *self;
         let nodes = group.nodes.len();
-        let length = (nodes * bar).div_ceil(most.max(1)).min(bar);
+        let length = (nodes * bar).div_ceil(max_count.max(1)).min(bar);
         let shown = group.display_value();
         let bar = "█".repeat(length);
         format!("  {shown:<value$}  {nodes:>count$}  {HINT}{bar}{HINT:#}")

@@ -83,10 +83,12 @@ impl From<TruthValue> for ConditionOutcome {
 
 impl<'a> FilterTestDocument<'a> {
     /// Creates the result from these evaluations.
-    pub fn new(filter: String, judged: &'a [NodeEvaluation]) -> Self {
+    pub fn new(filter: String, evaluations: &'a [NodeEvaluation]) -> Self {
         let count = |truth| {
-            let of = judged.iter().filter(|judgement| judgement.verdict == truth);
-            of.count()
+            let matches = evaluations
+                .iter()
+                .filter(|evaluation| evaluation.result == truth);
+            matches.count()
         };
         Self {
             schema: "muster.filter.test.v1",
@@ -94,7 +96,7 @@ impl<'a> FilterTestDocument<'a> {
             matching: count(TruthValue::True),
             not_matching: count(TruthValue::False),
             unknown: count(TruthValue::Unknown),
-            nodes: judged.iter().map(FilterNodeDocument::new).collect(),
+            nodes: evaluations.iter().map(FilterNodeDocument::new).collect(),
         }
     }
 
@@ -137,10 +139,10 @@ impl<'a> FilterTestDocument<'a> {
 
     /// Number of nodes that match, and that do not.
     pub fn summary_line(&self) -> String {
-        let of = node_count_text(self.nodes.len());
+        let nodes = node_count_text(self.nodes.len());
         match self.unknown {
-            0 => format!("{} of {of} match", self.matching),
-            unknown => format!("{} of {of} match, {unknown} may match", self.matching),
+            0 => format!("{} of {nodes} match", self.matching),
+            unknown => format!("{} of {nodes} match, {unknown} may match", self.matching),
         }
     }
 
@@ -155,12 +157,16 @@ impl<'a> FilterTestDocument<'a> {
 }
 
 impl<'a> FilterNodeDocument<'a> {
-    fn new(judgement: &'a NodeEvaluation) -> Self {
-        let conditions = judgement.conditions.iter();
+    fn new(evaluation: &'a NodeEvaluation) -> Self {
+        let conditions = evaluation.conditions.iter();
         Self {
-            node: &judgement.node,
-            verdict: judgement.verdict.into(),
-            asks: judgement.asks.iter().map(ToString::to_string).collect(),
+            node: &evaluation.node,
+            verdict: evaluation.result.into(),
+            asks: evaluation
+                .needed_lookups
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             conditions: conditions
                 .map(|(condition, truth)| FilterConditionDocument {
                     condition,
@@ -186,8 +192,8 @@ mod tests {
         };
         NodeEvaluation {
             node: node.parse().unwrap(),
-            verdict,
-            asks,
+            result: verdict,
+            needed_lookups: asks,
             conditions: vec![("-C apache".to_owned(), verdict)],
         }
     }

@@ -53,10 +53,12 @@ pub fn lay_out_table(
     heading: &[String],
     rows: &[Vec<TableCell>],
     width: usize,
-    most_lines: Option<usize>,
+    max_lines: Option<usize>,
 ) -> RenderedTable {
-    let fit = count_fitting_columns(heading, rows, width);
-    let (shown, left_out) = heading.split_at_checked(fit).unwrap_or((heading, &[]));
+    let fitting_columns = count_fitting_columns(heading, rows, width);
+    let (shown, left_out) = heading
+        .split_at_checked(fitting_columns)
+        .unwrap_or((heading, &[]));
     let mut table = Table::new();
     table
         .load_style(NOTHING)
@@ -66,16 +68,16 @@ pub fn lay_out_table(
     for row in rows {
         let mut line = Row::from(
             row.iter()
-                .take(fit)
+                .take(fitting_columns)
                 .map(|cell| cell.text.as_str())
                 .collect::<Vec<_>>(),
         );
-        if let Some(most) = most_lines {
-            line.max_height(most);
+        if let Some(max) = max_lines {
+            line.max_height(max);
         }
         table.add_row(line);
     }
-    let last = fit.saturating_sub(1);
+    let last = fitting_columns.saturating_sub(1);
     for (at, column) in table.column_iter_mut().enumerate() {
         let gap = if at == last { 0 } else { COLUMN_GAP };
         column.set_padding((0, u16::try_from(gap).unwrap_or_default()));
@@ -139,15 +141,15 @@ fn colour_rows(table: &Table, rows: &[Vec<TableCell>]) -> String {
             continue;
         }
         // First cells are never empty, so a line that begins with one starts a new row.
-        let begins = |cell: &&TableCell| {
-            let begin = cell
+        let starts_row = |cell: &&TableCell| {
+            let first_word = cell
                 .text
                 .chars()
                 .take_while(|c| !c.is_whitespace())
                 .take(MAX_FIRST_COLUMN_WIDTH);
-            line.starts_with(&begin.collect::<String>())
+            line.starts_with(&first_word.collect::<String>())
         };
-        match rows.next_if(begins) {
+        match rows.next_if(starts_row) {
             Some(cell) if cell.is_bad => {
                 let name = line.find(' ').unwrap_or(line.len());
                 let (name, rest) = line.split_at_checked(name).unwrap_or((&line, ""));

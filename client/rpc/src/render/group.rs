@@ -64,23 +64,23 @@ impl EqualReplyGroup<'_> {
 
     /// The node names as ranges, wrapped at the width; cut if too long, unless `all` is set.
     pub fn wrapped_name_ranges(&self, indent: &str, width: usize, all: bool) -> String {
-        let words = shorten_to_ranges(self.nodes.iter().copied());
+        let ranges = shorten_to_ranges(self.nodes.iter().copied());
         let mut lines: Vec<String> = Vec::new();
-        for word in &words {
+        for range in &ranges {
             match lines.last_mut() {
-                Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                Some(line) if line.chars().count() + 1 + range.chars().count() <= width => {
                     line.push(' ');
-                    line.push_str(word);
+                    line.push_str(range);
                 }
-                _ => lines.push(format!("{indent}{word}")),
+                _ => lines.push(format!("{indent}{range}")),
             }
         }
         let mut page = TextPage::default();
-        let most = if all { lines.len() } else { MAX_NODE_LINES };
-        for line in lines.iter().take(most) {
+        let max_lines = if all { lines.len() } else { MAX_NODE_LINES };
+        for line in lines.iter().take(max_lines) {
             page.push_line(line);
         }
-        if lines.len() > most {
+        if lines.len() > max_lines {
             page.push_line(format_args!("{indent}... (-v lists all)"));
         }
         page.into_text()

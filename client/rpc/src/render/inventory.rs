@@ -1,5 +1,8 @@
 //! Renders everything about one node: daemon statistics, agents, data sources, classes and facts.
 
+use muster_contract::rpcutil::{
+    AgentProblemRow, CpuTimes, RpcutilDaemonStatsOutput, RpcutilInventoryOutput,
+};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -8,10 +11,10 @@ use super::columns::format_columns;
 use super::json::RequestStatsDocument;
 use super::page::TextPage;
 use super::printable::escape_to_line;
-use super::value::{compact_value, hang_lines, value_lines};
+use super::value::{hang_lines, value_lines};
 use crate::clock;
 use crate::printer::STRONG;
-use crate::report::RequestReport;
+use crate::report::{NodeReply, RequestReport};
 
 /// A node's replies about itself; parts without a reply are absent.
 #[derive(Debug, Clone, Copy)]
@@ -24,28 +27,6 @@ pub struct NodeInventory<'a> {
     pub statistics: &'a RequestReport,
 }
 
-/// Formats a statistic.
-type StatisticFormatFn = fn(&Value) -> String;
-
-/// The statistics in display order: title, output name and format.
-const STATISTICS: [(&str, &str, StatisticFormatFn); 15] = [
-    ("Version", "version", compact_value),
-    ("Start Time", "starttime", format_instant),
-    ("Config File", "configfile", compact_value),
-    ("Process ID", "pid", compact_value),
-    ("Threads", "threads", compact_value),
-    ("Memory", "memory_bytes", format_mebibytes),
-    ("Total Messages", "total", compact_value),
-    ("Messages Passed Filters", "passed", compact_value),
-    ("Messages Filtered", "filtered", compact_value),
-    ("Messages Not Authentic", "unvalidated", compact_value),
-    ("Expired Messages", "ttlexpired", compact_value),
-    ("Replayed Messages", "replayed", compact_value),
-    ("Denied Requests", "denied", compact_value),
-    ("Replies Sent", "replies", compact_value),
-    ("Total Processor Time", "times", format_processor_time),
-];
-
 impl NodeInventory<'_> {
     /// Renders the text.
     pub fn render_text(&self, width: usize) -> String {
@@ -54,58 +35,70 @@ impl NodeInventory<'_> {
             "Inventory for {STRONG}{}{STRONG:#}:",
             self.node
         ));
-        let inventory = first_reply_data(self.known);
-        if let Some(statistics) = first_reply_data(self.statistics) {
-            add_section(
-                "Server Statistics",
-                &render_statistics(statistics, inventory),
-                &mut page,
-            );
+        let inventory: Option<RpcutilInventoryOutput> =
+            first_reply(self.known).map(NodeReply::typed_outputs);
+        if let Some(statistics) = first_reply(self.statistics) {
+            let statistics = render_statistics(&statistics.typed_outputs(), inventory.as_ref());
+            add_section("Server Statistics", &statistics, &mut page);
         }
         if let Some(inventory) = inventory {
-            for (title, name) in [
-                ("Agents", "agents"),
-                ("Data Plugins", "data_plugins"),
-                ("Configuration Management Classes", "classes"),
+            for (title, names) in [
+                ("Agents", &inventory.agents),
+                ("Data Plugins", &inventory.data_plugins),
+                ("Configuration Management Classes", &inventory.classes),
             ] {
-                add_section(
-                    title,
-                    &format_columns(&list_names(inventory, name), 6, width),
-                    &mut page,
-                );
+                let names = format_columns(&printable_names(names), 6, width);
+                add_section(title, &names, &mut page);
             }
-            let problems = render_agent_problems(inventory);
+            let problems = render_agent_problems(&inventory.agent_problems);
             if !problems.is_empty() {
                 add_section("Agents That Cannot Be Offered", &problems, &mut page);
             }
-            add_section("Facts", &render_facts(inventory, width), &mut page);
+            add_section("Facts", &render_facts(&inventory.facts, width), &mut page);
         }
         page.into_text()
     }
 }
 
-/// Renders the daemon's statistics and its collectives.
+/// Renders the daemon's statistics and its collectives; leaves out values that the node did not report.
 fn render_statistics(
-    statistics: &Map<String, Value>,
-    inventory: Option<&Map<String, Value>>,
+    statistics: &RpcutilDaemonStatsOutput,
+    inventory: Option<&RpcutilInventoryOutput>,
 ) -> String {
+    let count = |count: Option<u64>| Some(count?.to_string());
+    let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
+    let rows = [
+        ("Version", text(&statistics.version)),
+        ("Start Time", statistics.starttime.map(clock::format_utc)),
+        ("Config File", text(&statistics.configfile)),
+        ("Process ID", count(statistics.pid.map(u64::from))),
+        ("Threads", count(statistics.threads)),
+        ("Memory", statistics.memory_bytes.map(format_mebibytes)),
+        ("Total Messages", count(statistics.total)),
+        ("Messages Passed Filters", count(statistics.passed)),
+        ("Messages Filtered", count(statistics.filtered)),
+        ("Messages Not Authentic", count(statistics.unvalidated)),
+        ("Expired Messages", count(statistics.ttlexpired)),
+        ("Replayed Messages", count(statistics.replayed)),
+        ("Denied Requests", count(statistics.denied)),
+        ("Replies Sent", count(statistics.replies)),
+        (
+            "Total Processor Time",
+            statistics.times.map(format_processor_time),
+        ),
+    ];
     let mut page = TextPage::default();
-    let mut row = |title: &str, value: String| page.push_line(format_args!("{title:>30}: {value}"));
-    for (title, name, form) in STATISTICS {
-        if let Some(value) = statistics.get(name) {
-            row(title, form(value));
+    let mut row = |title: &str, value: &str| page.push_line(format_args!("{title:>30}: {value}"));
+    for (title, value) in rows {
+        if let Some(value) = value {
+            row(title, &value);
         }
     }
     if let Some(inventory) = inventory {
-        row(
-            "Collectives",
-            list_names(inventory, "collectives").join(", "),
-        );
-        let main = inventory.get("main_collective");
-        row(
-            "Main Collective",
-            main.map_or_else(|| "none".to_owned(), compact_value),
-        );
+        let collectives = printable_names(&inventory.collectives).join(", ");
+        row("Collectives", &collectives);
+        let main = text(&inventory.main_collective);
+        row("Main Collective", main.as_deref().unwrap_or("none"));
     }
     page.into_text()
 }
@@ -121,46 +114,40 @@ fn add_section(title: &str, body: &str, page: &mut TextPage) {
     });
 }
 
-fn first_reply_data(report: &RequestReport) -> Option<&Map<String, Value>> {
-    report
-        .replies
-        .first()
-        .filter(|reply| reply.is_ok())
-        .map(|reply| &reply.data)
+/// The reply, if it is a success.
+fn first_reply(report: &RequestReport) -> Option<&NodeReply> {
+    report.replies.first().filter(|reply| reply.is_ok())
 }
 
-fn list_names(inventory: &Map<String, Value>, key: &str) -> Vec<String> {
-    let items = inventory.get(key).and_then(Value::as_array);
-    items.into_iter().flatten().map(compact_value).collect()
+fn printable_names(names: &[String]) -> Vec<String> {
+    let names = names.iter().map(|name| escape_to_line(name).into_owned());
+    names.collect()
 }
 
 /// Renders invalid agent files and their errors; an earlier version of such an agent may still be available.
-fn render_agent_problems(inventory: &Map<String, Value>) -> String {
-    let all = inventory.get("agent_problems").and_then(Value::as_array);
+fn render_agent_problems(problems: &[AgentProblemRow]) -> String {
     let mut page = TextPage::default();
-    for problem in all.into_iter().flatten() {
-        let said = |name: &str| problem.get(name).map(compact_value).unwrap_or_default();
-        page.push_line(format_args!("      {}", said("path")));
-        page.push_line(format_args!("         {}", said("problem")));
+    for AgentProblemRow { path, problem, .. } in problems {
+        page.push_line(format_args!("      {}", escape_to_line(path)));
+        page.push_line(format_args!("         {}", escape_to_line(problem)));
     }
     page.into_text()
 }
 
-fn render_facts(inventory: &Map<String, Value>, width: usize) -> String {
-    let facts = inventory.get("facts").and_then(Value::as_object);
+fn render_facts(facts: &Map<String, Value>, width: usize) -> String {
     let mut page = TextPage::default();
-    for (name, value) in facts.into_iter().flatten() {
-        let lead = format!("      {} => ", escape_to_line(name));
-        let room = width.saturating_sub(lead.chars().count());
-        let all = value_lines(value, room);
-        let is_outline = all.len() > 1 && (value.is_object() || value.is_array());
+    for (name, value) in facts {
+        let prefix = format!("      {} => ", escape_to_line(name));
+        let value_width = width.saturating_sub(prefix.chars().count());
+        let lines = value_lines(value, value_width);
+        let is_outline = lines.len() > 1 && (value.is_object() || value.is_array());
         if is_outline || value.as_object().is_some_and(|entries| !entries.is_empty()) {
-            page.push_line(lead);
-            for line in all {
+            page.push_line(prefix);
+            for line in lines {
                 page.push_line(format_args!("         {line}"));
             }
         } else {
-            for line in hang_lines(&lead, all) {
+            for line in hang_lines(&prefix, lines) {
                 page.push_line(line);
             }
         }
@@ -168,22 +155,11 @@ fn render_facts(inventory: &Map<String, Value>, width: usize) -> String {
     page.into_text()
 }
 
-fn format_instant(value: &Value) -> String {
-    value
-        .as_u64()
-        .map_or_else(|| compact_value(value), clock::format_utc)
+fn format_mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes / (1024 * 1024))
 }
 
-fn format_mebibytes(value: &Value) -> String {
-    value.as_u64().map_or_else(
-        || compact_value(value),
-        |bytes| format!("{} MiB", bytes / (1024 * 1024)),
-    )
-}
-
-fn format_processor_time(value: &Value) -> String {
-    let seconds = |name: &str| value.get(name).and_then(Value::as_f64).unwrap_or_default();
-    let (user, system) = (seconds("user"), seconds("system"));
+fn format_processor_time(CpuTimes { user, system }: CpuTimes) -> String {
     format!(
         "{:.2} seconds, {system:.2} of them system time",
         user + system
@@ -215,8 +191,8 @@ impl<'a> NodeInventoryDocument<'a> {
         Self {
             schema: "muster.inventory.v1",
             node,
-            inventory: first_reply_data(known),
-            daemon_stats: first_reply_data(statistics),
+            inventory: first_reply(known).map(|reply| &reply.data),
+            daemon_stats: first_reply(statistics).map(|reply| &reply.data),
             errors: failed.map(|reply| reply.message.as_str()).collect(),
             request_stats: [
                 RequestStatsDocument::new(&known.stats),

@@ -134,7 +134,7 @@ fn add_names(title: &str, nodes: &BTreeSet<Identity>, width: usize, page: &mut T
 
 /// A node's status on one line.
 fn reply_status_line(answer: &JobReply) -> String {
-    let word = answer
+    let reason = answer
         .reason
         .as_ref()
         .map(|reason| format!(" ({})", reason.as_str()));
@@ -144,7 +144,7 @@ fn reply_status_line(answer: &JobReply) -> String {
     }
     format!(
         "{text}{}: {}",
-        word.unwrap_or_default(),
+        reason.unwrap_or_default(),
         escape_to_line(&answer.statusmsg)
     )
 }
@@ -185,7 +185,7 @@ impl JobDifference {
         let all: BTreeSet<&Identity> = before.replies.keys().chain(after.replies.keys()).collect();
         for node in all {
             match (before.replies.get(node), after.replies.get(node)) {
-                (Some(old), Some(new)) => match reply_changes(old, new) {
+                (Some(previous), Some(current)) => match reply_changes(previous, current) {
                     changes if changes.is_empty() => difference.same += 1,
                     changes => drop(difference.changed.insert(node.clone(), changes)),
                 },
@@ -249,7 +249,7 @@ impl JobDifference {
 
 fn reply_changes(before: &JobReply, after: &JobReply) -> Vec<JobReplyChange> {
     let mut changes = Vec::new();
-    let mut note = |what: &str, before: Value, after: Value| {
+    let mut add_change = |what: &str, before: Value, after: Value| {
         if before != after {
             let what = what.to_owned();
             changes.push(JobReplyChange {
@@ -259,7 +259,7 @@ fn reply_changes(before: &JobReply, after: &JobReply) -> Vec<JobReplyChange> {
             });
         }
     };
-    note(
+    add_change(
         "status",
         reply_status_line(before).into(),
         reply_status_line(after).into(),
@@ -269,7 +269,7 @@ fn reply_changes(before: &JobReply, after: &JobReply) -> Vec<JobReplyChange> {
         let value =
             |answer: &JobReply, output| answer.data.get(output).cloned().unwrap_or_default();
         for output in outputs {
-            note(output, value(before, output), value(after, output));
+            add_change(output, value(before, output), value(after, output));
         }
     }
     changes

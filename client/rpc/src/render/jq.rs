@@ -55,7 +55,7 @@ pub enum JqExpressionError {
     Run(String),
     /// The output exceeds the limit.
     #[error("the output is larger than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
-    TooMuch,
+    OutputTooLong,
     /// The run time exceeds the limit.
     #[error("the evaluation takes longer than {} seconds", EVALUATION_TIMEOUT.as_secs())]
     TooSlow,
@@ -91,10 +91,10 @@ impl JqExpression {
             .stack_size(16 * 1024 * 1024)
             .spawn(move || evaluate_expression(&code, &document, &sender))
             .map_err(|_| JqExpressionError::Broken)?;
-        let (end, mut printed) = (Instant::now() + EVALUATION_TIMEOUT, 0);
+        let (deadline, mut printed) = (Instant::now() + EVALUATION_TIMEOUT, 0);
         loop {
-            let rest = end.saturating_duration_since(Instant::now());
-            let result = match results.recv_timeout(rest) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let result = match results.recv_timeout(remaining) {
                 Ok(result) => result?,
                 Err(RecvTimeoutError::Timeout) => return Err(JqExpressionError::TooSlow.into()),
                 Err(RecvTimeoutError::Disconnected) => return Err(JqExpressionError::Broken.into()),
@@ -102,7 +102,7 @@ impl JqExpression {
             let Some(text) = result else { return Ok(()) };
             printed += text.len() + 1;
             if printed > MAX_OUTPUT_BYTES {
-                return Err(JqExpressionError::TooMuch.into());
+                return Err(JqExpressionError::OutputTooLong.into());
             }
             print(&text)?;
         }
@@ -115,7 +115,7 @@ fn evaluate_expression(
     document: &[u8],
     results: &SyncSender<Result<Option<String>, JqExpressionError>>,
 ) {
-    let ended = (|| {
+    let result = (|| {
         let filter = compile_expression(code)?;
         let input = read::parse_single(document)
             .map_err(|error| JqExpressionError::Json(error.to_string().into()))?;
@@ -128,7 +128,7 @@ fn evaluate_expression(
         }
         Ok(None)
     })();
-    let _ = results.send(ended);
+    let _ = results.send(result);
 }
 
 fn format_value(value: &Val) -> String {
@@ -139,7 +139,7 @@ fn format_value(value: &Val) -> String {
 }
 
 fn compile_expression(code: &str) -> Result<Filter<JustLut<Val>>, JqExpressionError> {
-    let allowed = |name: &str| !FORBIDDEN_FUNCTIONS.contains(&name);
+    let is_allowed = |name: &str| !FORBIDDEN_FUNCTIONS.contains(&name);
     let defs = jaq_core::defs()
         .chain(jaq_std::defs())
         .chain(jaq_json::defs());
@@ -147,7 +147,7 @@ fn compile_expression(code: &str) -> Result<Filter<JustLut<Val>>, JqExpressionEr
         .chain(jaq_std::funs())
         .chain(jaq_json::funs());
     let arena = Arena::default();
-    let modules = Loader::new(defs.filter(|def| allowed(def.name)))
+    let modules = Loader::new(defs.filter(|def| is_allowed(def.name)))
         .load(&arena, File { code, path: () })
         .map_err(|errors| {
             first_syntax_error(
@@ -156,38 +156,38 @@ fn compile_expression(code: &str) -> Result<Filter<JustLut<Val>>, JqExpressionEr
             )
         })?;
     Compiler::default()
-        .with_funs(funs.filter(|(name, ..)| allowed(name)))
+        .with_funs(funs.filter(|(name, ..)| is_allowed(name)))
         .compile(modules)
         .map_err(|errors| {
-            let faults = errors.into_iter().flat_map(|(_, errors)| errors);
+            let errors = errors.into_iter().flat_map(|(_, errors)| errors);
             first_syntax_error(
                 code,
-                faults.map(|(at, what)| (at, format!("unknown {} `{at}`", what.as_str()))),
+                errors.map(|(at, kind)| (at, format!("unknown {} `{at}`", kind.as_str()))),
             )
         })
 }
 
 /// The position and message of a syntax error.
 fn load_error_text(error: LoadError<&str>) -> (&str, String) {
-    let fault = match error {
-        LoadError::Io(faults) => faults.into_iter().next(),
-        LoadError::Lex(faults) => faults
+    let first_error = match error {
+        LoadError::Io(errors) => errors.into_iter().next(),
+        LoadError::Lex(errors) => errors
             .into_iter()
             .next()
             .map(|(expected, at)| (at, format!("expected {}", expected.as_str()))),
-        LoadError::Parse(faults) => faults
+        LoadError::Parse(errors) => errors
             .into_iter()
             .next()
             .map(|(expected, at)| (at, format!("expected {}", expected.as_str()))),
     };
-    fault.unwrap_or(("", "not a jq expression".to_owned()))
+    first_error.unwrap_or(("", "not a jq expression".to_owned()))
 }
 
 fn first_syntax_error<'a>(
     code: &str,
-    mut faults: impl Iterator<Item = (&'a str, String)>,
+    mut errors: impl Iterator<Item = (&'a str, String)>,
 ) -> JqExpressionError {
-    let (at, expected) = faults
+    let (at, expected) = errors
         .next()
         .unwrap_or(("", "not a jq expression".to_owned()));
     // The error position is a slice of the code; any other slice, such as at the end of input, counts as the end.

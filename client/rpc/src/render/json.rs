@@ -32,20 +32,20 @@ pub fn escape_harmful(text: String) -> String {
         return text;
     }
     // Outside strings JSON is ASCII, and within strings line ends are already escaped.
-    let mut safe = String::with_capacity(text.len() + 8);
+    let mut escaped = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         if is_harmful(c) && c != '\n' {
             let mut units = [0; 2];
-            safe.extend(
+            escaped.extend(
                 c.encode_utf16(&mut units)
                     .iter()
                     .map(|unit| format!("\\u{unit:04x}")),
             );
         } else {
-            safe.push(c);
+            escaped.push(c);
         }
     }
-    safe
+    escaped
 }
 
 /// The document of a request.
@@ -143,10 +143,10 @@ impl<'a> RequestStatsDocument<'a> {
             no_responses: stats.missing.iter().collect(),
             not_connected: stats.not_connected.iter().collect(),
             not_asked: stats.not_asked.iter().collect(),
-            wanted: stats.wanted,
+            wanted: stats.expected_replies,
             not_awaited: stats.not_awaited.iter().collect(),
             unexpected_responses: stats.unexpected.iter().collect(),
-            disbelieved: &stats.disbelieved,
+            disbelieved: &stats.rejected,
             discovered: stats.discovered,
             failed: stats.failed,
             ok: stats.ok,

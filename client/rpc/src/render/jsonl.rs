@@ -80,17 +80,17 @@ impl<'a> RequestJsonLine<'a> {
     }
 
     /// The lines of a progress update.
-    pub fn progress_lines(tale: &'a ProgressUpdate) -> impl Iterator<Item = Self> {
-        let lost = (tale.lost > 0 || tale.dropped > 0).then_some(Self::ProgressLost {
-            sender: &tale.node,
-            messages: tale.lost,
-            events: tale.dropped,
+    pub fn progress_lines(update: &'a ProgressUpdate) -> impl Iterator<Item = Self> {
+        let lost = (update.lost > 0 || update.dropped > 0).then_some(Self::ProgressLost {
+            sender: &update.node,
+            messages: update.lost,
+            events: update.dropped,
         });
-        let told = tale.events.iter().map(|event| Self::Progress {
-            sender: &tale.node,
+        let events = update.events.iter().map(|event| Self::Progress {
+            sender: &update.node,
             event,
         });
-        lost.into_iter().chain(told)
+        lost.into_iter().chain(events)
     }
 
     /// The lines after the replies.

@@ -24,7 +24,7 @@ pub const TEMPLATE_NAMES: [&str; 9] = [
 pub struct InventoryTemplateValues<'a> {
     node: &'a Identity,
     #[serde(flatten)]
-    told: &'a Map<String, Value>,
+    outputs: &'a Map<String, Value>,
 }
 
 impl<'a> InventoryTemplateValues<'a> {
@@ -32,7 +32,7 @@ impl<'a> InventoryTemplateValues<'a> {
     pub fn new(reply: &'a NodeReply) -> Self {
         Self {
             node: &reply.node,
-            told: &reply.data,
+            outputs: &reply.data,
         }
     }
 }

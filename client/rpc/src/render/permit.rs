@@ -1,97 +1,44 @@
 //! Renders permit pools: holders and waiting nodes, with times.
 
-use serde::{Deserialize, Serialize};
+use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
+use serde::Serialize;
 
 use super::grid::{TableCell, lay_out_table};
 use super::json::RequestStatsDocument;
 use super::page::TextPage;
 use super::printable::escape_to_line;
 use crate::printer::STRONG;
-use crate::report::RequestReport;
+use crate::report::{NodeReply, RequestReport};
 
-/// One pool, as reported by a node.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PermitPoolStatus {
-    #[serde(rename = "pool")]
-    name: String,
-    #[serde(default)]
-    holders: Vec<PermitPoolEntry>,
-    #[serde(default)]
-    waiting: Vec<PermitPoolEntry>,
+/// The smallest limit that any node uses.
+fn limit_text(pool: &PermitPoolRow) -> String {
+    let members = pool.holders.iter().chain(&pool.waiting);
+    let limits = members
+        .map(|member| member.limit)
+        .filter(|limit| *limit > 0);
+    limits
+        .min()
+        .map_or("-".to_owned(), |limit| limit.to_string())
 }
 
-/// A node that has a permit, or waits for one.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PermitPoolEntry {
-    node: String,
-    /// The id of its run.
-    #[serde(default)]
-    run: String,
-    /// The number of the permit; of a waiting node its position by time of arrival.
-    #[serde(default)]
-    fence: u64,
-    #[serde(default)]
-    priority: i64,
-    /// The limit of the pool, as its request specified it; 0 for a run that Muster did not start.
-    #[serde(default)]
-    limit: u64,
-    /// Seconds since its arrival.
-    #[serde(default)]
-    age: u64,
-    /// Seconds until its entry expires, unless it is renewed.
-    #[serde(default)]
-    expires: u64,
-    /// Whether Muster did not start the run.
-    #[serde(default)]
-    occupied: bool,
-}
-
-impl PermitPoolStatus {
-    /// The holders of permits.
-    pub fn holders(&self) -> impl Iterator<Item = &PermitPoolEntry> {
-        self.holders.iter()
-    }
-
-    /// The smallest limit that any node uses.
-    fn limit_text(&self) -> String {
-        let parties = self.holders.iter().chain(&self.waiting);
-        let limits = parties.map(|party| party.limit).filter(|limit| *limit > 0);
-        limits
-            .min()
-            .map_or("-".to_owned(), |limit| limit.to_string())
-    }
-}
-
-impl PermitPoolEntry {
-    /// The node.
-    pub fn node(&self) -> &str {
-        &self.node
-    }
-}
-
-/// Parses the successful replies to `permit list`. Skips invalid entries.
-pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolStatus> {
-    let told = report.replies.iter().find(|reply| reply.is_ok());
-    let pools = told.and_then(|reply| reply.data.get("pools")?.as_array());
-    let pools = pools.into_iter().flatten();
-    pools
-        .filter_map(|pool| PermitPoolStatus::deserialize(pool).ok())
-        .collect()
+/// The pools in the first successful reply to `permit list`.
+pub fn read_pools(report: &RequestReport) -> Vec<PermitPoolRow> {
+    let reply = report.replies.iter().find(|reply| reply.is_ok());
+    let output: Option<PermitListOutput> = reply.map(NodeReply::typed_outputs);
+    output.unwrap_or_default().pools
 }
 
 /// Renders one line per pool.
-pub fn render_pool_list(pools: &[PermitPoolStatus], width: usize) -> String {
+pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
     if pools.is_empty() {
         return String::new();
     }
     let heading = ["POOL", "HELD", "LIMIT", "WAITING"].map(str::to_owned);
-    let row = |pool: &PermitPoolStatus| {
+    let row = |pool: &PermitPoolRow| {
         let cells = [
-            escape_to_line(&pool.name).into_owned(),
+            escape_to_line(&pool.pool).into_owned(),
             pool.holders.len().to_string(),
-            pool.limit_text(),
+            limit_text(pool),
             pool.waiting.len().to_string(),
         ];
         cells.map(TableCell::plain).to_vec()
@@ -101,22 +48,22 @@ pub fn render_pool_list(pools: &[PermitPoolStatus], width: usize) -> String {
 }
 
 /// Renders all holders and waiting nodes.
-pub fn render_pools(pools: &[PermitPoolStatus], width: usize) -> String {
+pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
     let mut page = TextPage::default();
     for pool in pools {
-        let name = escape_to_line(&pool.name);
-        let (held, waiting) = (pool.holders.len(), pool.waiting.len());
-        let limit = pool.limit_text();
+        let name = escape_to_line(&pool.pool);
+        let (in_use, waiting) = (pool.holders.len(), pool.waiting.len());
+        let limit = limit_text(pool);
         page.push_line(format_args!(
-            "{STRONG}Pool {name}{STRONG:#}: {held} of {limit} permits in use, {waiting} waiting"
+            "{STRONG}Pool {name}{STRONG:#}: {in_use} of {limit} permits in use, {waiting} waiting"
         ));
-        for (title, parties) in [("HOLDER", &pool.holders), ("WAITING", &pool.waiting)] {
-            if parties.is_empty() {
+        for (title, members) in [("HOLDER", &pool.holders), ("WAITING", &pool.waiting)] {
+            if members.is_empty() {
                 continue;
             }
             page.push_gap();
             page.push_text(
-                lay_out_table(&member_heading(title), &member_rows(parties), width, None).text,
+                lay_out_table(&member_heading(title), &member_rows(members), width, None).text,
             );
         }
         page.push_gap();
@@ -130,30 +77,30 @@ fn member_heading(title: &str) -> Vec<String> {
         .to_vec()
 }
 
-fn member_rows(parties: &[PermitPoolEntry]) -> Vec<Vec<TableCell>> {
-    let row = |party: &PermitPoolEntry| {
-        let run = if party.occupied {
+fn member_rows(members: &[PoolMemberRow]) -> Vec<Vec<TableCell>> {
+    let row = |member: &PoolMemberRow| {
+        let run = if member.occupied {
             "not by Muster".to_owned()
         } else {
-            escape_to_line(&party.run).into_owned()
+            escape_to_line(&member.run).into_owned()
         };
         let cells = [
-            escape_to_line(&party.node).into_owned(),
-            party.fence.to_string(),
-            party.priority.to_string(),
-            format!("{} s", party.age),
-            format!("{} s", party.expires),
+            escape_to_line(&member.node).into_owned(),
+            member.fence.to_string(),
+            member.priority.to_string(),
+            format!("{} s", member.age),
+            format!("{} s", member.expires),
             run,
         ];
         cells.map(TableCell::plain).to_vec()
     };
-    parties.iter().map(row).collect()
+    members.iter().map(row).collect()
 }
 
 /// The prompt for releasing the permits of these holders.
-pub fn release_question(pool: &str, live: &[&PermitPoolEntry]) -> String {
+pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
     let mut page = TextPage::default();
-    for holder in live {
+    for holder in holders {
         let (node, run) = (escape_to_line(&holder.node), escape_to_line(&holder.run));
         let (fence, age) = (holder.fence, holder.age);
         page.push_line(format_args!(
@@ -170,13 +117,13 @@ pub fn release_question(pool: &str, live: &[&PermitPoolEntry]) -> String {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PermitPoolsDocument<'a> {
     schema: &'static str,
-    pools: &'a [PermitPoolStatus],
+    pools: &'a [PermitPoolRow],
     request_stats: RequestStatsDocument<'a>,
 }
 
 impl<'a> PermitPoolsDocument<'a> {
     /// Creates the document of these pools.
-    pub fn new(pools: &'a [PermitPoolStatus], report: &'a RequestReport) -> Self {
+    pub fn new(pools: &'a [PermitPoolRow], report: &'a RequestReport) -> Self {
         Self {
             schema: "muster.permits.v1",
             pools,
@@ -189,28 +136,28 @@ impl<'a> PermitPoolsDocument<'a> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{PermitPoolStatus, read_pools, release_question, render_pool_list, render_pools};
+    use super::{read_pools, release_question, render_pool_list, render_pools};
     use crate::render::fixtures::{plain, reply, report};
     use crate::render::{WIDTH, is_within_width};
 
-    fn party(node: &str, fence: u64, occupied: bool) -> Value {
+    fn member(node: &str, fence: u64, occupied: bool) -> Value {
         json!({"node": node, "run": "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a", "fence": fence, "priority": 0,
                "limit": if occupied { 0 } else { 2 }, "age": 12, "expires": 48, "occupied": occupied})
     }
 
     #[test]
     fn pools_with_holders_and_without() {
-        let told = json!({"pools": [
-            {"pool": "puppet", "holders": [party("web1.example.net", 41, false), party("web2.example.net", 44, true)],
-             "waiting": [party("web3.example.net\u{1b}[2J", 47, false)]},
+        let outputs = json!({"pools": [
+            {"pool": "puppet", "holders": [member("web1.example.net", 41, false), member("web2.example.net", 44, true)],
+             "waiting": [member("web3.example.net\u{1b}[2J", 47, false)]},
             {"pool": "night", "holders": [], "waiting": []},
             {"nonsense": true},
         ], "holders": 2, "waiting": 1});
-        let report = report("permit", "list", vec![reply("web1", 0, "OK", told)]);
+        let report = report("permit", "list", vec![reply("web1", 0, "OK", outputs)]);
         let pools = read_pools(&report);
         let live: Vec<_> = pools
             .iter()
-            .flat_map(PermitPoolStatus::holders)
+            .flat_map(|pool| &pool.holders)
             .take(1)
             .collect();
         let texts = [

@@ -27,12 +27,12 @@ pub struct PingReply {
 }
 
 impl PingReply {
-    /// Computes the clock skew of a node that sent its time `theirs` between the request, `after` before `now`, and `now`.
-    pub fn new(node: Identity, after: Duration, theirs: Millis, now: Millis) -> Self {
+    /// Computes the clock skew of a node that sent its time `node_time` between the request, `after` before `now`, and `now`.
+    pub fn new(node: Identity, after: Duration, node_time: Millis, now: Millis) -> Self {
         let earliest =
             now.saturating_sub(Millis::try_from(after.as_millis()).unwrap_or(Millis::MAX));
-        let nearest = theirs.clamp(earliest, now.max(earliest));
-        let skew = i128::from(theirs) - i128::from(nearest);
+        let nearest = node_time.clamp(earliest, now.max(earliest));
+        let skew = i128::from(node_time) - i128::from(nearest);
         Self {
             node,
             after,
@@ -61,12 +61,12 @@ impl PingReply {
 pub fn render_ping_statistics(pongs: &[PingReply]) -> String {
     let count = pongs.len();
     let replies = if count == 1 { "reply" } else { "replies" };
-    let head = format!("\n---- ping statistics ----\n{count} {replies}");
+    let heading = format!("\n---- ping statistics ----\n{count} {replies}");
     let Some(times) = PingTimes::from_replies(pongs) else {
-        return head;
+        return heading;
     };
     let [max, min, avg] = [times.max, times.min, times.avg].map(format_milliseconds);
-    format!("{head} max: {max} min: {min} avg: {avg}")
+    format!("{heading} max: {max} min: {min} avg: {avg}")
 }
 
 /// Minimum width of a bar of the graph, in milliseconds.
@@ -78,24 +78,24 @@ const BAR_HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇',
 /// if there would be too many bars.
 pub fn render_ping_graph(pongs: &[PingReply], width: usize) -> Option<String> {
     let last = PingTimes::from_replies(pongs)?.max.as_millis();
-    let room = u128::try_from(width).unwrap_or(u128::MAX).max(1);
-    let bucket = MIN_BUCKET_MS * (last / MIN_BUCKET_MS + 1).div_ceil(room);
+    let max_bars = u128::try_from(width).unwrap_or(u128::MAX).max(1);
+    let bucket = MIN_BUCKET_MS * (last / MIN_BUCKET_MS + 1).div_ceil(max_bars);
     let mut counts = vec![0_usize; usize::try_from(last / bucket).ok()? + 1];
     for pong in pongs {
         let at = usize::try_from(pong.after.as_millis() / bucket).ok()?;
         *counts.get_mut(at)? += 1;
     }
-    let most = counts.iter().copied().max()?;
-    let bar = |count: &usize| match (count * BAR_HEIGHTS.len()).div_ceil(most) {
+    let max_count = counts.iter().copied().max()?;
+    let bar = |count: &usize| match (count * BAR_HEIGHTS.len()).div_ceil(max_count) {
         0 => ' ',
         height => BAR_HEIGHTS.get(height - 1).copied().unwrap_or(' '),
     };
     let bars: String = counts.iter().map(bar).collect();
     let mut page = TextPage::default();
     page.push_line(bars);
-    let nodes = if most == 1 { "node" } else { "nodes" };
+    let nodes = if max_count == 1 { "node" } else { "nodes" };
     page.push_text(format_args!(
-        "{bucket} ms per bar, 0 to {} ms; the highest bar is {most} {nodes}",
+        "{bucket} ms per bar, 0 to {} ms; the highest bar is {max_count} {nodes}",
         bucket * counts.len() as u128
     ));
     Some(page.into_text())
@@ -174,8 +174,8 @@ impl<'a> PingDocument<'a> {
     /// Adds the traces of nodes.
     pub fn with_traces(mut self, traces: &'a [(Identity, NodeTrace)]) -> Self {
         for reply in &mut self.replies {
-            let way = traces.iter().find(|(node, _)| *node == reply.sender);
-            reply.trace = way.map(|(_, trace)| NodeTraceDocument::new(trace));
+            let found = traces.iter().find(|(node, _)| *node == reply.sender);
+            reply.trace = found.map(|(_, trace)| NodeTraceDocument::new(trace));
         }
         self
     }

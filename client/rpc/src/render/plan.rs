@@ -42,13 +42,13 @@ impl RolloutPreview<'_> {
         let canaries = self.rollout.canary.min(self.nodes.len());
         let (first, rest) = waves.split_at(usize::from(canaries > 0));
         for wave in first {
-            let word = if wave.len() == 1 {
+            let noun = if wave.len() == 1 {
                 "canary"
             } else {
                 "canaries"
             };
             let (count, names) = (wave.len(), list_sample_nodes(wave));
-            page.push_line(format_args!("  wave 1: {count} {word}: {names}"));
+            page.push_line(format_args!("  wave 1: {count} {noun}: {names}"));
         }
         if let Some(line) = self.describe_remaining_waves(rest, first.len()) {
             page.push_line(line);

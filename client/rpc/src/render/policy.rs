@@ -23,7 +23,12 @@ pub struct PolicyCheckDocument<'a> {
 impl<'a> PolicyCheckDocument<'a> {
     /// Creates the document of the findings in this many files.
     pub fn new(files: usize, findings: &'a [LintFinding]) -> Self {
-        let count = |level| findings.iter().filter(|found| found.level == level).count();
+        let count = |level| {
+            findings
+                .iter()
+                .filter(|finding| finding.level == level)
+                .count()
+        };
         Self {
             schema: "muster.policy.check.v1",
             files,
@@ -41,21 +46,21 @@ impl<'a> PolicyCheckDocument<'a> {
     /// Renders one line per finding, in the format of compilers, and the totals.
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
-        for found in self.findings {
-            let place = match (found.line, found.column) {
+        for finding in self.findings {
+            let location = match (finding.line, finding.column) {
                 (Some(line), Some(column)) => format!(":{line}:{column}"),
                 (Some(line), None) => format!(":{line}"),
                 _ => String::new(),
             };
-            let path = found.path.display().to_string();
-            let (style, word) = match found.level {
+            let path = finding.path.display().to_string();
+            let (style, word) = match finding.level {
                 LintLevel::Error => (BAD, "error"),
                 LintLevel::Warning => (WARNING, "warning"),
             };
             page.push_line(format_args!(
-                "{}{place}: {style}{word}:{style:#} {}",
+                "{}{location}: {style}{word}:{style:#} {}",
                 escape_to_line(&path),
-                escape_to_line(&found.message)
+                escape_to_line(&finding.message)
             ));
         }
         let style = if self.errors > 0 { BAD } else { GOOD };
@@ -69,8 +74,8 @@ impl<'a> PolicyCheckDocument<'a> {
     }
 }
 
-fn pluralise(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
+fn pluralise(count: usize, singular: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 /// Result of `rpc policy explain`.
@@ -137,7 +142,7 @@ impl<'a> PolicyExplainDocument<'a> {
     /// Renders the verdict, and each evaluated line.
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
-        let (style, may) = if self.allowed {
+        let (style, verdict) = if self.allowed {
             (GOOD, "is allowed to")
         } else {
             (BAD, "is not allowed to")
@@ -146,7 +151,7 @@ impl<'a> PolicyExplainDocument<'a> {
             .node
             .map_or_else(String::new, |node| format!(" on {}", escape_to_line(node)));
         page.push_line(format_args!(
-            "{} {style}{may}{style:#} call {} {}{on}",
+            "{} {style}{verdict}{style:#} call {} {}{on}",
             self.caller, self.agent, self.action
         ));
         page.push_line(format_args!("decided by {}", escape_to_line(self.rule)));
@@ -164,7 +169,9 @@ impl<'a> PolicyExplainDocument<'a> {
             let text = step.text.replace('\t', "  ");
             page.push_line(format_args!("{:>6}  {}", step.line, escape_to_line(&text)));
             match &step.mismatch {
-                Some(why) => page.push_line(format_args!("        no: {}", escape_to_line(why))),
+                Some(mismatch) => {
+                    page.push_line(format_args!("        no: {}", escape_to_line(mismatch)))
+                }
                 None => page.push_line(format_args!("        {style}this line decides{style:#}")),
             }
             for condition in step.unknown {
@@ -222,13 +229,13 @@ impl<'a> PolicyTestDocument<'a> {
             passed: outcome.has_passed(),
             expected: outcome.expected.as_str(),
             expected_rule: outcome.expected_rule.as_deref(),
-            found: if outcome.found.decision.allowed {
+            found: if outcome.actual.decision.allowed {
                 "allow"
             } else {
                 "deny"
             },
-            rule: &outcome.found.decision.rule,
-            unknown: unknown_lookups(&outcome.found),
+            rule: &outcome.actual.decision.rule,
+            unknown: unknown_lookups(&outcome.actual),
         };
         let passed = outcomes
             .iter()

@@ -20,25 +20,27 @@ pub fn is_harmful(c: char) -> bool {
         || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-fn escape_matching(text: &str, stays: fn(char) -> bool) -> Cow<'_, str> {
-    let harmful = |c: char| is_harmful(c) && !stays(c);
-    if !text.contains(harmful) {
+fn escape_matching(text: &str, is_kept: fn(char) -> bool) -> Cow<'_, str> {
+    let needs_escape = |c: char| is_harmful(c) && !is_kept(c);
+    if !text.contains(needs_escape) {
         return Cow::Borrowed(text);
     }
-    let mut safe = String::with_capacity(text.len() + 8);
+    let mut escaped = String::with_capacity(text.len() + 8);
     let mut characters = text.chars().peekable();
     while let Some(c) = characters.next() {
         match c {
-            '\r' if stays('\n') && characters.peek() == Some(&'\n') => {}
-            '\n' if !stays('\n') => safe.push_str("\\n"),
-            '\t' if !stays('\t') => safe.push_str("\\t"),
+            '\r' if is_kept('\n') && characters.peek() == Some(&'\n') => {}
+            '\n' if !is_kept('\n') => escaped.push_str("\\n"),
+            '\t' if !is_kept('\t') => escaped.push_str("\\t"),
             // Writing to a String cannot fail.
-            c if harmful(c) && c.is_ascii() => drop(write!(safe, "\\x{:02x}", u32::from(c))),
-            c if harmful(c) => drop(write!(safe, "\\u{{{:x}}}", u32::from(c))),
-            c => safe.push(c),
+            c if needs_escape(c) && c.is_ascii() => {
+                drop(write!(escaped, "\\x{:02x}", u32::from(c)))
+            }
+            c if needs_escape(c) => drop(write!(escaped, "\\u{{{:x}}}", u32::from(c))),
+            c => escaped.push(c),
         }
     }
-    Cow::Owned(safe)
+    Cow::Owned(escaped)
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use super::printable::{escape_to_line, escape_unprintable};
 use crate::printer::{HINT, WARNING};
 
 /// Renders the lines of a progress update.
-pub fn render_progress_update(tale: &ProgressUpdate) -> String {
+pub fn render_progress_update(update: &ProgressUpdate) -> String {
     let mut text = String::new();
-    let node = &tale.node;
+    let node = &update.node;
     // Writing to a String cannot fail.
-    if let Some(loss) = loss_text(tale) {
+    if let Some(loss) = loss_text(update) {
         let _ = writeln!(text, "{HINT}{node}:{HINT:#} {WARNING}({loss}){WARNING:#}");
     }
-    for event in &tale.events {
+    for event in &update.events {
         let error = event.get("stream").and_then(Value::as_str) == Some("stderr");
         for row in event_text(event).lines() {
             let row = if error {
@@ -35,7 +35,7 @@ fn event_text(event: &Value) -> String {
     let text = |key: &str| event.get(key).and_then(Value::as_str);
     match (text("line"), text("message"), event) {
         (Some(""), _, _) => "\n".to_owned(),
-        (Some(one), _, _) => escape_to_line(one).into_owned(),
+        (Some(line), _, _) => escape_to_line(line).into_owned(),
         (None, Some(message), _) => escape_unprintable(message).into_owned(),
         (None, None, Value::String(text)) => escape_unprintable(text).into_owned(),
         (None, None, other) => escape_to_line(&other.to_string()).into_owned(),
@@ -43,8 +43,8 @@ fn event_text(event: &Value) -> String {
 }
 
 /// Describes the events that are missing before these.
-fn loss_text(tale: &ProgressUpdate) -> Option<String> {
-    match (tale.lost, tale.dropped) {
+fn loss_text(update: &ProgressUpdate) -> Option<String> {
+    match (update.lost, update.dropped) {
         (0, 0) => None,
         (0, dropped) => Some(format!(
             "{dropped} events exceeded the send rate and were dropped"

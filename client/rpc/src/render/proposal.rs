@@ -14,11 +14,11 @@ use crate::printer::{BAD, STRONG, WARNING};
 pub fn render_proposal(
     proposed: &OpenProposal,
     action: Option<&ActionSchema>,
-    over: bool,
+    is_expired: bool,
     width: usize,
 ) -> String {
     let (proposal, caller) = (&proposed.proposal, &proposed.caller);
-    let until = clock::format_utc(proposal.expires_at / 1000);
+    let expiry = clock::format_utc(proposal.expires_at / 1000);
     let mut page = TextPage::default();
     page.push_line(format_args!(
         "{STRONG}{}{STRONG:#} proposes to call {STRONG}{} {}{STRONG:#}",
@@ -29,9 +29,9 @@ pub fn render_proposal(
     }
     page.push_gap();
     for (name, value) in &proposal.inputs.clear {
-        let lead = format!("  {}: ", escape_to_line(name));
-        let room = width.saturating_sub(lead.chars().count());
-        for line in hang_lines(&lead, value_lines(value, room)) {
+        let prefix = format!("  {}: ", escape_to_line(name));
+        let value_width = width.saturating_sub(prefix.chars().count());
+        for line in hang_lines(&prefix, value_lines(value, value_width)) {
             page.push_line(line);
         }
     }
@@ -54,9 +54,9 @@ pub fn render_proposal(
     ));
     page.push_text(format_columns(&names, 2, width));
     page.push_gap();
-    page.push_line(format_args!("once on each node, valid until {until}"));
+    page.push_line(format_args!("once on each node, valid until {expiry}"));
     page.push_line(format_args!("proposed with the key {}", caller.key));
-    if over {
+    if is_expired {
         page.push_line(format_args!(
             "{BAD}the proposal has expired: nodes no longer accept it{BAD:#}"
         ));

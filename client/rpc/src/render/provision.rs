@@ -1,99 +1,40 @@
 //! Renders the provisioning of new nodes: a table, a history, one line per change, a document.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use muster_contract::provisioner::{
+    ProvisionedNodeRow, ProvisionerStatusOutput, ProvisioningState,
+};
+use serde::Serialize;
 
 use super::grid::{TableCell, lay_out_table};
 use super::page::TextPage;
 use super::printable::escape_to_line;
 use super::span::format_duration;
-use crate::report::NodeReply;
 
-/// State of provisioning, as reported by one host of the service.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct ProvisioningOverview {
-    /// The leading host; empty if there is none.
-    leader: String,
-    /// Number of nodes by state.
-    counts: Map<String, Value>,
-    /// The nodes, by name.
-    nodes: Vec<ProvisioningNodeStatus>,
-    /// Number of further nodes, which are not listed.
-    more: u64,
+/// Whether provisioning of any shown node has failed.
+pub fn has_failed(overview: &ProvisionerStatusOutput) -> bool {
+    let mut nodes = overview.nodes.iter();
+    nodes.any(|node| node.is_in(ProvisioningState::Failed))
 }
 
-/// One node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-struct ProvisioningNodeStatus {
-    node: String,
-    /// `working`, `failed`, `done`, `retiring` or `retired`.
-    state: String,
-    /// The current or next step; empty if there is none.
-    step: String,
-    /// Number of the attempt.
-    attempt: u64,
-    /// Completed steps.
-    done: Vec<String>,
-    paused: bool,
-    /// Why it failed, or was deferred.
-    error: String,
-    master: String,
-    /// Serial number of its certificate.
-    serial: String,
-    /// When it was first seen, in milliseconds since 1970.
-    since: u64,
-    /// When it changed last, in milliseconds since 1970.
-    changed: u64,
-    history: Vec<ProvisioningHistoryEntry>,
-}
-
-/// An event in the history of a node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-struct ProvisioningHistoryEntry {
-    /// Time, in milliseconds since 1970.
-    at: u64,
-    step: String,
-    /// `began`, `done`, `failed`, `deferred` or `asked`.
-    what: String,
-    words: String,
-}
-
-impl ProvisioningOverview {
-    /// Parses a host's reply; missing outputs are empty.
-    pub fn from_reply(reply: &NodeReply) -> Self {
-        serde_json::from_value(Value::Object(reply.data.clone())).unwrap_or_default()
-    }
-
-    /// Whether provisioning of any shown node has failed.
-    pub fn has_failed(&self) -> bool {
-        self.nodes.iter().any(|node| node.state == "failed")
-    }
-
-    /// Whether provisioning of every shown node has ended.
-    pub fn is_settled(&self) -> bool {
-        let moves = |node: &ProvisioningNodeStatus| {
-            !node.paused && matches!(&*node.state, "working" | "retiring")
-        };
-        self.more == 0 && !self.nodes.iter().any(moves)
-    }
+/// Whether provisioning of every shown node has ended.
+pub fn is_settled(overview: &ProvisionerStatusOutput) -> bool {
+    let is_in_progress = |node: &ProvisionedNodeRow| {
+        !node.paused
+            && (node.is_in(ProvisioningState::Working) || node.is_in(ProvisioningState::Retiring))
+    };
+    overview.more == 0 && !overview.nodes.iter().any(is_in_progress)
 }
 
 /// Renders the table and a summary line.
-pub fn render_overview_table(standing: &ProvisioningOverview, width: usize) -> String {
+pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -> String {
     let heading = ["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"].map(str::to_owned);
-    let rows: Vec<Vec<TableCell>> = standing.nodes.iter().map(table_row).collect();
+    let rows: Vec<Vec<TableCell>> = overview.nodes.iter().map(table_row).collect();
     let mut page = TextPage::default();
     if !rows.is_empty() {
         page.push_text(lay_out_table(&heading, &rows, width, Some(2)).text);
         page.push_gap();
     }
-    let counts: Vec<String> = standing
+    let counts: Vec<String> = overview
         .counts
         .iter()
         .map(|(state, count)| format!("{count} {state}"))
@@ -103,20 +44,20 @@ pub fn render_overview_table(standing: &ProvisioningOverview, width: usize) -> S
     } else {
         counts.join(", ")
     };
-    let leader = match &*standing.leader {
+    let leader = match &*overview.leader {
         "" => "no leader".to_owned(),
         leader => format!("leader: {}", escape_to_line(leader)),
     };
     page.push_line(format_args!("{counts}; {leader}"));
-    if standing.more > 0 {
-        page.push_line(format_args!("and {} more", standing.more));
+    if overview.more > 0 {
+        page.push_line(format_args!("and {} more", overview.more));
     }
     page.into_text()
 }
 
-fn table_row(node: &ProvisioningNodeStatus) -> Vec<TableCell> {
+fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
     let name = escape_to_line(&node.node).into_owned();
-    let first = if node.state == "failed" {
+    let node_cell = if node.is_in(ProvisioningState::Failed) {
         TableCell::bad(name)
     } else {
         TableCell::plain(name)
@@ -127,7 +68,7 @@ fn table_row(node: &ProvisioningNodeStatus) -> Vec<TableCell> {
         attempt => format!("{} ({attempt}.)", node.step),
     };
     let took = std::time::Duration::from_millis(node.changed.saturating_sub(node.since));
-    let rest = [
+    let cells = [
         state.to_owned(),
         step,
         node.done.len().to_string(),
@@ -135,16 +76,16 @@ fn table_row(node: &ProvisioningNodeStatus) -> Vec<TableCell> {
         node.master.clone(),
         node.error.clone(),
     ];
-    let rest = rest
+    let cells = cells
         .iter()
         .map(|text| TableCell::plain(escape_to_line(text).into_owned()));
-    std::iter::once(first).chain(rest).collect()
+    std::iter::once(node_cell).chain(cells).collect()
 }
 
 /// Renders the history of each node, oldest event first.
-pub fn render_history(standing: &ProvisioningOverview) -> String {
+pub fn render_history(overview: &ProvisionerStatusOutput) -> String {
     let mut page = TextPage::default();
-    for node in &standing.nodes {
+    for node in &overview.nodes {
         page.push_gap();
         for entry in &node.history {
             let at = format_millis(entry.at);
@@ -162,11 +103,11 @@ pub fn render_history(standing: &ProvisioningOverview) -> String {
 
 /// Describes the changes since the previous state, one line per node.
 pub fn describe_changes(
-    before: Option<&ProvisioningOverview>,
-    now: &ProvisioningOverview,
+    previous: Option<&ProvisionerStatusOutput>,
+    current: &ProvisionerStatusOutput,
 ) -> Vec<String> {
-    let known = |name: &str| before?.nodes.iter().find(|node| node.node == name);
-    let told = |node: &ProvisioningNodeStatus| {
+    let previous_row = |name: &str| previous?.nodes.iter().find(|node| node.node == name);
+    let progress = |node: &ProvisionedNodeRow| {
         (
             node.state.clone(),
             node.step.clone(),
@@ -174,11 +115,11 @@ pub fn describe_changes(
             node.attempt,
         )
     };
-    let news = |node: &&ProvisioningNodeStatus| {
-        known(&node.node).is_none_or(|old| told(old) != told(node))
+    let has_changed = |node: &&ProvisionedNodeRow| {
+        previous_row(&node.node).is_none_or(|old| progress(old) != progress(node))
     };
-    let say = |node: &ProvisioningNodeStatus| {
-        let what = match (&*node.step, &*node.error) {
+    let describe = |node: &ProvisionedNodeRow| {
+        let detail = match (&*node.step, &*node.error) {
             ("", _) => node
                 .done
                 .last()
@@ -188,11 +129,16 @@ pub fn describe_changes(
         };
         let at = format_millis(node.changed);
         let (name, state) = (escape_to_line(&node.node), escape_to_line(&node.state));
-        format!("{at}  {name}  {state}  {}", escape_to_line(&what))
+        format!("{at}  {name}  {state}  {}", escape_to_line(&detail))
             .trim_end()
             .to_owned()
     };
-    now.nodes.iter().filter(news).map(say).collect()
+    current
+        .nodes
+        .iter()
+        .filter(has_changed)
+        .map(describe)
+        .collect()
 }
 
 fn format_millis(millis: u64) -> String {
@@ -205,32 +151,33 @@ fn format_millis(millis: u64) -> String {
 pub struct ProvisioningDocument<'a> {
     schema: &'static str,
     #[serde(flatten)]
-    standing: &'a ProvisioningOverview,
+    overview: &'a ProvisionerStatusOutput,
 }
 
 impl<'a> ProvisioningDocument<'a> {
     /// Creates the document of this overview.
-    pub fn new(standing: &'a ProvisioningOverview) -> Self {
+    pub fn new(overview: &'a ProvisionerStatusOutput) -> Self {
         Self {
             schema: "muster.provision.v1",
-            standing,
+            overview,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use muster_contract::provisioner::ProvisionerStatusOutput;
     use serde_json::{Value, json};
 
-    use super::{ProvisioningOverview, describe_changes, render_history, render_overview_table};
+    use super::{describe_changes, has_failed, is_settled, render_history, render_overview_table};
     use crate::render::WIDTH;
     use crate::render::fixtures::{plain, reply};
 
-    fn standing(nodes: &Value) -> ProvisioningOverview {
+    fn overview(nodes: &Value) -> ProvisionerStatusOutput {
         let data = json!({
             "leader": "prov1.example.net", "counts": {"working": 1, "failed": 1, "done": 1}, "nodes": nodes, "more": 0,
         });
-        ProvisioningOverview::from_reply(&reply("prov1.example.net", 0, "OK", data))
+        reply("prov1.example.net", 0, "OK", data).typed_outputs()
     }
 
     fn nodes() -> Value {
@@ -248,31 +195,30 @@ mod tests {
 
     #[test]
     fn nodes_stand_in_a_table() {
-        let standing = standing(&nodes());
-        assert!(standing.has_failed() && !standing.is_settled());
-        insta::assert_snapshot!("standing", plain(&render_overview_table(&standing, WIDTH)));
-        insta::assert_snapshot!("history", plain(&render_history(&standing)));
+        let overview = overview(&nodes());
+        assert!(has_failed(&overview) && !is_settled(&overview));
+        insta::assert_snapshot!("standing", plain(&render_overview_table(&overview, WIDTH)));
+        insta::assert_snapshot!("history", plain(&render_history(&overview)));
     }
 
     #[test]
     fn only_what_is_new_is_told() {
-        let first = standing(&nodes());
+        let first = overview(&nodes());
         assert_eq!(describe_changes(None, &first).len(), 3);
         assert!(describe_changes(Some(&first), &first).is_empty());
         let mut later = nodes();
         later[2]["step"] = json!("final_run");
-        let told = describe_changes(Some(&first), &standing(&later));
+        let changes = describe_changes(Some(&first), &overview(&later));
         assert_eq!(
-            told,
+            changes,
             ["2026-09-21 14:13:22Z  web3.example.net  working  at final_run"]
         );
     }
 
     #[test]
     fn an_answer_of_another_version_is_read_as_far_as_it_goes() {
-        assert_eq!(
-            ProvisioningOverview::from_reply(&reply("prov1", 0, "OK", json!({"nodes": 3}))),
-            ProvisioningOverview::default()
-        );
+        let reply = reply("prov1", 0, "OK", json!({"nodes": 3}));
+        let overview: ProvisionerStatusOutput = reply.typed_outputs();
+        assert_eq!(overview, ProvisionerStatusOutput::default());
     }
 }

@@ -4,24 +4,6 @@ pub mod count;
 pub mod status;
 pub mod summary;
 
-use serde_json::Value;
-
-use crate::report::NodeReply;
-
-/// A text output that is present and not empty.
-fn text_output(reply: &NodeReply, name: &str) -> Option<String> {
-    let text = reply.data.get(name).and_then(Value::as_str);
-    text.filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-fn flag_output(reply: &NodeReply, name: &str) -> bool {
-    reply.data.get(name) == Some(&Value::Bool(true))
-}
-
-fn number_output(reply: &NodeReply, name: &str) -> Option<u64> {
-    reply.data.get(name).and_then(Value::as_u64)
-}
-
 /// Formats seconds in the two largest applicable units: `42 s`, `3 m 05 s`, `2 h 10 m`, `4 d 3 h`.
 fn format_age(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

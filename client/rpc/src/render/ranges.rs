@@ -16,21 +16,21 @@ struct NumberedNameShape<'a> {
 /// Shortens names that differ only in one number to a range. Every name is in exactly one result.
 pub fn shorten_to_ranges<'a>(names: impl IntoIterator<Item = &'a Identity>) -> Vec<String> {
     let mut shapes: BTreeMap<NumberedNameShape<'a>, Vec<u64>> = BTreeMap::new();
-    let mut words = Vec::new();
+    let mut ranges = Vec::new();
     for name in names {
         match split_numbered_name(name.as_str()) {
             Some((shape, number)) => shapes.entry(shape).or_default().push(number),
-            None => words.push(name.to_string()),
+            None => ranges.push(name.to_string()),
         }
     }
     merge_unpadded(&mut shapes);
-    words.extend(
+    ranges.extend(
         shapes
             .into_iter()
             .map(|(shape, numbers)| shape.render_range(numbers)),
     );
-    words.sort();
-    words
+    ranges.sort();
+    ranges
 }
 
 /// Splits a name at the last number of its first label, which usually distinguishes the hosts of a domain.
@@ -63,9 +63,9 @@ fn merge_unpadded(shapes: &mut BTreeMap<NumberedNameShape<'_>, Vec<u64>>) {
         .copied()
         .collect();
     for shape in padded {
-        let plain = NumberedNameShape { digits: 0, ..shape };
+        let unpadded = NumberedNameShape { digits: 0, ..shape };
         let is_as_wide = |number: &u64| number.to_string().len() == shape.digits;
-        let Some(numbers) = shapes.get_mut(&plain) else {
+        let Some(numbers) = shapes.get_mut(&unpadded) else {
             continue;
         };
         let (wide, others) = numbers.iter().partition(|number| is_as_wide(number));

@@ -36,7 +36,7 @@ pub struct RequestResultView<'a> {
     /// The DDL of the action.
     pub action: &'a ActionSchema,
     /// Which replies to show; as the DDL specifies when absent.
-    pub wish: Option<DisplayOverride>,
+    pub display: Option<DisplayOverride>,
     /// Whether times are shown, too.
     pub verbose: bool,
     /// Width of the text in columns.
@@ -46,7 +46,9 @@ pub struct RequestResultView<'a> {
 impl RequestResultView<'_> {
     /// Whether a reply is shown.
     pub fn is_shown(&self, reply: &NodeReply) -> bool {
-        self.action.display().shows_reply(reply.is_ok(), self.wish)
+        self.action
+            .display()
+            .shows_reply(reply.is_ok(), self.display)
     }
 
     /// Renders one reply, followed by an empty line.
@@ -96,8 +98,8 @@ impl RequestResultView<'_> {
             }));
             row
         });
-        let most_lines = (!self.verbose).then_some(MAX_CELL_LINES);
-        lay_out_table(&heading, &rows.collect::<Vec<_>>(), self.width, most_lines)
+        let max_lines = (!self.verbose).then_some(MAX_CELL_LINES);
+        lay_out_table(&heading, &rows.collect::<Vec<_>>(), self.width, max_lines)
     }
 
     /// The outputs of the replies: declared ones first, in the DDL's order.
@@ -213,24 +215,24 @@ fn align_rows(rows: &[(Cow<'_, str>, Cow<'_, Value>)], width: usize) -> String {
     let widest = titles.max().unwrap_or(0);
     let mut page = TextPage::default();
     for (title, value) in rows {
-        let lead = format!("{INDENT}{title:>widest$}: ");
-        let room = width.saturating_sub(lead.chars().count());
-        for line in hang_lines(&lead, value_lines(value, room)) {
+        let prefix = format!("{INDENT}{title:>widest$}: ");
+        let value_width = width.saturating_sub(prefix.chars().count());
+        for line in hang_lines(&prefix, value_lines(value, value_width)) {
             page.push_line(line);
         }
     }
     page.into_text()
 }
 
-fn reply_heading(who: &str, reply: &NodeReply) -> String {
+fn reply_heading(sender: &str, reply: &NodeReply) -> String {
     if reply.is_ok() {
-        return format!("{STRONG}{who}{STRONG:#}");
+        return format!("{STRONG}{sender}{STRONG:#}");
     }
     let status = match &reply.reason {
         Some(reason) => format!("{} ({})", reply.status.display_text(), reason.as_str()),
         None => reply.status.display_text().to_owned(),
     };
-    format!("{STRONG}{who:<NODE_NAME_WIDTH$}{STRONG:#} {BAD}{status}{BAD:#}")
+    format!("{STRONG}{sender:<NODE_NAME_WIDTH$}{STRONG:#} {BAD}{status}{BAD:#}")
 }
 
 /// A value in a cell: a list of strings is joined, which is easier to read.
@@ -249,11 +251,11 @@ fn outcome_text(reply: &NodeReply) -> String {
     if reply.is_ok() {
         return reply.status.display_text().to_owned();
     }
-    let word = reply
+    let status = reply
         .reason
         .as_ref()
         .map_or(reply.status.display_text(), ReplyReason::as_str);
-    format!("{word}: {}", escape_to_line(&reply.message))
+    format!("{status}: {}", escape_to_line(&reply.message))
 }
 
 /// Details of a reason besides its code.

@@ -7,11 +7,11 @@ use crate::report::RequestStats;
 
 /// Renders the block, titles aligned at their colons.
 pub fn render_request_stats(stats: &RequestStats) -> String {
-    let disbelieved = stats
-        .disbelieved
+    let rejected = stats
+        .rejected
         .iter()
-        .map(|(word, count)| format!("{count} ({word})"));
-    let disbelieved: Vec<String> = disbelieved.collect();
+        .map(|(reason, count)| format!("{count} ({reason})"));
+    let rejected: Vec<String> = rejected.collect();
     let rows = [
         (
             "Request",
@@ -35,10 +35,10 @@ pub fn render_request_stats(stats: &RequestStats) -> String {
         ("Unexpected Responses", stats.unexpected.len().to_string()),
         (
             "Invalid Responses",
-            if disbelieved.is_empty() {
+            if rejected.is_empty() {
                 "0".to_owned()
             } else {
-                disbelieved.join(", ")
+                rejected.join(", ")
             },
         ),
         ("Start Time", clock::format_utc(stats.started / 1000)),

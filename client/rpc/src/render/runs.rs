@@ -22,13 +22,13 @@ use crate::runs::{EndedRun, PuppetRunsReport};
 const MAX_NAMED_NODES: usize = 4;
 
 /// A log line, prefixed with its time.
-pub fn format_log_line(now: Millis, words: &str) -> String {
-    format!("{} {words}", clock::format_utc(now / 1000))
+pub fn format_log_line(now: Millis, text: &str) -> String {
+    format!("{} {text}", clock::format_utc(now / 1000))
 }
 
 /// Describes an event in the wording of `mco puppet runall`.
-pub fn describe_log_line(told: &RunLogLine) -> String {
-    match told {
+pub fn describe_log_line(line: &RunLogLine) -> String {
+    match line {
         RunLogLine::Running(node, count) => format!("Running {node}, concurrency is {count}"),
         RunLogLine::Scheduled(node, status) if status == "OK" => {
             format!("{node} schedule status: {GOOD}OK{GOOD:#}")
@@ -46,29 +46,35 @@ pub fn describe_log_line(told: &RunLogLine) -> String {
 /// Describes the end of one run on one line.
 pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
     let RunOutcome {
-        ok, class, said, ..
+        ok, class, message, ..
     } = outcome;
     let style = if *ok { GOOD } else { BAD };
-    let before = if outcome.is_attached() && outcome.permit_interval().is_some() {
+    let attached_note = if outcome.attached && outcome.permit_interval.is_some() {
         " (started by an earlier request)"
     } else {
         ""
     };
     format!(
-        "{node}: {style}{class}{style:#}: {}{before}",
-        escape_to_line(said)
+        "{node}: {style}{class}{style:#}: {}{attached_note}",
+        escape_to_line(message)
     )
 }
 
 /// Describes the stop reason.
 pub fn describe_stop_reason(halt: PuppetRolloutStopReason) -> String {
     match halt {
-        PuppetRolloutStopReason::Canary { bad, of, allowed } => {
-            let canaries = if of == 1 { "canary" } else { "canaries" };
-            format!("stopped: {bad} of {of} {canaries} failed or did not reply (maximum {allowed})")
+        PuppetRolloutStopReason::Canary {
+            failed,
+            canaries,
+            allowed,
+        } => {
+            let noun = if canaries == 1 { "canary" } else { "canaries" };
+            format!(
+                "stopped: {failed} of {canaries} {noun} failed or did not reply (maximum {allowed})"
+            )
         }
-        PuppetRolloutStopReason::Failures { bad, allowed } => {
-            format!("stopped: {bad} nodes failed or did not reply (maximum {allowed})")
+        PuppetRolloutStopReason::Failures { failed, allowed } => {
+            format!("stopped: {failed} nodes failed or did not reply (maximum {allowed})")
         }
         PuppetRolloutStopReason::Interrupted => {
             "interrupted: no further requests are sent".to_owned()
@@ -118,8 +124,8 @@ pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
     }
     page.push_gap();
     page.push_line(describe_times(runs));
-    if let Some(proof) = runs.concurrency_stats() {
-        page.push_line(describe_concurrency(runs.limit, &proof));
+    if let Some(stats) = runs.concurrency_stats() {
+        page.push_line(describe_concurrency(runs.limit, &stats));
     }
     if let skewed @ 1.. = runs.skewed_clock_count() {
         let nodes = node_count_text(skewed);
@@ -141,28 +147,28 @@ fn list_nodes<'a>(nodes: impl IntoIterator<Item = &'a Identity>) -> String {
 
 fn describe_times(runs: &PuppetRunsReport) -> String {
     let took = format_duration(runs.took);
-    let Some(proof) = runs.concurrency_stats() else {
+    let Some(stats) = runs.concurrency_stats() else {
         return format!("No runs, in {took}.");
     };
-    let count = if proof.runs == 1 {
+    let count = if stats.runs == 1 {
         "1 run".to_owned()
     } else {
-        format!("{} runs", proof.runs)
+        format!("{} runs", stats.runs)
     };
-    let (work, longest) = (format_duration(proof.work), format_duration(proof.longest));
+    let (work, longest) = (format_duration(stats.work), format_duration(stats.longest));
     format!("{count} in {took}: together they took {work}, the longest {longest}.")
 }
 
 /// Describes whether the limit was held. The evidence is the permit times that nodes report, not an observation of this process.
-fn describe_concurrency(limit: Option<usize>, proof: &ConcurrencyStats) -> String {
-    let highest = proof.highest;
-    let ran = format!("by the nodes' clocks, at most {highest} ran at once");
+fn describe_concurrency(limit: Option<usize>, stats: &ConcurrencyStats) -> String {
+    let highest = stats.highest;
+    let observation = format!("by the nodes' clocks, at most {highest} ran at once");
     match limit {
         None => format!("By the nodes' clocks, at most {highest} ran at once."),
         Some(limit) if highest <= limit => {
-            format!("{GOOD}The limit of {limit} was kept{GOOD:#}: {ran}.")
+            format!("{GOOD}The limit of {limit} was kept{GOOD:#}: {observation}.")
         }
-        Some(limit) => format!("{BAD}The limit of {limit} was exceeded{BAD:#}: {ran}."),
+        Some(limit) => format!("{BAD}The limit of {limit} was exceeded{BAD:#}: {observation}."),
     }
 }
 
@@ -238,7 +244,7 @@ impl<'a> PuppetRunDocument<'a> {
         let RunOutcome {
             ok,
             class,
-            said,
+            message,
             data,
             ..
         } = &ended.outcome;
@@ -246,7 +252,7 @@ impl<'a> PuppetRunDocument<'a> {
             node,
             ok: *ok,
             class,
-            message: said,
+            message,
             run: ended.run.to_string(),
             earlier: ended.earlier,
             data,
@@ -274,18 +280,18 @@ impl<'a> PuppetRunsDocument<'a> {
             disabled: &runs.disabled,
             not_asked: &runs.not_asked,
             stopped: runs.halt.map(describe_stop_reason),
-            proof: runs.concurrency_stats().map(|proof| ConcurrencyDocument {
-                runs: proof.runs,
-                highest_concurrency: proof.highest,
-                work_ms: saturating_millis(proof.work),
-                longest_ms: saturating_millis(proof.longest),
-                makespan_ms: saturating_millis(proof.makespan),
+            proof: runs.concurrency_stats().map(|stats| ConcurrencyDocument {
+                runs: stats.runs,
+                highest_concurrency: stats.highest,
+                work_ms: saturating_millis(stats.work),
+                longest_ms: saturating_millis(stats.longest),
+                makespan_ms: saturating_millis(stats.makespan),
                 least_ms: runs
                     .limit
-                    .map(|limit| saturating_millis(proof.least_duration(limit))),
+                    .map(|limit| saturating_millis(stats.least_duration(limit))),
                 clocks_set_right: runs.skewed_clock_count(),
             }),
-            disbelieved: &runs.disbelieved,
+            disbelieved: &runs.rejected,
             requestids: &runs.requests,
         }
     }
@@ -421,7 +427,10 @@ mod tests {
         bad.not_asked = (1..9)
             .map(|n| format!("mail{n}").parse().unwrap())
             .collect();
-        bad.halt = Some(PuppetRolloutStopReason::Failures { bad: 3, allowed: 2 });
+        bad.halt = Some(PuppetRolloutStopReason::Failures {
+            failed: 3,
+            allowed: 2,
+        });
         let mut nobody = runs(vec![(
             "web5",
             RunOutcome::without_reply("not_connected", "gone"),
@@ -443,11 +452,14 @@ mod tests {
         );
         let halts = [
             PuppetRolloutStopReason::Canary {
-                bad: 1,
-                of: 2,
+                failed: 1,
+                canaries: 2,
                 allowed: 0,
             },
-            PuppetRolloutStopReason::Failures { bad: 3, allowed: 2 },
+            PuppetRolloutStopReason::Failures {
+                failed: 3,
+                allowed: 2,
+            },
             PuppetRolloutStopReason::Interrupted,
             PuppetRolloutStopReason::Broken,
         ];

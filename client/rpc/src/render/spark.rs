@@ -10,17 +10,17 @@ const ASCII_BARS: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 /// Counts the numbers in equal intervals between minimum and maximum; all are in the first if they are equal. Non-finite numbers are skipped.
 pub fn count_buckets(numbers: &[f64]) -> [usize; BAR_COUNT] {
     let mut buckets = [0; BAR_COUNT];
-    let Some((least, most)) = finite_bounds(numbers) else {
+    let Some((min, max)) = finite_bounds(numbers) else {
         return buckets;
     };
-    let width = most - least;
+    let width = max - min;
     for number in numbers.iter().filter(|number| number.is_finite()) {
-        let place = if width > 0.0 {
-            (number - least) / width
+        let position = if width > 0.0 {
+            (number - min) / width
         } else {
             0.0
         };
-        if let Some(count) = buckets.get_mut(bucket_index(place)) {
+        if let Some(count) = buckets.get_mut(bucket_index(position)) {
             *count += 1;
         }
     }
@@ -31,32 +31,32 @@ pub fn count_buckets(numbers: &[f64]) -> [usize; BAR_COUNT] {
 pub fn finite_bounds(numbers: &[f64]) -> Option<(f64, f64)> {
     let numbers = numbers.iter().copied().filter(|number| number.is_finite());
     numbers.fold(None, |bounds, number| {
-        let (least, most) = bounds.unwrap_or((number, number));
-        Some((number.min(least), number.max(most)))
+        let (min, max) = bounds.unwrap_or((number, number));
+        Some((number.min(min), number.max(max)))
     })
 }
 
 /// The bucket of a position between 0 and 1; the last bucket includes 1.
-fn bucket_index(place: f64) -> usize {
+fn bucket_index(position: f64) -> usize {
     let bars = u32::try_from(BAR_COUNT).map_or(1.0, f64::from);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "the value is clamped between 0 and BAR_COUNT"
     )]
-    let bucket = (place * bars).clamp(0.0, bars) as usize;
+    let bucket = (position * bars).clamp(0.0, bars) as usize;
     bucket.min(BAR_COUNT - 1)
 }
 
 /// Renders the bars.
 pub fn render_spark_bars(buckets: &[usize; BAR_COUNT], utf8: bool) -> String {
     let heights = if utf8 { UNICODE_BARS } else { ASCII_BARS };
-    let most = buckets.iter().copied().max().unwrap_or_default().max(1);
+    let max = buckets.iter().copied().max().unwrap_or_default().max(1);
     let [lowest, ..] = heights;
     let bar = |&count: &usize| {
         // A non-empty bucket is always higher than an empty one.
         let steps = heights.len() - 1;
-        let height = (count * steps).div_ceil(most);
+        let height = (count * steps).div_ceil(max);
         heights.get(height).copied().unwrap_or(lowest)
     };
     buckets.iter().map(bar).collect()

@@ -1,8 +1,8 @@
 //! Renders the daemons' counters, one row per node.
 
+use muster_contract::rpcutil::RpcutilDaemonStatsOutput;
 use muster_wire::identity::Identity;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::grid::{TableCell, lay_out_table};
 use super::json::RequestStatsDocument;
@@ -43,17 +43,17 @@ pub fn read_daemon_counts(report: &RequestReport) -> Vec<DaemonCounts> {
 
 impl DaemonCounts {
     fn from_reply(reply: &NodeReply) -> Self {
-        let count = |name: &str| reply.data.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let output: RpcutilDaemonStatsOutput = reply.typed_outputs();
         Self {
             node: reply.node.clone(),
-            started: count("starttime"),
-            total: count("total"),
-            refused: count("unvalidated"),
-            expired: count("ttlexpired"),
-            replayed: count("replayed"),
-            others: count("filtered"),
-            denied: count("denied"),
-            replies: count("replies"),
+            started: output.starttime.unwrap_or(0),
+            total: output.total.unwrap_or(0),
+            refused: output.unvalidated.unwrap_or(0),
+            expired: output.ttlexpired.unwrap_or(0),
+            replayed: output.replayed.unwrap_or(0),
+            others: output.filtered.unwrap_or(0),
+            denied: output.denied.unwrap_or(0),
+            replies: output.replies.unwrap_or(0),
         }
     }
 

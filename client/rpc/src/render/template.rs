@@ -77,13 +77,13 @@ impl OutputTemplate {
             .add_template_owned(TEMPLATE_NAME, source.to_owned())
             .map_err(syntax)?;
         let template = environment.get_template(TEMPLATE_NAME).map_err(syntax)?;
-        let mut asked: Vec<String> = template.undeclared_variables(false).into_iter().collect();
-        asked.sort();
+        let mut variables: Vec<String> = template.undeclared_variables(false).into_iter().collect();
+        variables.sort();
         let is_known = |name: &String| {
             known.contains(&name.as_str())
                 || environment.globals().any(|(global, _)| global == name)
         };
-        if let Some(name) = asked.into_iter().find(|name| !is_known(name)) {
+        if let Some(name) = variables.into_iter().find(|name| !is_known(name)) {
             return Err(OutputTemplateError::Unknown {
                 name,
                 known: known.to_vec(),
@@ -98,12 +98,12 @@ impl OutputTemplate {
             let (line, problem) = error_location(error);
             OutputTemplateError::Render { line, problem }
         };
-        let mut paper = BoundedTemplateBuffer(Vec::new());
+        let mut output = BoundedTemplateBuffer(Vec::new());
         self.0
             .get_template(TEMPLATE_NAME)
-            .and_then(|template| template.render_captured_to(Serde(values), &mut paper))
+            .and_then(|template| template.render_captured_to(Serde(values), &mut output))
             .map_err(|error| failed(&error))?;
-        let mut text = String::from_utf8_lossy(&paper.0).into_owned();
+        let mut text = String::from_utf8_lossy(&output.0).into_owned();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }

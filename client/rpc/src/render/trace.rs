@@ -20,7 +20,7 @@ pub struct RequestTrace<'a> {
     /// The trace id.
     pub trace: Option<String>,
     /// Stages at the caller, with their durations.
-    pub here: Vec<(&'static str, Duration)>,
+    pub caller_stages: Vec<(&'static str, Duration)>,
     /// Each node's trace, and why it rejected the request, if it did.
     pub nodes: Vec<(&'a Identity, &'a NodeTrace, Option<String>)>,
 }
@@ -29,16 +29,16 @@ impl<'a> RequestTrace<'a> {
     /// Extracts the trace from a report.
     pub fn from_report(report: &'a RequestReport) -> Self {
         let stats = &report.stats;
-        let told =
+        let traced_node =
             |reply: &'a NodeReply| Some((&reply.node, reply.trace.as_ref()?, refusal_text(reply)));
         Self {
             trace: stats.traceparent.map(|trace| trace.trace_id()),
-            here: vec![
+            caller_stages: vec![
                 ("discover", stats.discovering),
                 ("sign", stats.signing),
                 ("publish", stats.publishing.saturating_sub(stats.signing)),
             ],
-            nodes: report.replies.iter().filter_map(told).collect(),
+            nodes: report.replies.iter().filter_map(traced_node).collect(),
         }
     }
 
@@ -49,7 +49,7 @@ impl<'a> RequestTrace<'a> {
             Some(trace) => page.push_line(format_args!("---- trace {trace} ----")),
             None => page.push_line("---- trace ----"),
         }
-        for (stage, took) in &self.here {
+        for (stage, took) in &self.caller_stages {
             page.push_line(stage_row(stage, *took));
         }
         self.nodes
@@ -65,9 +65,9 @@ impl<'a> RequestTrace<'a> {
             for stage in &trace.stages {
                 let took = stage_row(stage.stage.as_str(), Duration::from_micros(stage.us));
                 match refusal.as_ref().filter(|_| stage.refused) {
-                    Some(why) => {
-                        let why = escape_to_line(why);
-                        page.push_line(format_args!("{took}  {BAD}refused{BAD:#}: {why}"));
+                    Some(reason) => {
+                        let reason = escape_to_line(reason);
+                        page.push_line(format_args!("{took}  {BAD}refused{BAD:#}: {reason}"));
                     }
                     None => page.push_line(took),
                 }
@@ -88,11 +88,11 @@ fn stage_row(stage: &str, took: Duration) -> String {
 
 /// Why a node rejected the request: the code and the node's message.
 fn refusal_text(reply: &NodeReply) -> Option<String> {
-    let word = reply
+    let code = reply
         .reason
         .as_ref()
         .map(|reason| format!("{} - ", reason.as_str()));
-    (!reply.is_ok()).then(|| format!("{}{}", word.unwrap_or_default(), reply.message))
+    (!reply.is_ok()).then(|| format!("{}{}", code.unwrap_or_default(), reply.message))
 }
 
 /// One node's part of a document; times in microseconds.

@@ -60,28 +60,28 @@ fn array_lines(items: &[Value], width: usize) -> Vec<String> {
 
 /// Formats `key: value`, or the key with the structure below it.
 fn entry_lines(key: &str, value: &Value, width: usize) -> Vec<String> {
-    let below = value_lines(value, width.saturating_sub(key.chars().count() + 2));
+    let lines = value_lines(value, width.saturating_sub(key.chars().count() + 2));
     match value {
-        Value::Array(items) if !items.is_empty() && below.len() == 1 => {
-            hang_lines(&format!("{key}: "), below)
+        Value::Array(items) if !items.is_empty() && lines.len() == 1 => {
+            hang_lines(&format!("{key}: "), lines)
         }
-        Value::Array(items) if !items.is_empty() => titled_lines(key, below),
-        Value::Object(entries) if !entries.is_empty() => titled_lines(key, below),
-        _ => hang_lines(&format!("{key}: "), below),
+        Value::Array(items) if !items.is_empty() => titled_lines(key, lines),
+        Value::Object(entries) if !entries.is_empty() => titled_lines(key, lines),
+        _ => hang_lines(&format!("{key}: "), lines),
     }
 }
 
-fn titled_lines(key: &str, below: Vec<String>) -> Vec<String> {
-    let indented = below.into_iter().map(|line| format!("  {line}"));
+fn titled_lines(key: &str, lines: Vec<String>) -> Vec<String> {
+    let indented = lines.into_iter().map(|line| format!("  {line}"));
     std::iter::once(format!("{key}:")).chain(indented).collect()
 }
 
-/// Prefixes the first line with `lead`, and indents the others to it.
-pub fn hang_lines(lead: &str, lines: Vec<String>) -> Vec<String> {
-    let hang = " ".repeat(lead.chars().count());
+/// Prefixes the first line with `prefix`, and indents the others to it.
+pub fn hang_lines(prefix: &str, lines: Vec<String>) -> Vec<String> {
+    let indent = " ".repeat(prefix.chars().count());
     let lines = lines.into_iter().enumerate();
     lines
-        .map(|(at, line)| format!("{}{line}", if at == 0 { lead } else { &hang }))
+        .map(|(at, line)| format!("{}{line}", if at == 0 { prefix } else { &indent }))
         .collect()
 }
 

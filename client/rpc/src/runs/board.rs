@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use muster_client::runs::RunOutcome;
+use muster_contract::puppet::PuppetRunState;
 use muster_wire::identity::Identity;
 
 /// Maximum delay of a start.
-const MAX_HOLD_TIME: Duration = Duration::from_secs(2);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// A log line.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +33,7 @@ pub struct RunLogTracker {
     limit: Option<usize>,
     running: BTreeSet<Identity>,
     /// Delayed starts.
-    held: Vec<(Identity, Instant)>,
+    delayed: Vec<(Identity, Instant)>,
 }
 
 impl RunLogTracker {
@@ -45,13 +46,17 @@ impl RunLogTracker {
     }
 
     /// Handles the state of a node's run; `open` is the number of runs that have not ended, including waiting ones.
-    pub fn handle_state(&mut self, node: &Identity, state: &str, open: usize) -> Vec<RunLogLine> {
-        let begun = matches!(state, "starting" | "applying");
-        if !begun || self.running.contains(node) || self.is_held(node) {
+    pub fn handle_state(
+        &mut self,
+        node: &Identity,
+        state: PuppetRunState,
+        open: usize,
+    ) -> Vec<RunLogLine> {
+        if !state.is_running() || self.running.contains(node) || self.is_delayed(node) {
             return Vec::new();
         }
         if self.is_full() {
-            self.held.push((node.clone(), Instant::now()));
+            self.delayed.push((node.clone(), Instant::now()));
             return Vec::new();
         }
         self.begin_run(node.clone(), open)
@@ -65,37 +70,37 @@ impl RunLogTracker {
         open: usize,
     ) -> Vec<RunLogLine> {
         let mut lines = Vec::new();
-        let held = self.is_held(node);
-        self.held.retain(|(held, _)| held != node);
+        let was_delayed = self.is_delayed(node);
+        self.delayed.retain(|(delayed, _)| delayed != node);
         if !self.running.contains(node) {
-            if held || (outcome.permit_interval().is_some() && !outcome.is_attached()) {
+            if was_delayed || (outcome.permit_interval.is_some() && !outcome.attached) {
                 // The message about its start was lost, or is still delayed.
                 lines.extend(self.begin_run(node.clone(), 0));
-            } else if outcome.permit_interval().is_none() {
+            } else if outcome.permit_interval.is_none() {
                 let class = outcome.class.clone();
                 lines.push(RunLogLine::Scheduled(node.clone(), class));
             }
         }
         self.running.remove(node);
         lines.push(RunLogLine::Ended(node.clone(), Box::new(outcome.clone())));
-        lines.extend(self.release_held(Duration::ZERO, open));
+        lines.extend(self.release_delayed(Duration::ZERO, open));
         lines
     }
 
     /// Returns the starts whose maximum delay is over.
     pub fn release_due(&mut self, open: usize) -> Vec<RunLogLine> {
-        self.release_held(MAX_HOLD_TIME, open)
+        self.release_delayed(MAX_DELAY, open)
     }
 
-    /// Returns starts that fit the limit, and those delayed for longer than `patience`.
-    fn release_held(&mut self, patience: Duration, open: usize) -> Vec<RunLogLine> {
+    /// Returns starts that fit the limit, and those delayed for longer than `max_delay`.
+    fn release_delayed(&mut self, max_delay: Duration, open: usize) -> Vec<RunLogLine> {
         let mut lines = Vec::new();
-        while let Some((_, since)) = self.held.first() {
-            let is_late = patience > Duration::ZERO && since.elapsed() >= patience;
+        while let Some((_, since)) = self.delayed.first() {
+            let is_late = max_delay > Duration::ZERO && since.elapsed() >= max_delay;
             if self.is_full() && !is_late {
                 break;
             }
-            let (node, _) = self.held.remove(0);
+            let (node, _) = self.delayed.remove(0);
             lines.extend(self.begin_run(node, open));
         }
         lines
@@ -118,14 +123,15 @@ impl RunLogTracker {
         self.limit.is_some_and(|limit| self.running.len() >= limit)
     }
 
-    fn is_held(&self, node: &Identity) -> bool {
-        self.held.iter().any(|(held, _)| held == node)
+    fn is_delayed(&self, node: &Identity) -> bool {
+        self.delayed.iter().any(|(delayed, _)| delayed == node)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use muster_client::runs::RunOutcome;
+    use muster_contract::puppet::PuppetRunState;
 
     use super::{RunLogLine, RunLogTracker};
     use crate::runs::fixtures::{outcome, ran};
@@ -144,18 +150,30 @@ mod tests {
     fn beginnings_and_ends_are_told_in_an_order_that_can_be() {
         let mut board = RunLogTracker::new(Some(2));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| name.parse().unwrap());
-        assert!(board.handle_state(&a, "waiting_permit", 4).is_empty());
+        assert!(
+            board
+                .handle_state(&a, PuppetRunState::WaitingPermit, 4)
+                .is_empty()
+        );
         assert_eq!(
-            told(board.handle_state(&a, "starting", 4)),
+            told(board.handle_state(&a, PuppetRunState::Starting, 4)),
             ["a runs, 1", "a OK"]
         );
-        assert!(board.handle_state(&a, "applying", 4).is_empty());
+        assert!(
+            board
+                .handle_state(&a, PuppetRunState::Applying, 4)
+                .is_empty()
+        );
         assert_eq!(
-            told(board.handle_state(&b, "starting", 4)),
+            told(board.handle_state(&b, PuppetRunState::Starting, 4)),
             ["b runs, 2", "b OK", "2 wait"]
         );
         // The permit of one that has ended, whose end is still under way.
-        assert!(board.handle_state(&c, "starting", 4).is_empty());
+        assert!(
+            board
+                .handle_state(&c, PuppetRunState::Starting, 4)
+                .is_empty()
+        );
         assert_eq!(
             told(board.handle_end(&a, &ran("clean", 0, 1), 3)),
             ["a ended clean", "c runs, 2", "c OK", "2 wait"]
@@ -178,7 +196,7 @@ mod tests {
             ["a disabled", "a ended disabled"]
         );
         let mut earlier = ran("changed", 0, 1);
-        earlier.data.insert("attached".to_owned(), true.into());
+        earlier.attached = true;
         assert_eq!(told(board.handle_end(&b, &earlier, 1)), ["b ended changed"]);
         let silent = RunOutcome::without_reply("no_answer", "silent");
         assert_eq!(

@@ -22,29 +22,29 @@ pub(super) fn parse_source(
             .map_err(|error| (METHOD_KEY, format!("cannot be used: {error}")))?,
         None => DiscoveryMethod::default(),
     };
-    let wrong = |error| (OPTIONS_KEY, format!("cannot be used: {error}"));
+    let invalid = |error| (OPTIONS_KEY, format!("cannot be used: {error}"));
     let mut options = DiscoveryOptions::default();
     for (name, value) in &keys.options {
-        let added = match value {
+        let result = match value {
             Value::String(text) => options.add_text(name, text.clone()),
             Value::Integer(number) => options.add_text(name, number.to_string()),
             Value::Float(number) => options.add_text(name, number.to_string()),
             Value::Boolean(truth) => options.add_text(name, truth.to_string()),
-            Value::Array(words) => options.add_list(name, parse_texts(name, words)?),
+            Value::Array(items) => options.add_list(name, parse_texts(name, items)?),
             Value::Datetime(_) | Value::Table(_) => Err(not_text_error(name))?,
         };
-        added.map_err(wrong)?;
+        result.map_err(invalid)?;
     }
-    DiscoverySource::from_options(method, &options, base).map_err(wrong)
+    DiscoverySource::from_options(method, &options, base).map_err(invalid)
 }
 
-fn parse_texts(name: &str, words: &[Value]) -> Result<Vec<String>, (&'static str, String)> {
-    let text = |word: &Value| {
-        word.as_str()
+fn parse_texts(name: &str, items: &[Value]) -> Result<Vec<String>, (&'static str, String)> {
+    let text = |item: &Value| {
+        item.as_str()
             .map(str::to_owned)
             .ok_or_else(|| not_text_error(name))
     };
-    words.iter().map(text).collect()
+    items.iter().map(text).collect()
 }
 
 fn not_text_error(name: &str) -> (&'static str, String) {

@@ -143,13 +143,13 @@ impl Default for PathsSection {
 impl SettingsFile {
     /// Parses the text; also returns a warning for each unknown key.
     pub(super) fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
-        let told = |error: toml::de::Error| error.to_string().trim_end().to_owned();
+        let message = |error: toml::de::Error| error.to_string().trim_end().to_owned();
         let mut unknown = Vec::new();
-        let document = toml::Deserializer::parse(text).map_err(told)?;
+        let document = toml::Deserializer::parse(text).map_err(message)?;
         let file = serde_ignored::deserialize(document, |path| {
             unknown.push(unknown_key_warning(&path.to_string()));
         });
-        Ok((file.map_err(told)?, unknown))
+        Ok((file.map_err(message)?, unknown))
     }
 }
 
@@ -160,7 +160,7 @@ fn unknown_key_warning(key: &str) -> String {
     let nearest = KNOWN_KEYS
         .iter()
         .map(|known| (known, strsim::jaro_winkler(known, key)))
-        .filter(|(_, likeness)| *likeness >= SIMILAR)
+        .filter(|(_, similarity)| *similarity >= SIMILAR)
         .max_by(|a, b| a.1.total_cmp(&b.1));
     match nearest {
         Some((known, _)) => format!("unknown key `{key}` is ignored; did you mean `{known}`?"),

@@ -30,9 +30,9 @@ pub(super) fn generate_crate_files(
         if RESERVED_MODULE_NAMES.contains(&action.as_str()) {
             return Err(SkeletonError::Module(action.clone()));
         }
-        let same = |before: &&String| camel_case(before) == camel_case(action);
-        if let Some(before) = actions.iter().take(at).find(same) {
-            return Err(SkeletonError::Alike(before.clone(), action.clone()));
+        let is_same = |earlier: &&String| camel_case(earlier) == camel_case(action);
+        if let Some(earlier) = actions.iter().take(at).find(is_same) {
+            return Err(SkeletonError::SameTypeName(earlier.clone(), action.clone()));
         }
     }
     let mut sorted: Vec<&String> = actions.iter().collect();
@@ -171,7 +171,7 @@ mod tests {
         let alike = ["top_ten", "top__ten"].map(str::to_owned);
         assert!(matches!(
             generate_crate_files("disk", &alike),
-            Err(SkeletonError::Alike(..))
+            Err(SkeletonError::SameTypeName(..))
         ));
         assert_eq!(camel_case("a_b1_c"), "AB1C");
     }

@@ -117,7 +117,7 @@ impl Broker {
             BusOptions::for_command("test", vec![BrokerAddress::parse(&self.url, true).unwrap()]);
         let (token, key) = (creds.jwt().to_owned(), creds.key_pair().clone());
         let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
-        options.secret = Some(BrokerCredentials::new(move || token.clone(), sign));
+        options.credentials = Some(BrokerCredentials::new(move || token.clone(), sign));
         options.inbox_prefix = Some(subject::inbox_prefix(
             &creds.key_pair().public_key().to_string(),
         ));

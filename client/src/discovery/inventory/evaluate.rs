@@ -17,9 +17,9 @@ pub struct NodeEvaluation {
     /// The node.
     pub node: Identity,
     /// Whether the node matches.
-    pub verdict: TruthValue,
+    pub result: TruthValue,
     /// The data source lookups that would decide an unknown result, in the order in which the node would make them.
-    pub asks: Vec<DataLookup>,
+    pub needed_lookups: Vec<DataLookup>,
     /// Each condition and its result. Collective, names and groups form the first one, if present.
     pub conditions: Vec<(String, TruthValue)>,
 }
@@ -37,7 +37,7 @@ impl FleetInventory {
             let candidate = InventoryNodeView::new(index, node)?;
             let view = candidate.view();
             let admitted = selector.admits(node, &view);
-            let (verdict, asks) = if admitted {
+            let (result, needed_lookups) = if admitted {
                 evaluate_node(query, &view, known)
             } else {
                 (TruthValue::False, Vec::new())
@@ -48,8 +48,8 @@ impl FleetInventory {
             }
             Ok(NodeEvaluation {
                 node: candidate.identity,
-                verdict,
-                asks,
+                result,
+                needed_lookups,
                 conditions,
             })
         });
@@ -64,14 +64,16 @@ fn evaluate_node(
     known: &KnownLookups,
 ) -> (TruthValue, Vec<DataLookup>) {
     let mut known = known.clone();
-    let mut asks = Vec::new();
+    let mut needed_lookups = Vec::new();
     loop {
         match query.filter.evaluate_except_identity(view, &known) {
-            EvaluationProgress::Decided(TruthValue::Unknown) => return (TruthValue::Unknown, asks),
+            EvaluationProgress::Decided(TruthValue::Unknown) => {
+                return (TruthValue::Unknown, needed_lookups);
+            }
             EvaluationProgress::Decided(value) => return (value, Vec::new()),
             // A node would have this result now. Here it is unknown, so continue with the next lookup that the node could make.
             EvaluationProgress::Needs(lookup) => {
-                asks.push(lookup.clone());
+                needed_lookups.push(lookup.clone());
                 known.insert(lookup.clone(), DataLookupResult::Unknown(String::new()));
             }
         }
@@ -120,7 +122,11 @@ mod tests {
     }
 
     fn asks(judgement: &NodeEvaluation) -> Vec<String> {
-        judgement.asks.iter().map(ToString::to_string).collect()
+        judgement
+            .needed_lookups
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -131,13 +137,13 @@ mod tests {
             &KnownLookups::default(),
         );
         assert_eq!(
-            (judged[0].node.as_str(), judged[0].verdict),
+            (judged[0].node.as_str(), judged[0].result),
             ("web1", TruthValue::Unknown)
         );
         assert_eq!(asks(&judged[0]), ["service(\"sshd\")", "service(\"cron\")"]);
         // Whatever the services do, this node is not in the country.
-        assert_eq!(judged[1].verdict, TruthValue::False);
-        assert!(judged[1].asks.is_empty());
+        assert_eq!(judged[1].result, TruthValue::False);
+        assert!(judged[1].needed_lookups.is_empty());
         assert_eq!(
             judged[1].conditions[..2],
             [
@@ -157,11 +163,11 @@ mod tests {
         let values = Map::from_iter([(stated.output, stated.value)]);
         known.insert(stated.lookup, DataLookupResult::Values(values));
         let filter = || NodeFilter::default().with_select("service('sshd').running");
-        assert_eq!(judge(filter(), &known)[0].verdict, TruthValue::False);
+        assert_eq!(judge(filter(), &known)[0].result, TruthValue::False);
         let filter = NodeFilter::default().with_select("service('sshd').enabled");
         let judged = judge(filter, &known);
         assert_eq!(
-            judged[0].verdict,
+            judged[0].result,
             TruthValue::Unknown,
             "another output of it"
         );
@@ -189,11 +195,7 @@ mod tests {
                 ("-A rpcutil".to_owned(), TruthValue::True)
             ]
         );
-        assert_eq!(
-            judged[1].verdict,
-            TruthValue::False,
-            "of another collective"
-        );
+        assert_eq!(judged[1].result, TruthValue::False, "of another collective");
         let wanted = DiscoveryQuery {
             groups: vec!["nosuch".to_owned()],
             ..DiscoveryQuery::default()
@@ -220,7 +222,7 @@ mod tests {
                 .evaluate_nodes(&wanted, &KnownLookups::default())
                 .unwrap();
             let meant = judged.into_iter();
-            let meant = meant.filter(|judgement| judgement.verdict == TruthValue::True);
+            let meant = meant.filter(|judgement| judgement.result == TruthValue::True);
             let meant: Vec<_> = meant.map(|judgement| judgement.node).collect();
             let found: Vec<_> = fleet().find_nodes(&wanted).unwrap().into_iter().collect();
             assert_eq!(meant, found, "{text}");

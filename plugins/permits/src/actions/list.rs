@@ -3,7 +3,8 @@
 use muster_api::wire::Millis;
 use muster_api::wire::identity::SubjectName;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
+use serde::Deserialize;
 
 use super::to_action_error;
 use crate::client::PermitClient;
@@ -17,51 +18,21 @@ pub(crate) struct PermitListInput {
     pool: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct PermitListOutput {
-    pools: Vec<PermitPoolRow>,
-    holders: usize,
-    waiting: usize,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct PermitPoolRow {
-    pool: String,
-    holders: Vec<PoolMemberRow>,
-    waiting: Vec<PoolMemberRow>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct PoolMemberRow {
-    node: String,
-    run: String,
-    /// For a holder: the fence of the permit. For a waiting run: its position in the order of arrival.
-    fence: u64,
-    priority: i8,
-    limit: u32,
-    /// Seconds since it was written.
-    age: u64,
-    /// Seconds until it expires without another heartbeat.
-    expires: u64,
-    /// Whether the run was started outside of Muster.
-    occupied: bool,
-}
-
-impl PoolMemberRow {
-    fn from_member(member: &PoolMember, at: Millis) -> Self {
-        Self {
-            node: member.node.to_string(),
-            run: member.run.to_string(),
-            fence: member.revision,
-            priority: member.priority,
-            limit: if member.occupied { 0 } else { member.limit },
-            age: at.saturating_sub(member.since) / 1000,
-            expires: member.expires.saturating_sub(at) / 1000,
-            occupied: member.occupied,
-        }
+/// The row of a member at this time of the broker.
+fn member_row(member: &PoolMember, at: Millis) -> PoolMemberRow {
+    PoolMemberRow {
+        node: member.node.to_string(),
+        run: member.run.to_string(),
+        fence: member.revision,
+        priority: member.priority.into(),
+        limit: if member.occupied {
+            0
+        } else {
+            member.limit.into()
+        },
+        age: at.saturating_sub(member.since) / 1000,
+        expires: member.expires.saturating_sub(at) / 1000,
+        occupied: member.occupied,
     }
 }
 
@@ -93,7 +64,7 @@ impl AgentAction for PermitListAction {
             let rows = |members: &[PoolMember]| -> Vec<PoolMemberRow> {
                 members
                     .iter()
-                    .map(|member| PoolMemberRow::from_member(member, at))
+                    .map(|member| member_row(member, at))
                     .collect()
             };
             pools.push(PermitPoolRow {

@@ -6,6 +6,7 @@ use muster_api::{ActionError, AgentAction, CallContext};
 use muster_certificate::{
     CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
 };
+use muster_contract::provision::{CertificateRequestState, RequestCertificateOutput};
 use serde::{Deserialize, Serialize};
 
 use super::{EmptyProvisionInput, server_arguments};
@@ -42,26 +43,6 @@ pub(crate) struct RequestCertificateInput {
     fence: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-enum CertificateRequestState {
-    Submitted,
-    Pending,
-    Signed,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct RequestCertificateOutput {
-    state: CertificateRequestState,
-    certname: String,
-    fingerprint: String,
-    public_key: String,
-    csr: String,
-    output: String,
-}
-
 impl AgentAction for HasCertAction {
     const NAME: &'static str = "has_cert";
     type Input = EmptyProvisionInput;
@@ -73,10 +54,10 @@ impl AgentAction for HasCertAction {
         _: EmptyProvisionInput,
     ) -> Result<HasCertOutput, ActionError> {
         self.0
-            .run_blocking(cx, |desk, cx, cancel| {
-                let puppet = desk.puppet_runner(cx, cancel, desk.options.request_timeout);
-                let places = puppet.read_settings()?;
-                check_certificate(&puppet, &places, cx)
+            .run_blocking(cx, |context, cx, cancel| {
+                let puppet = context.puppet_runner(cx, cancel, context.options.request_timeout);
+                let settings = puppet.read_settings()?;
+                check_certificate(&puppet, &settings, cx)
             })
             .await
     }
@@ -85,39 +66,39 @@ impl AgentAction for HasCertAction {
 /// Reads the certificate and checks that it is valid.
 fn check_certificate(
     puppet: &PuppetRunner<'_>,
-    places: &PuppetSettings,
+    settings: &PuppetSettings,
     cx: &CallContext,
 ) -> Result<HasCertOutput, ActionError> {
     let mut found = HasCertOutput {
         has_cert: false,
         problem: String::new(),
-        certname: places.certname.clone(),
+        certname: settings.certname.clone(),
         fingerprint: String::new(),
         public_key: String::new(),
         serial: String::new(),
         not_after: 0,
     };
-    let missing = |what: &str, setting: &str| {
+    let missing = |item: &str, setting: &str| {
         format!(
-            "there is no {what} in {}",
-            places.setting_path(setting).display()
+            "there is no {item} in {}",
+            settings.setting_path(setting).display()
         )
     };
-    let Some(certificate) = puppet.read_text(&places.setting_path("hostcert"))? else {
+    let Some(certificate) = puppet.read_text(&settings.setting_path("hostcert"))? else {
         found.problem = missing("certificate", "hostcert");
         return Ok(found);
     };
     match CertificateInfo::parse(&certificate) {
-        Ok(read) if read.name == places.certname => {
-            found.fingerprint = read.fingerprint;
-            found.public_key = read.public_key;
-            found.serial = read.serial;
-            found.not_after = read.not_after;
+        Ok(info) if info.name == settings.certname => {
+            found.fingerprint = info.fingerprint;
+            found.public_key = info.public_key;
+            found.serial = info.serial;
+            found.not_after = info.not_after;
         }
-        Ok(read) => {
+        Ok(info) => {
             found.problem = format!(
                 "the certificate is for `{}`, not for this node",
-                read.name.escape_debug()
+                info.name.escape_debug()
             );
             return Ok(found);
         }
@@ -126,19 +107,19 @@ fn check_certificate(
             return Ok(found);
         }
     }
-    let Some(key) = puppet.read_text(&places.setting_path("hostprivkey"))? else {
+    let Some(key) = puppet.read_text(&settings.setting_path("hostprivkey"))? else {
         found.problem = missing("private key", "hostprivkey");
         return Ok(found);
     };
-    let Some(authority) = puppet.read_text(&places.setting_path("localcacert"))? else {
+    let Some(authority) = puppet.read_text(&settings.setting_path("localcacert"))? else {
         found.problem = missing("CA certificate", "localcacert");
         return Ok(found);
     };
-    let revoked = puppet.read_text(&places.setting_path("hostcrl"))?;
+    let revoked = puppet.read_text(&settings.setting_path("hostcrl"))?;
     let now = cx.system.now();
     match verify_certificate(&certificate, &key, &authority, revoked.as_deref(), now) {
         Ok(()) => found.has_cert = true,
-        Err(unfit) => found.problem = format!("the certificate is not valid: {unfit}"),
+        Err(error) => found.problem = format!("the certificate is not valid: {error}"),
     }
     Ok(found)
 }
@@ -155,16 +136,16 @@ impl AgentAction for RequestCertificateAction {
     ) -> Result<RequestCertificateOutput, ActionError> {
         let server = server_arguments(input.server.as_deref(), input.port)?;
         self.0
-            .run_step(cx, input.fence, move |desk, cx, cancel| {
-                let puppet = desk.puppet_runner(cx, cancel, desk.options.request_timeout);
-                let places = puppet.read_settings()?;
+            .run_step(cx, input.fence, move |context, cx, cancel| {
+                let puppet = context.puppet_runner(cx, cancel, context.options.request_timeout);
+                let settings = puppet.read_settings()?;
                 if input.fresh {
                     for setting in STALE_CERTIFICATE_SETTINGS {
-                        let removed = cx.system.remove_file(&places.setting_path(setting));
+                        let removed = cx.system.remove_file(&settings.setting_path(setting));
                         removed.map_err(|error| to_action_error(&error))?;
                     }
                 }
-                submit_request(&puppet, &places, &server, cx)
+                submit_request(&puppet, &settings, &server, cx)
             })
             .await
     }
@@ -173,15 +154,13 @@ impl AgentAction for RequestCertificateAction {
 /// Submits the request, and reads the submitted request from disk.
 fn submit_request(
     puppet: &PuppetRunner<'_>,
-    places: &PuppetSettings,
+    settings: &PuppetSettings,
     server: &[String],
     cx: &CallContext,
 ) -> Result<RequestCertificateOutput, ActionError> {
-    let mut words = vec!["ssl", "submit_request", "--color=false"];
-    words.extend(server.iter().map(String::as_str));
-    let output = puppet
-        .run(&words)
-        .map_err(|error| to_action_error(&error))?;
+    let mut args = vec!["ssl", "submit_request", "--color=false"];
+    args.extend(server.iter().map(String::as_str));
+    let output = puppet.run(&args).map_err(|error| to_action_error(&error))?;
     let text = output.combined_text();
     let is_conflict = text.contains(CONFLICT_MESSAGE);
     if !output.is_success() && !is_conflict {
@@ -197,26 +176,26 @@ fn submit_request(
         } else {
             CertificateRequestState::Submitted
         },
-        certname: places.certname.clone(),
+        certname: settings.certname.clone(),
         fingerprint: String::new(),
         public_key: String::new(),
         csr: String::new(),
         output: printable_tail(&output),
     };
-    let path = places.setting_path("hostcsr");
-    let key = puppet.read_text(&places.setting_path("hostprivkey"))?;
+    let path = settings.setting_path("hostcsr");
+    let key = puppet.read_text(&settings.setting_path("hostprivkey"))?;
     let key = key.as_deref().and_then(public_key_fingerprint);
     if let Some(csr) = puppet.read_text(&path)? {
-        let unusable = |problem: String| {
+        let to_error = |problem: String| {
             ActionError::failed(format!(
                 "the certificate request in {} is not usable: {problem}",
                 path.display()
             ))
         };
         let request =
-            CertificateRequest::parse(&csr).map_err(|error| unusable(error.to_string()))?;
-        if request.name != places.certname {
-            return Err(unusable(format!(
+            CertificateRequest::parse(&csr).map_err(|error| to_error(error.to_string()))?;
+        if request.name != settings.certname {
+            return Err(to_error(format!(
                 "it is for `{}`, not for this node",
                 request.name.escape_debug()
             )));
@@ -230,7 +209,7 @@ fn submit_request(
         }
     }
     // A CA with autosign has replied with the certificate, and Puppet has removed the request.
-    let found = check_certificate(puppet, places, cx)?;
+    let found = check_certificate(puppet, settings, cx)?;
     if found.has_cert {
         answer.state = CertificateRequestState::Signed;
         answer.public_key = found.public_key;
@@ -238,6 +217,6 @@ fn submit_request(
     }
     Err(ActionError::failed(format!(
         "the CA already has a request or certificate for `{}` that does not belong to this node; clean the name on the CA, then request the certificate again",
-        places.certname
+        settings.certname
     )))
 }

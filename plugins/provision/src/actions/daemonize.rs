@@ -6,11 +6,11 @@ use std::time::Duration;
 use muster_api::system::Command;
 use muster_api::system::command::CancelFlag;
 use muster_api::{ActionError, AgentAction, CallContext};
+use muster_contract::provision::FencedStepInput;
 use muster_engine::ResourceEngine;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::FencedStepInput;
 use crate::outcome::first_error_line;
 use crate::puppet::{printable_tail, to_action_error};
 use crate::step_context::StepContext;
@@ -35,11 +35,11 @@ impl AgentAction for DaemonizePuppetAction {
         input: FencedStepInput,
     ) -> Result<DaemonizePuppetOutput, ActionError> {
         self.0
-            .run_step(cx, input.fence, |desk, cx, cancel| {
-                if desk.options.daemon_command.is_empty() {
-                    start_service(desk, cx, cancel)
+            .run_step(cx, input.fence, |context, cx, cancel| {
+                if context.options.daemon_command.is_empty() {
+                    start_service(context, cx, cancel)
                 } else {
-                    run_daemon_command(desk, cx, cancel)
+                    run_daemon_command(context, cx, cancel)
                 }
             })
             .await
@@ -48,18 +48,18 @@ impl AgentAction for DaemonizePuppetAction {
 
 /// Starts the service through the machine's init system.
 fn start_service(
-    desk: &StepContext,
+    context: &StepContext,
     cx: &CallContext,
     cancel: CancelFlag,
 ) -> Result<DaemonizePuppetOutput, ActionError> {
     let engine = ResourceEngine::new(Arc::clone(&cx.system));
-    let wanted = Map::from_iter([
+    let properties = Map::from_iter([
         ("ensure".to_owned(), Value::from("running")),
         ("enable".to_owned(), Value::from("true")),
     ]);
-    let service = &desk.options.service;
+    let service = &context.options.service;
     let resource = engine
-        .check_resource("service", service, &wanted)
+        .check_resource("service", service, &properties)
         .map_err(|error| ActionError::failed(error.one_line_message()))?;
     let outcome = engine.apply_resource(&resource, cancel, false);
     let changed = outcome.has_changed();
@@ -74,13 +74,13 @@ fn start_service(
 
 /// Starts it with the configured command.
 fn run_daemon_command(
-    desk: &StepContext,
+    context: &StepContext,
     cx: &CallContext,
     cancel: CancelFlag,
 ) -> Result<DaemonizePuppetOutput, ActionError> {
-    let mut command = Command::new(desk.options.daemon_command.clone());
+    let mut command = Command::new(context.options.daemon_command.clone());
     command.cancel = cancel;
-    command.timeout = Some(Duration::from_secs(desk.options.request_timeout));
+    command.timeout = Some(Duration::from_secs(context.options.request_timeout));
     let output = cx
         .system
         .run_command(&command)

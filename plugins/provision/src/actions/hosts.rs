@@ -50,15 +50,15 @@ impl AgentAction for SetPuppetHostAction {
             addresses.push(second);
         }
         self.0
-            .run_step(cx, input.fence, move |desk, cx, _| {
-                let path = &desk.options.hosts;
+            .run_step(cx, input.fence, move |context, cx, _| {
+                let path = &context.options.hosts;
                 // Serialise edits, so that no concurrent edit is lost.
-                let _guard = desk
-                    .hold
+                let _guard = context
+                    .lock
                     .open_guarded()
                     .map_err(|error| to_action_error(&error))?;
-                let wrote = write_hosts_file(&*cx.system, path, &input.host, &addresses);
-                wrote.map_err(|error| to_action_error(&error))
+                let result = write_hosts_file(&*cx.system, path, &input.host, &addresses);
+                result.map_err(|error| to_action_error(&error))
             })
             .await
     }

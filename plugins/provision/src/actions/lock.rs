@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::provision::{ProvisionLockInput, ProvisionUnlockInput};
+use serde::Serialize;
 
 use super::EmptyProvisionInput;
 use crate::fenced_lock::LockStatus;
@@ -17,24 +18,8 @@ pub(crate) struct ProvisionLockAction(pub(crate) Arc<StepContext>);
 pub(crate) struct ProvisionUnlockAction(pub(crate) Arc<StepContext>);
 pub(crate) struct IsLockedAction(pub(crate) Arc<StepContext>);
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ProvisionLockInput {
-    owner: String,
-    /// In seconds.
-    lease: u64,
-    fence: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ProvisionUnlockInput {
-    fence: Option<u64>,
-    force: bool,
-}
-
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub(crate) struct ProvisionLockOutput {
     locked: bool,
     owner: String,
@@ -44,18 +29,18 @@ pub(crate) struct ProvisionLockOutput {
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub(crate) struct ProvisionUnlockOutput {
     unlocked: bool,
 }
 
 impl From<LockStatus> for ProvisionLockOutput {
-    fn from(look: LockStatus) -> Self {
+    fn from(status: LockStatus) -> Self {
         Self {
-            expires: look.held.as_ref().map_or(0, |lock| lock.expires / 1000),
-            locked: look.held.is_some(),
-            owner: look.owner,
-            fence: look.fence,
+            expires: status.lock.as_ref().map_or(0, |lock| lock.expires / 1000),
+            locked: status.lock.is_some(),
+            owner: status.owner,
+            fence: status.fence,
         }
     }
 }
@@ -77,11 +62,12 @@ impl AgentAction for ProvisionLockAction {
         }
         let lease = Duration::from_secs(input.lease);
         self.0
-            .run_blocking(cx, move |desk, cx, _| {
+            .run_blocking(cx, move |context, cx, _| {
                 let now = cx.system.now();
-                desk.hold
+                context
+                    .lock
                     .acquire_lock(&input.owner, lease, input.fence, now)?;
-                Ok(desk.hold.lock_status(now)?.into())
+                Ok(context.lock.lock_status(now)?.into())
             })
             .await
     }
@@ -98,9 +84,9 @@ impl AgentAction for ProvisionUnlockAction {
         input: ProvisionUnlockInput,
     ) -> Result<ProvisionUnlockOutput, ActionError> {
         self.0
-            .run_blocking(cx, move |desk, cx, _| {
+            .run_blocking(cx, move |context, cx, _| {
                 let now = cx.system.now();
-                let unlocked = desk.hold.release_lock(input.fence, input.force, now)?;
+                let unlocked = context.lock.release_lock(input.fence, input.force, now)?;
                 Ok(ProvisionUnlockOutput { unlocked })
             })
             .await
@@ -118,8 +104,8 @@ impl AgentAction for IsLockedAction {
         _: EmptyProvisionInput,
     ) -> Result<ProvisionLockOutput, ActionError> {
         self.0
-            .run_blocking(cx, |desk, cx, _| {
-                Ok(desk.hold.lock_status(cx.system.now())?.into())
+            .run_blocking(cx, |context, cx, _| {
+                Ok(context.lock.lock_status(cx.system.now())?.into())
             })
             .await
     }

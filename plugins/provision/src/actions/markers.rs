@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, AgentAction, CallContext};
+use muster_contract::provision::{FencedStepInput, IsDisabledOutput};
 use serde::{Deserialize, Serialize};
 
-use super::{EmptyProvisionInput, FencedStepInput};
+use super::EmptyProvisionInput;
 use crate::puppet::to_action_error;
 use crate::step_context::StepContext;
 
@@ -39,34 +40,28 @@ pub(crate) struct ProvisionDisableOutput {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct IsDisabledOutput {
-    disabled: bool,
-    provisioning: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 pub(crate) struct ReprovisionOutput {
     changed: bool,
     wiped: Vec<String>,
 }
 
 async fn finish_provisioning(
-    desk: &Arc<StepContext>,
+    context: &Arc<StepContext>,
     cx: &CallContext,
     fence: Option<u64>,
     unlock: bool,
 ) -> Result<ProvisionDisableOutput, ActionError> {
-    desk.run_blocking(cx, move |desk, cx, _| {
-        let changed = desk
-            .hold
-            .finish_provisioning(fence, unlock, cx.system.now())?;
-        Ok(ProvisionDisableOutput {
-            disabled: true,
-            changed,
+    context
+        .run_blocking(cx, move |context, cx, _| {
+            let changed = context
+                .lock
+                .finish_provisioning(fence, unlock, cx.system.now())?;
+            Ok(ProvisionDisableOutput {
+                disabled: true,
+                changed,
+            })
         })
-    })
-    .await
+        .await
 }
 
 impl AgentAction for ProvisionDisableAction {
@@ -108,8 +103,8 @@ impl AgentAction for IsDisabledAction {
         _: EmptyProvisionInput,
     ) -> Result<IsDisabledOutput, ActionError> {
         self.0
-            .run_blocking(cx, |desk, _, _| {
-                let (disabled, provisioning) = desk.hold.read_markers();
+            .run_blocking(cx, |context, _, _| {
+                let (disabled, provisioning) = context.lock.read_markers();
                 Ok(IsDisabledOutput {
                     disabled,
                     provisioning,
@@ -130,29 +125,29 @@ impl AgentAction for ReprovisionAction {
         input: ReprovisionInput,
     ) -> Result<ReprovisionOutput, ActionError> {
         self.0
-            .run_blocking(cx, move |desk, cx, cancel| {
+            .run_blocking(cx, move |context, cx, cancel| {
                 let mut wiped = Vec::new();
                 if input.wipe {
-                    let puppet = desk.puppet_runner(cx, cancel, desk.options.request_timeout);
-                    let places = puppet.read_settings()?;
+                    let puppet = context.puppet_runner(cx, cancel, context.options.request_timeout);
+                    let settings = puppet.read_settings()?;
                     for setting in WIPED_SETTINGS {
-                        let path = places.setting_path(setting);
-                        let is_there = cx
+                        let path = settings.setting_path(setting);
+                        let existing = cx
                             .system
                             .metadata(&path)
                             .map_err(|error| to_action_error(&error))?;
                         cx.system
                             .remove_file(&path)
                             .map_err(|error| to_action_error(&error))?;
-                        if is_there.is_some() {
+                        if existing.is_some() {
                             wiped.push(path.display().to_string());
                         }
                     }
                 }
                 // Last, so that no provisioning begins while files are being removed.
-                let begun = desk.hold.clear_disabled()?;
+                let is_cleared = context.lock.clear_disabled()?;
                 Ok(ReprovisionOutput {
-                    changed: begun || !wiped.is_empty(),
+                    changed: is_cleared || !wiped.is_empty(),
                     wiped,
                 })
             })

@@ -24,23 +24,16 @@ use serde::Deserialize;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EmptyProvisionInput {}
 
-/// The input of a step that needs nothing but the right to do it.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct FencedStepInput {
-    fence: Option<u64>,
-}
-
 /// Puppet arguments that select the server.
 fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<String>, ActionError> {
-    let mut words = Vec::new();
+    let mut args = Vec::new();
     if let Some(server) = server {
         if server.starts_with('-') {
             return Err(ActionError::invalid_input(format!(
                 "`{server}` is not a server name: it starts with `-`"
             )));
         }
-        words.extend(["--server".to_owned(), server.to_owned()]);
+        args.extend(["--server".to_owned(), server.to_owned()]);
     }
     if let Some(port) = port {
         let port = u16::try_from(port).ok().filter(|port| *port > 0);
@@ -48,12 +41,12 @@ fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<Strin
             port.ok_or_else(|| ActionError::invalid_input("port must be between 1 and 65535"))?;
         // Set the CA's port too: Puppet derives it from the server's port only if nothing else is configured.
         let port = port.to_string();
-        words.extend([
+        args.extend([
             "--serverport".to_owned(),
             port.clone(),
             "--ca_port".to_owned(),
             port,
         ]);
     }
-    Ok(words)
+    Ok(args)
 }

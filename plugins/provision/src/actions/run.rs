@@ -8,13 +8,15 @@ use muster_api::system::{StateDir, SystemError};
 use muster_api::wire::identity::SubjectName;
 use muster_api::wire::status::ReplyReason;
 use muster_api::{ActionError, AgentAction, CallContext};
+use muster_contract::provision::RunPuppetOutput;
+use muster_contract::puppet::PuppetRunClass;
+use muster_contract::write_values;
 use muster_engine::lock::{CatalogRunLock, LockError};
 use muster_permits::{Permit, PermitRequest};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::Deserialize;
 
 use super::server_arguments;
-use crate::outcome::{ProcessExit, ProvisionRunEvidence, PuppetRunClass, classify_run};
+use crate::outcome::{ProcessExit, ProvisionRunEvidence, classify_run};
 use crate::puppet::{PuppetRunner, printable_tail, to_action_error};
 use crate::step_context::StepContext;
 use crate::summary::ProvisionRunSummary;
@@ -42,19 +44,6 @@ pub(crate) struct RunPuppetInput {
     server: Option<String>,
     port: Option<u64>,
     fence: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct RunPuppetOutput {
-    class: PuppetRunClass,
-    exitcode: i32,
-    resources: Map<String, Value>,
-    config_version: String,
-    environment: String,
-    /// In seconds.
-    duration: f64,
-    output: String,
 }
 
 impl AgentAction for BootstrapPuppetAction {
@@ -88,94 +77,93 @@ impl AgentAction for RunPuppetAction {
 }
 
 async fn run_puppet(
-    desk: &Arc<StepContext>,
+    context: &Arc<StepContext>,
     cx: &CallContext,
     input: RunPuppetInput,
 ) -> Result<RunPuppetOutput, ActionError> {
-    let mut words: Vec<String> = RUN_ARGUMENTS
-        .iter()
-        .map(|word| (*word).to_owned())
-        .collect();
-    words.extend(server_arguments(input.server.as_deref(), input.port)?);
+    let mut args: Vec<String> = RUN_ARGUMENTS.iter().map(|arg| (*arg).to_owned()).collect();
+    args.extend(server_arguments(input.server.as_deref(), input.port)?);
     if let Some(environment) = &input.environment {
-        words.extend(["--environment".to_owned(), environment.clone()]);
+        args.extend(["--environment".to_owned(), environment.clone()]);
     }
     // Acquire the node's lock before the permit, so that this node holds no permit while it waits.
-    let lock = desk
-        .run_step(cx, input.fence, |desk, _, _| match acquire_run_lock(desk) {
-            Ok(lock) => Ok(lock),
-            Err(LockError::Running { .. }) => Err(run_error(
-                PuppetRunClass::Locked,
-                "another run is in progress on this node",
-            )),
-            Err(error) => Err(ActionError::failed(error_chain(&error))),
+    let lock = context
+        .run_step(cx, input.fence, |context, _, _| {
+            match acquire_run_lock(context) {
+                Ok(lock) => Ok(lock),
+                Err(LockError::Running { .. }) => Err(run_error(
+                    PuppetRunClass::Locked,
+                    "another run is in progress on this node",
+                )),
+                Err(error) => Err(ActionError::failed(error_chain(&error))),
+            }
         })
         .await?;
-    let permit = acquire_permit(desk, cx).await?;
+    let permit = acquire_permit(context, cx).await?;
     // The run ends with the call, and when the permit is lost.
     let mut call = cx.clone();
     call.cancel = cx.cancel.child_token();
-    let work = desk.run_step(&call, input.fence, move |desk, cx, cancel| {
+    let work = context.run_step(&call, input.fence, move |context, cx, cancel| {
         let _lock = lock;
         run_once(
-            &desk.puppet_runner(cx, cancel, desk.options.run_timeout),
-            &words,
+            &context.puppet_runner(cx, cancel, context.options.run_timeout),
+            &args,
         )
     });
     let Some(permit) = permit else {
         return work.await;
     };
     tokio::pin!(work);
-    let lost = tokio::select! {
-        done = &mut work => {
+    let reason = tokio::select! {
+        result = &mut work => {
             permit.release().await;
-            return done;
+            return result;
         }
         () = permit.lost_token().cancelled() => "the permit of the run was lost; the run was stopped",
     };
     call.cancel.cancel();
-    let stopped = work.await;
+    let result = work.await;
     permit.release().await;
-    stopped.map_err(|error| run_error(PuppetRunClass::Stopped, lost).with_data(error.data))
+    result.map_err(|error| run_error(PuppetRunClass::Stopped, reason).with_data(error.data))
 }
 
 /// Acquires a permit, if a limit is configured.
 async fn acquire_permit(
-    desk: &StepContext,
+    context: &StepContext,
     cx: &CallContext,
 ) -> Result<Option<Permit>, ActionError> {
-    let Some(limit) = desk.options.limit else {
+    let Some(limit) = context.options.limit else {
         return Ok(None);
     };
-    let pool = SubjectName::parse(&desk.options.pool).map_err(|error| {
+    let pool = SubjectName::parse(&context.options.pool).map_err(|error| {
         ActionError::failed(with_causes(
             "`pool` in [plugins.provision] is not a valid name",
             &error,
         ))
     })?;
-    let patience = Duration::from_secs(desk.options.permit_wait);
-    let ask = PermitRequest::new(pool, limit, cx.request, patience);
+    let timeout = Duration::from_secs(context.options.permit_wait);
+    let request = PermitRequest::new(pool, limit, cx.request, timeout);
     cx.report_progress("waiting for a permit");
-    let entered = desk.permits.acquire_permit(ask, &cx.cancel).await;
-    entered
+    let permit = context.permits.acquire_permit(request, &cx.cancel).await;
+    permit
         .map(Some)
         .map_err(|error| run_error(PuppetRunClass::NoPermit, &error_chain(&error)))
 }
 
 /// Acquires the engine's run lock only; Puppet takes its own lock.
-fn acquire_run_lock(desk: &StepContext) -> Result<CatalogRunLock, LockError> {
-    let state = StateDir::open(&desk.engine)?;
+fn acquire_run_lock(context: &StepContext) -> Result<CatalogRunLock, LockError> {
+    let state = StateDir::open(&context.engine)?;
     CatalogRunLock::acquire(&state, &[], Duration::ZERO)
 }
 
 /// Runs Puppet once. An unsuccessful run is an error that carries the class and the known values.
-fn run_once(puppet: &PuppetRunner<'_>, words: &[String]) -> Result<RunPuppetOutput, ActionError> {
-    let places = puppet.read_settings()?;
-    let disabled = puppet.disabled_reason(&places);
-    let before = puppet.summary_version(&places);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let begun = Instant::now();
-    let (exit, text, output) = match puppet.run(&words) {
+fn run_once(puppet: &PuppetRunner<'_>, args: &[String]) -> Result<RunPuppetOutput, ActionError> {
+    let settings = puppet.read_settings()?;
+    let disabled = puppet.disabled_reason(&settings);
+    let before = puppet.summary_version(&settings);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let started = Instant::now();
+    let (exit, text, output) = match puppet.run(&args) {
         Ok(output) => (
             ProcessExit::Code(output.code),
             output.combined_text(),
@@ -187,19 +175,19 @@ fn run_once(puppet: &PuppetRunner<'_>, words: &[String]) -> Result<RunPuppetOutp
         }
         Err(error) => return Err(to_action_error(&error)),
     };
-    let after = puppet.summary_version(&places);
+    let after = puppet.summary_version(&settings);
     let summary = (after.is_some() && after != before)
-        .then(|| puppet.read_summary(&places))
+        .then(|| puppet.read_summary(&settings))
         .flatten();
     let (class, problem) = classify_run(&ProvisionRunEvidence {
         exit,
         summary: summary.as_ref(),
         disabled: disabled.as_deref(),
-        is_locked: matches!(exit, ProcessExit::Code(1)) && puppet.is_locked(&places),
+        is_locked: matches!(exit, ProcessExit::Code(1)) && puppet.is_locked(&settings),
         text: &text,
     });
     let answer = RunPuppetOutput {
-        class,
+        class: Some(class.clone()),
         exitcode: match exit {
             ProcessExit::Code(code) => code,
             ProcessExit::Timeout | ProcessExit::Cancelled => -1,
@@ -213,16 +201,14 @@ fn run_once(puppet: &PuppetRunner<'_>, words: &[String]) -> Result<RunPuppetOutp
             .and_then(ProvisionRunSummary::environment)
             .unwrap_or_default(),
         resources: summary.map(|it| it.resources).unwrap_or_default(),
-        duration: begun.elapsed().as_secs_f64(),
+        duration: started.elapsed().as_secs_f64(),
         output,
     };
     if class.is_success() {
         return Ok(answer);
     }
     let mut error = run_error(class, &problem);
-    if let Ok(Value::Object(data)) = serde_json::to_value(&answer) {
-        error.data = data;
-    }
+    error.data = write_values(&answer);
     error.reason = match exit {
         ProcessExit::Timeout => Some(ReplyReason::Timeout {
             after_ms: u64::try_from(puppet.timeout().as_millis()).unwrap_or(u64::MAX),

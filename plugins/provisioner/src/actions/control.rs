@@ -2,7 +2,8 @@
 
 use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::provisioner::NodeControlOutput;
+use serde::Deserialize;
 
 use crate::handle::ProvisionerHandle;
 use crate::record::NodeRecord;
@@ -12,14 +13,6 @@ use muster_bus::unix_millis_now;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct NodeControlInput {
     node: String,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct NodeControlOutput {
-    node: String,
-    state: String,
-    changed: bool,
 }
 
 pub(crate) struct ProvisionerRetryAction(pub(crate) ProvisionerHandle);
@@ -89,18 +82,18 @@ impl AgentAction for ProvisionerRetireAction {
 }
 
 async fn set_paused(
-    desk: &ProvisionerHandle,
+    handle: &ProvisionerHandle,
     cx: &CallContext,
     input: &NodeControlInput,
     paused: bool,
 ) -> Result<NodeControlOutput, ActionError> {
     let node = parse_node(input)?;
-    let changed = desk.change_record(&node, |record| {
-        let wanted = record.paused != paused;
-        if wanted {
+    let changed = handle.change_record(&node, |record| {
+        let is_changed = record.paused != paused;
+        if is_changed {
             record.set_paused(paused, &cx.caller, unix_millis_now());
         }
-        wanted
+        is_changed
     });
     Ok(build_output(changed.await?))
 }

@@ -1,7 +1,8 @@
 //! `status`: the state of every node, and the current leader.
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::provisioner::{NodeHistoryRow, ProvisionedNodeRow, ProvisionerStatusOutput};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::handle::ProvisionerHandle;
@@ -20,43 +21,6 @@ pub(crate) struct ProvisionerStatusInput {
     history: bool,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct ProvisionerStatusOutput {
-    leader: String,
-    counts: Map<String, Value>,
-    nodes: Vec<ProvisionedNodeRow>,
-    more: usize,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct ProvisionedNodeRow {
-    node: String,
-    state: String,
-    /// The step that is under way or comes next; empty when there is none.
-    step: String,
-    attempt: u32,
-    /// Steps that were done.
-    done: Vec<String>,
-    paused: bool,
-    error: String,
-    master: String,
-    serial: String,
-    since: u64,
-    changed: u64,
-    history: Vec<NodeHistoryRow>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-struct NodeHistoryRow {
-    at: u64,
-    step: String,
-    what: String,
-    words: String,
-}
-
 impl AgentAction for ProvisionerStatusAction {
     const NAME: &'static str = "status";
     type Input = ProvisionerStatusInput;
@@ -71,17 +35,23 @@ impl AgentAction for ProvisionerStatusAction {
         let mut nodes = Vec::new();
         let mut more = 0;
         for record in self.0.list_records().await? {
-            let word = record.state.as_str();
-            let counted = counts.get(word).and_then(Value::as_u64).unwrap_or_default();
-            counts.insert(word.to_owned(), (counted + 1).into());
-            let wanted = input.state.as_deref().is_none_or(|state| state == word)
+            let state_name = record.state.as_str();
+            let count = counts
+                .get(state_name)
+                .and_then(Value::as_u64)
+                .unwrap_or_default();
+            counts.insert(state_name.to_owned(), (count + 1).into());
+            let matches = input
+                .state
+                .as_deref()
+                .is_none_or(|state| state == state_name)
                 && input
                     .node
                     .as_deref()
                     .is_none_or(|node| node == record.identity.as_str());
-            if wanted && nodes.len() < MAX_LISTED_NODES {
+            if matches && nodes.len() < MAX_LISTED_NODES {
                 nodes.push(build_row(&record, input.history));
-            } else if wanted {
+            } else if matches {
                 more += 1;
             }
         }
@@ -97,18 +67,18 @@ impl AgentAction for ProvisionerStatusAction {
 
 fn build_row(record: &NodeRecord, history: bool) -> ProvisionedNodeRow {
     let text = |name: &str| record.text_value(name).unwrap_or_default().to_owned();
-    let entry = |happened: &crate::record::HistoryEntry| NodeHistoryRow {
-        at: happened.at,
-        step: happened.step.clone(),
-        what: event_kind_name(happened.what).to_owned(),
-        words: happened.words.clone(),
+    let row = |entry: &crate::record::HistoryEntry| NodeHistoryRow {
+        at: entry.at,
+        step: entry.step.clone(),
+        what: event_kind_name(entry.what).to_owned(),
+        words: entry.words.clone(),
     };
     let current = record.current.as_ref();
     ProvisionedNodeRow {
         node: record.identity.to_string(),
         state: record.state.as_str().to_owned(),
-        step: current.map_or(String::new(), |at| at.step.to_string()),
-        attempt: current.map_or(0, |at| at.attempt),
+        step: current.map_or(String::new(), |current| current.step.to_string()),
+        attempt: current.map_or(0, |current| current.attempt.into()),
         done: record.done.iter().map(ToString::to_string).collect(),
         paused: record.paused,
         error: record.error.clone().unwrap_or_default(),
@@ -117,19 +87,19 @@ fn build_row(record: &NodeRecord, history: bool) -> ProvisionedNodeRow {
         since: record.since,
         changed: record.changed,
         history: if history {
-            record.history.iter().map(entry).collect()
+            record.history.iter().map(row).collect()
         } else {
             Vec::new()
         },
     }
 }
 
-fn event_kind_name(what: EventKind) -> &'static str {
-    match what {
+fn event_kind_name(kind: EventKind) -> &'static str {
+    match kind {
         EventKind::Began => "began",
         EventKind::Done => "done",
         EventKind::Failed => "failed",
         EventKind::Deferred => "deferred",
-        EventKind::Asked => "asked",
+        EventKind::Requested => "asked",
     }
 }

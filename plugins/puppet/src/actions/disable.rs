@@ -40,12 +40,12 @@ impl AgentAction for PuppetDisableAction {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         let caller = cx.caller.clone();
         cx.run_blocking(move |_| {
-            let places = find_paths(&runs.options, &*system)?;
-            if let Some(first) = disabled_reason(&*system, &places).map_err(to_action_error)? {
+            let paths = find_paths(&runs.options, &*system)?;
+            if let Some(reason) = disabled_reason(&*system, &paths).map_err(to_action_error)? {
                 return Ok(PuppetDisableOutput {
-                    status: format!("already disabled: {first}"),
+                    status: format!("already disabled: {reason}"),
                     enabled: false,
-                    disable_message: first,
+                    disable_message: reason,
                 });
             }
             let message = input
@@ -57,7 +57,7 @@ impl AgentAction for PuppetDisableAction {
             };
             let lock = json!({ "disabled_message": message }).to_string();
             system
-                .write_file(&places.disabled_lock_path(), lock.as_bytes(), &attributes)
+                .write_file(&paths.disabled_lock_path(), lock.as_bytes(), &attributes)
                 .map_err(to_action_error)?;
             Ok(PuppetDisableOutput {
                 status: format!("disabled: {message}"),

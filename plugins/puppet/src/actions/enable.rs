@@ -34,12 +34,12 @@ impl AgentAction for PuppetEnableAction {
     ) -> Result<PuppetEnableOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
-            let places = find_paths(&runs.options, &*system)?;
-            let was = disabled_reason(&*system, &places).map_err(to_action_error)?;
+            let paths = find_paths(&runs.options, &*system)?;
+            let previous_reason = disabled_reason(&*system, &paths).map_err(to_action_error)?;
             system
-                .remove_file(&places.disabled_lock_path())
+                .remove_file(&paths.disabled_lock_path())
                 .map_err(to_action_error)?;
-            let status = match was {
+            let status = match previous_reason {
                 Some(reason) => format!("enabled; the reason for disabling was: {reason}"),
                 None => "already enabled".to_owned(),
             };

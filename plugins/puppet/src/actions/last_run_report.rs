@@ -45,7 +45,7 @@ impl LastRunReportOutput {
     fn from_report(report: &PuppetRunReport, logs: bool) -> Self {
         Self {
             status: report.text_field("status").unwrap_or_default(),
-            class: classification::class_by_report(report).to_owned(),
+            class: classification::class_by_report(report).as_str().to_owned(),
             transaction_uuid: report.text_field("transaction_uuid"),
             transaction_completed: report.flag_field("transaction_completed"),
             time: report.text_field("time"),
@@ -80,8 +80,8 @@ impl AgentAction for LastRunReportAction {
     ) -> Result<LastRunReportOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
-            let places = find_paths(&runs.options, &*system)?;
-            let report = program::wait_for_report(&*system, &places)
+            let paths = find_paths(&runs.options, &*system)?;
+            let report = program::wait_for_report(&*system, &paths)
                 .ok_or_else(|| ActionError::failed("no readable report of a Puppet run found"))?;
             Ok(LastRunReportOutput::from_report(&report, input.logs))
         })

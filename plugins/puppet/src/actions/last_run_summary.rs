@@ -6,8 +6,8 @@ use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use muster_contract::puppet::LastRunSummaryOutput;
+use serde::Deserialize;
 
 use super::{find_paths, to_action_error};
 use crate::classification;
@@ -21,28 +21,6 @@ pub(crate) struct LastRunSummaryAction(pub(crate) Arc<PuppetRunManager>);
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct LastRunSummaryInput {
     logs: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct LastRunSummaryOutput {
-    out_of_sync_resources: u64,
-    failed_resources: u64,
-    corrected_resources: u64,
-    changed_resources: u64,
-    total_resources: u64,
-    config_retrieval_time: Option<f64>,
-    total_time: Option<f64>,
-    logs: Vec<String>,
-    lastrun: Option<u64>,
-    since_lastrun: Option<u64>,
-    config_version: Option<String>,
-    type_distribution: BTreeMap<String, u64>,
-    summary: Map<String, Value>,
-    failed_run: bool,
-    class: String,
-    environment: Option<String>,
-    cached_catalog_status: Option<String>,
 }
 
 impl AgentAction for LastRunSummaryAction {
@@ -66,13 +44,13 @@ fn summarise_last_run(
     system: &dyn System,
     logs: bool,
 ) -> Result<LastRunSummaryOutput, ActionError> {
-    let places = find_paths(&runs.options, system)?;
-    let Some(summary) = activity::read_summary(system, &places).map_err(to_action_error)? else {
+    let paths = find_paths(&runs.options, system)?;
+    let Some(summary) = activity::read_summary(system, &paths).map_err(to_action_error)? else {
         return Err(ActionError::failed(
             "no readable summary of a Puppet run found",
         ));
     };
-    let report = program::wait_for_report(system, &places);
+    let report = program::wait_for_report(system, &paths);
     let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let count = |name: &str| summary.resource_count(name).unwrap_or_default();
     let lastrun = summary.last_run();
@@ -81,11 +59,11 @@ fn summarise_last_run(
         _ => classification::class_by_counts(&summary),
     };
     Ok(LastRunSummaryOutput {
-        out_of_sync_resources: count("out_of_sync"),
-        failed_resources: count("failed") + count("failed_to_restart"),
-        corrected_resources: count("corrective_change"),
-        changed_resources: count("changed"),
-        total_resources: count("total"),
+        out_of_sync_resources: Some(count("out_of_sync")),
+        failed_resources: Some(count("failed") + count("failed_to_restart")),
+        corrected_resources: Some(count("corrective_change")),
+        changed_resources: Some(count("changed")),
+        total_resources: Some(count("total")),
         config_retrieval_time: summary.time_value("config_retrieval"),
         total_time: summary.time_value("total"),
         logs: report
@@ -96,9 +74,9 @@ fn summarise_last_run(
         lastrun,
         since_lastrun: lastrun.map(|then| now.as_secs().saturating_sub(then)),
         config_version: summary.config_version(),
-        type_distribution: count_types(system, &places.state_dir().join("resources.txt")),
+        type_distribution: count_types(system, &paths.state_dir().join("resources.txt")),
         failed_run: summary.is_failed_run(),
-        class: class.to_owned(),
+        class: Some(class),
         environment: summary.environment(),
         cached_catalog_status: report.and_then(|report| report.text_field("cached_catalog_status")),
         summary: summary.all_sections().clone(),

@@ -51,8 +51,8 @@ impl AgentAction for PuppetLocksAction {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
         cx.run_blocking(move |_| {
             let mut locks = vec![engine_lock_row(&runs)?];
-            if let Ok(places) = find_paths(&runs.options, &*system) {
-                locks.extend(puppet_lock_rows(&*system, &places)?);
+            if let Ok(paths) = find_paths(&runs.options, &*system) {
+                locks.extend(puppet_lock_rows(&*system, &paths)?);
             }
             let held = locks.iter().filter(|lock| lock.state == "held").count();
             Ok(PuppetLocksOutput { held, locks })
@@ -91,11 +91,11 @@ fn engine_lock_row(runs: &PuppetRunManager) -> Result<PuppetLockRow, ActionError
 
 fn puppet_lock_rows(
     system: &dyn System,
-    places: &PuppetPaths,
+    paths: &PuppetPaths,
 ) -> Result<Vec<PuppetLockRow>, ActionError> {
     let mut locks = Vec::new();
-    let ssl = places.ssldir.join("ssl.lock");
-    for (name, path) in [("puppet", places.run_lock_path()), ("ssl", ssl)] {
+    let ssl = paths.ssldir.join("ssl.lock");
+    for (name, path) in [("puppet", paths.run_lock_path()), ("ssl", ssl)] {
         let found = lock_holder(system, &path).map_err(to_action_error)?;
         let state = match found {
             LockHolder::Nobody => continue,
@@ -110,8 +110,8 @@ fn puppet_lock_rows(
         };
         locks.push(lock);
     }
-    if let Some(reason) = disabled_reason(system, places).map_err(to_action_error)? {
-        let mut lock = lock_row("disabled", &places.disabled_lock_path(), "held");
+    if let Some(reason) = disabled_reason(system, paths).map_err(to_action_error)? {
+        let mut lock = lock_row("disabled", &paths.disabled_lock_path(), "held");
         lock.message = Some(reason);
         locks.push(lock);
     }

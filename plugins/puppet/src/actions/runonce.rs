@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use muster_api::wire::identity::SubjectName;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use muster_contract::puppet::{
+    PuppetRunClass, PuppetRunOnceInput, PuppetRunOutcome, PuppetRunProgress,
+};
+use muster_contract::write_values;
+use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{parse_run_id, to_action_error};
 use crate::arguments::PuppetRunOptions;
 use crate::options::CatalogEngine;
-use crate::outcome::PuppetRunOutcome;
 use crate::permit::PermitParameters;
 use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter, unix_millis_now};
 
@@ -24,27 +26,6 @@ use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter,
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct PuppetRunOnceAction(pub(crate) Arc<PuppetRunManager>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PuppetRunOnceInput {
-    force: Option<bool>,
-    server: Option<String>,
-    tags: Option<String>,
-    skip_tags: Option<String>,
-    noop: Option<bool>,
-    splay: Option<bool>,
-    splaylimit: Option<i64>,
-    environment: Option<String>,
-    ignoreschedules: Option<bool>,
-    use_cached_catalog: Option<bool>,
-    run: Option<String>,
-    pool: Option<String>,
-    limit: Option<i64>,
-    priority: Option<i64>,
-    wait: Option<i64>,
-    background: Option<bool>,
-}
 
 impl AgentAction for PuppetRunOnceAction {
     const NAME: &'static str = "runonce";
@@ -56,22 +37,22 @@ impl AgentAction for PuppetRunOnceAction {
         cx: &CallContext,
         input: PuppetRunOnceInput,
     ) -> Result<PuppetRunOutcome, ActionError> {
-        let asked = parse_request(cx, &self.0, input)?;
-        let (in_background, runs) = (asked.in_background, Arc::clone(&self.0));
+        let request = parse_request(cx, &self.0, input)?;
+        let (in_background, runs) = (request.in_background, Arc::clone(&self.0));
         let system = Arc::clone(&cx.system);
-        let begun = cx
-            .run_blocking(move |_| runs.begin_run(asked, &system))
+        let result = cx
+            .run_blocking(move |_| runs.begin_run(request, &system))
             .await?
             .map_err(to_action_error)?;
-        match begun {
-            BeginRunResult::Over(outcome) => check_outcome(*outcome),
-            BeginRunResult::Waits(attached, was_begun) if in_background => {
-                let mut outcome = attached.active_run().outcome.borrow().clone();
-                outcome.attached = was_begun;
+        match result {
+            BeginRunResult::Finished(outcome) => check_outcome(*outcome),
+            BeginRunResult::Active(waiter, was_running) if in_background => {
+                let mut outcome = waiter.active_run().outcome.borrow().clone();
+                outcome.attached = was_running;
                 Ok(outcome)
             }
-            BeginRunResult::Waits(attached, was_begun) => {
-                self.wait_for_outcome(cx, &attached, was_begun).await
+            BeginRunResult::Active(waiter, was_running) => {
+                self.wait_for_outcome(cx, &waiter, was_running).await
             }
         }
     }
@@ -82,34 +63,35 @@ impl PuppetRunOnceAction {
     async fn wait_for_outcome(
         &self,
         cx: &CallContext,
-        attached: &RunWaiter,
-        was_begun: bool,
+        waiter: &RunWaiter,
+        was_running: bool,
     ) -> Result<PuppetRunOutcome, ActionError> {
-        let live = attached.active_run();
-        let mut news = live.outcome.subscribe();
-        let tell = |outcome: &PuppetRunOutcome| {
-            cx.emit_event(json!({
-                "state": outcome.state.as_str(),
-                "run": outcome.run,
-                "at": unix_millis_now(&*cx.system),
-                "elapsed": live.since.elapsed().as_secs_f64(),
-            }));
+        let active_run = waiter.active_run();
+        let mut updates = active_run.outcome.subscribe();
+        let report_state = |outcome: &PuppetRunOutcome| {
+            let progress = PuppetRunProgress {
+                state: outcome.state,
+                run: outcome.run.clone(),
+                at: unix_millis_now(&*cx.system),
+                elapsed: active_run.since.elapsed().as_secs_f64(),
+            };
+            cx.emit_event(Value::Object(write_values(&progress)));
         };
-        tell(&news.borrow_and_update());
-        let last = cx.deadline - ANSWER_MARGIN;
+        report_state(&updates.borrow_and_update());
+        let deadline = cx.deadline - ANSWER_MARGIN;
         loop {
             tokio::select! {
-                outcome = next_outcome(&mut news) => {
-                    tell(&outcome);
+                outcome = next_outcome(&mut updates) => {
+                    report_state(&outcome);
                     if outcome.state.is_over() {
-                        return check_outcome(PuppetRunOutcome { attached: was_begun, ..outcome });
+                        return check_outcome(PuppetRunOutcome { attached: was_running, ..outcome });
                     }
                 }
-                () = tokio::time::sleep_until(last) => return Err(still_running_error(live.outcome.borrow().clone(), "the request reached its deadline")),
-                () = self.0.leaving.cancelled() => return Err(still_running_error(live.outcome.borrow().clone(), "the daemon is stopping")),
+                () = tokio::time::sleep_until(deadline) => return Err(still_running_error(&active_run.outcome.borrow(), "the request reached its deadline")),
+                () = self.0.stopping.cancelled() => return Err(still_running_error(&active_run.outcome.borrow(), "the daemon is stopping")),
                 () = cx.cancel.cancelled() => {
-                    attached.cancel_run();
-                    let outcome = news.wait_for(|outcome| outcome.state.is_over()).await;
+                    waiter.cancel_run();
+                    let outcome = updates.wait_for(|outcome| outcome.state.is_over()).await;
                     let outcome = outcome.map(|outcome| outcome.clone());
                     return check_outcome(outcome.map_err(|_| ActionError::cancelled())?);
                 }
@@ -119,10 +101,10 @@ impl PuppetRunOnceAction {
 }
 
 /// Waits for the next change of the outcome.
-async fn next_outcome(news: &mut watch::Receiver<PuppetRunOutcome>) -> PuppetRunOutcome {
+async fn next_outcome(updates: &mut watch::Receiver<PuppetRunOutcome>) -> PuppetRunOutcome {
     // The sender lives as long as this waiter is attached.
-    let _ = news.changed().await;
-    news.borrow_and_update().clone()
+    let _ = updates.changed().await;
+    updates.borrow_and_update().clone()
 }
 
 fn check_outcome(outcome: PuppetRunOutcome) -> Result<PuppetRunOutcome, ActionError> {
@@ -130,25 +112,21 @@ fn check_outcome(outcome: PuppetRunOutcome) -> Result<PuppetRunOutcome, ActionEr
         return Ok(outcome);
     }
     let summary = outcome.summary.clone().unwrap_or_default();
-    let class = outcome.class.clone().unwrap_or_default();
-    Err(error_with_outcome(format!("{class}: {summary}"), outcome))
+    let class = outcome.class.as_ref().map_or("", PuppetRunClass::as_str);
+    Err(error_with_outcome(format!("{class}: {summary}"), &outcome))
 }
 
-fn still_running_error(outcome: PuppetRunOutcome, why: &str) -> ActionError {
+fn still_running_error(outcome: &PuppetRunOutcome, reason: &str) -> ActionError {
     let message = format!(
-        "{why}; run {} is {}: request it again with this ID as `run` to get its result",
+        "{reason}; run {} is {}: request it again with this ID as `run` to get its result",
         outcome.run,
         outcome.state.as_str()
     );
     error_with_outcome(message, outcome)
 }
 
-fn error_with_outcome(message: String, outcome: PuppetRunOutcome) -> ActionError {
-    let error = ActionError::failed(message);
-    match serde_json::to_value(outcome) {
-        Ok(Value::Object(data)) => error.with_data(data),
-        _ => error,
-    }
+fn error_with_outcome(message: String, outcome: &PuppetRunOutcome) -> ActionError {
+    ActionError::failed(message).with_data(write_values(outcome))
 }
 
 /// Validates the input before a run is begun.
@@ -183,7 +161,7 @@ fn parse_request(
                 })?,
         ),
     };
-    let wish = PuppetRunOptions {
+    let run_options = PuppetRunOptions {
         noop: input.noop,
         tags: split_words(input.tags),
         skip_tags: split_words(input.skip_tags),
@@ -199,7 +177,7 @@ fn parse_request(
         force: input.force == Some(true),
     };
     if options.engine == CatalogEngine::Native {
-        refuse_puppet_inputs(&wish)?;
+        refuse_puppet_inputs(&run_options)?;
     }
     let wait = input
         .wait
@@ -212,8 +190,8 @@ fn parse_request(
         caller: cx.caller.to_string(),
         trace: cx.trace.as_ref().map(ToString::to_string),
         host: cx.node.identity().to_string(),
-        wish,
-        wanted: PermitParameters {
+        run_options,
+        permit_parameters: PermitParameters {
             pool,
             limit,
             priority: i8::try_from(priority).map_err(|_| {
@@ -221,20 +199,23 @@ fn parse_request(
                     "priority {priority} is not between -128 and 127"
                 ))
             })?,
-            patience: Duration::from_secs(wait.unwrap_or(options.wait)),
+            timeout: Duration::from_secs(wait.unwrap_or(options.wait)),
         },
         in_background: input.background == Some(true),
     })
 }
 
 /// Rejects inputs that the native engine does not support.
-fn refuse_puppet_inputs(wish: &PuppetRunOptions) -> Result<(), ActionError> {
+fn refuse_puppet_inputs(run_options: &PuppetRunOptions) -> Result<(), ActionError> {
     let given = [
-        ("environment", wish.environment.is_some()),
-        ("server", wish.server.is_some()),
-        ("splay", wish.splay == Some(true)),
-        ("splaylimit", wish.splaylimit.is_some()),
-        ("use_cached_catalog", wish.use_cached_catalog == Some(false)),
+        ("environment", run_options.environment.is_some()),
+        ("server", run_options.server.is_some()),
+        ("splay", run_options.splay == Some(true)),
+        ("splaylimit", run_options.splaylimit.is_some()),
+        (
+            "use_cached_catalog",
+            run_options.use_cached_catalog == Some(false),
+        ),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(ActionError::invalid_input(format!(

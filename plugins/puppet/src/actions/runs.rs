@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, AgentAction, CallContext};
+use muster_contract::puppet::PuppetRunOutcome;
 use serde::{Deserialize, Serialize};
 
 use super::parse_run_id;
-use crate::outcome::PuppetRunOutcome;
 use crate::runs;
 
 pub(crate) struct PuppetRunsAction(pub(crate) Arc<runs::PuppetRunManager>);

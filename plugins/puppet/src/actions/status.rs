@@ -5,7 +5,8 @@ use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::puppet::PuppetStatusOutput;
+use serde::Deserialize;
 
 use super::{find_paths, format_elapsed, to_action_error};
 use crate::files::activity::{LockHolder, read_activity};
@@ -19,27 +20,6 @@ pub(crate) struct PuppetStatusAction(pub(crate) Arc<runs::PuppetRunManager>);
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PuppetStatusInput {}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-#[expect(clippy::struct_excessive_bools, reason = "MCollective's outputs")]
-pub(crate) struct PuppetStatusOutput {
-    applying: bool,
-    idling: bool,
-    enabled: bool,
-    daemon_present: bool,
-    status: String,
-    disable_message: String,
-    lastrun: u64,
-    since_lastrun: u64,
-    message: String,
-    holder: String,
-    holder_pid: Option<u32>,
-    run: Option<String>,
-    run_state: Option<String>,
-    pending: usize,
-    engine: String,
-}
 
 impl AgentAction for PuppetStatusAction {
     const NAME: &'static str = "status";
@@ -61,8 +41,8 @@ fn build_status(
     runs: &runs::PuppetRunManager,
     system: &dyn System,
 ) -> Result<PuppetStatusOutput, ActionError> {
-    let doing = match find_paths(&runs.options, system) {
-        Ok(places) => read_activity(system, &places).map_err(to_action_error)?,
+    let activity = match find_paths(&runs.options, system) {
+        Ok(paths) => read_activity(system, &paths).map_err(to_action_error)?,
         // With the native engine, Puppet need not be installed.
         Err(_) if runs.options.engine == CatalogEngine::Native => {
             crate::files::activity::AgentActivity::without_puppet()
@@ -74,18 +54,21 @@ fn build_status(
         .as_ref()
         .is_some_and(|outcome| !outcome.state.is_waiting() && !outcome.state.is_over());
     let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let lastrun = doing.summary.as_ref().and_then(PuppetRunSummary::last_run);
+    let lastrun = activity
+        .summary
+        .as_ref()
+        .and_then(PuppetRunSummary::last_run);
     let since = lastrun.map(|then| now.as_secs().saturating_sub(then));
-    let (status, applying) = match doing.status_name() {
-        "disabled" => ("disabled", doing.run.is_held() || is_ours),
+    let (status, applying) = match activity.status_name() {
+        "disabled" => ("disabled", activity.run.is_held() || is_ours),
         _ if is_ours => ("applying a catalog", true),
-        other => (other, doing.run.is_held()),
+        other => (other, activity.run.is_held()),
     };
     let last = since.map_or_else(
         || "last completed run unknown".to_owned(),
         |since| format!("last completed run {} ago", format_elapsed(since)),
     );
-    let holder = match doing.run {
+    let holder = match activity.run {
         _ if is_ours => "ours",
         LockHolder::Nobody => "none",
         LockHolder::Stale(_) => "stale",
@@ -94,19 +77,19 @@ fn build_status(
     };
     Ok(PuppetStatusOutput {
         applying,
-        idling: doing.daemon_present && !applying,
-        enabled: doing.disabled.is_none(),
-        daemon_present: doing.daemon_present,
+        idling: activity.daemon_present && !applying,
+        enabled: activity.disabled.is_none(),
+        daemon_present: activity.daemon_present,
         message: format!("Currently {status}; {last}"),
         status: status.to_owned(),
-        disable_message: doing.disabled.unwrap_or_default(),
+        disable_message: activity.disabled.unwrap_or_default(),
         lastrun: lastrun.unwrap_or_default(),
         since_lastrun: since.unwrap_or_default(),
         holder: holder.to_owned(),
-        holder_pid: doing.run.pid(),
+        holder_pid: activity.run.pid().map(u64::from),
         run: current.as_ref().map(|outcome| outcome.run.clone()),
         run_state: current.map(|outcome| outcome.state.as_str().to_owned()),
-        pending: program::owed_targets(&runs.engine_dir()).len(),
+        pending: program::owed_targets(&runs.engine_dir()).len() as u64,
         engine: runs.options.engine.as_str().to_owned(),
     })
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use muster_api::system::StateDir;
 use muster_api::system::error::error_chain;
+use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 use muster_engine::lock::{self, CatalogRunLock, LockError, MusterRunLock};
 use muster_permits::PermitError;
 
@@ -11,7 +12,6 @@ use super::{RunDriver, RunFailure, cancelled_failure, join_failure, lock_timeout
 use crate::classification;
 use crate::native;
 use crate::options::CatalogEngine;
-use crate::outcome::{PuppetRunState, RunFailureReason};
 use crate::permit::OptionalPermit;
 use crate::runs::unix_millis_now;
 
@@ -27,12 +27,12 @@ pub(super) enum HeldRunLock {
 
 impl RunDriver {
     /// Acquires the node's lock; with the native engine Puppet's lock too.
-    pub(super) async fn acquire_lock(&self, until: Instant) -> Result<HeldRunLock, RunFailure> {
+    pub(super) async fn acquire_lock(&self, deadline: Instant) -> Result<HeldRunLock, RunFailure> {
         loop {
             let (engine, states) = (self.runs.engine_dir(), self.puppet_state());
             let is_native = self.runs.options.engine == CatalogEngine::Native;
             // Tries without waiting, so that the loop can react to a cancellation.
-            let taken = tokio::task::spawn_blocking(move || {
+            let task = tokio::task::spawn_blocking(move || {
                 if is_native {
                     return native::acquire_locks(&engine, &states, Duration::ZERO)
                         .map(HeldRunLock::All);
@@ -40,65 +40,67 @@ impl RunDriver {
                 let state = StateDir::open(&engine)?;
                 MusterRunLock::acquire(&state, Duration::ZERO).map(HeldRunLock::Own)
             });
-            match taken.await.map_err(|error| join_failure(&error))? {
+            match task.await.map_err(|error| join_failure(&error))? {
                 Ok(lock) => return Ok(lock),
                 Err(LockError::Disabled { reason }) => {
                     return Err(RunFailure(
-                        RunFailureReason::Disabled,
+                        PuppetRunClass::Disabled,
                         classification::disabled_message(&reason),
                     ));
                 }
                 Err(error @ LockError::System(_)) => {
-                    return Err(RunFailure(
-                        RunFailureReason::NotStarted,
-                        error_chain(&error),
-                    ));
+                    return Err(RunFailure(PuppetRunClass::NotStarted, error_chain(&error)));
                 }
-                Err(error) => self.wait_for_retry(until, &error.to_string()).await?,
+                Err(error) => self.wait_for_retry(deadline, &error.to_string()).await?,
             }
         }
     }
 
     /// Waits until no Puppet that was started outside is running.
-    pub(super) async fn wait_for_puppet(&self, until: Instant) -> Result<(), RunFailure> {
+    pub(super) async fn wait_for_puppet(&self, deadline: Instant) -> Result<(), RunFailure> {
         loop {
             self.check_disabled()?;
             let Some(pid) = self.foreign_puppet() else {
                 return Ok(());
             };
-            let held = format!("Puppet is applying a catalog (process {pid})");
-            self.wait_for_retry(until, &held).await?;
+            let reason = format!("Puppet is applying a catalog (process {pid})");
+            self.wait_for_retry(deadline, &reason).await?;
         }
     }
 
-    async fn wait_for_retry(&self, until: Instant, held: &str) -> Result<(), RunFailure> {
-        if Instant::now() >= until {
-            return Err(lock_timeout_failure(held));
+    async fn wait_for_retry(&self, deadline: Instant, reason: &str) -> Result<(), RunFailure> {
+        if Instant::now() >= deadline {
+            return Err(lock_timeout_failure(reason));
         }
         tokio::select! {
-            () = self.live.cancel.cancelled() => Err(cancelled_failure()),
+            () = self.active_run.cancel.cancelled() => Err(cancelled_failure()),
             () = tokio::time::sleep(LOCK_POLL_INTERVAL) => Ok(()),
         }
     }
 
     pub(super) async fn acquire_permit(&mut self) -> Result<OptionalPermit, RunFailure> {
-        if self.wanted.limit.is_none() {
+        if self.permit_parameters.limit.is_none() {
             return Ok(OptionalPermit::default());
         }
         self.set_state(PuppetRunState::WaitingPermit);
-        let waited = Instant::now();
-        let (desk, id) = (&self.runs.desk, self.record.id);
-        let entered =
-            OptionalPermit::acquire_permit(desk, &self.wanted, id, &self.live.cancel).await;
-        self.record.outcome.waited_permit += waited.elapsed().as_secs_f64();
-        entered.map_err(|error| match error {
+        let wait_started = Instant::now();
+        let (permits, id) = (&self.runs.permits, self.record.id);
+        let result = OptionalPermit::acquire_permit(
+            permits,
+            &self.permit_parameters,
+            id,
+            &self.active_run.cancel,
+        )
+        .await;
+        self.record.outcome.waited_permit += wait_started.elapsed().as_secs_f64();
+        result.map_err(|error| match error {
             PermitError::Cancelled { .. } => cancelled_failure(),
-            error => RunFailure(RunFailureReason::NoPermit, error_chain(&error)),
+            error => RunFailure(PuppetRunClass::NoPermit, error_chain(&error)),
         })
     }
 
     /// Releases the permit, so that another node may run.
-    pub(super) async fn release_permit(&mut self, room: OptionalPermit) {
+    pub(super) async fn release_permit(&mut self, permit: OptionalPermit) {
         if let Some(started) = self.record.outcome.started_at {
             let now = unix_millis_now(&*self.system);
             self.record.outcome.finished_at = Some(now);
@@ -109,13 +111,13 @@ impl RunDriver {
             let duration = now.saturating_sub(started) as f64 / 1000.0;
             self.record.outcome.duration = Some(duration);
         }
-        room.release().await;
+        permit.release().await;
     }
 
     pub(super) fn check_disabled(&self) -> Result<(), RunFailure> {
         match lock::disabled_reason(&self.puppet_state()) {
             Some(reason) => Err(RunFailure(
-                RunFailureReason::Disabled,
+                PuppetRunClass::Disabled,
                 classification::disabled_message(&reason),
             )),
             None => Ok(()),

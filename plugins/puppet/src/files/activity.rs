@@ -77,30 +77,30 @@ impl AgentActivity {
 /// Reads all locks and pid files.
 pub(crate) fn read_activity(
     system: &dyn System,
-    places: &PuppetPaths,
+    paths: &PuppetPaths,
 ) -> Result<AgentActivity, SystemError> {
     let mut daemon_present = false;
-    for directory in &places.rundirs {
+    for directory in &paths.rundirs {
         daemon_present |= lock_holder(system, &directory.join("agent.pid"))?.is_held();
     }
     Ok(AgentActivity {
-        disabled: disabled_reason(system, places)?,
-        run: lock_holder(system, &places.run_lock_path())?,
+        disabled: disabled_reason(system, paths)?,
+        run: lock_holder(system, &paths.run_lock_path())?,
         daemon_present,
-        summary: read_summary(system, places)?,
+        summary: read_summary(system, paths)?,
     })
 }
 
 /// The reason for which runs are disabled. An empty or malformed lock disables without a reason.
 pub(crate) fn disabled_reason(
     system: &dyn System,
-    places: &PuppetPaths,
+    paths: &PuppetPaths,
 ) -> Result<Option<String>, SystemError> {
     #[derive(Deserialize)]
     struct DisabledLockFile {
         disabled_message: String,
     }
-    let lock = read_bounded(system, &places.disabled_lock_path(), MAX_LOCK_BYTES)?;
+    let lock = read_bounded(system, &paths.disabled_lock_path(), MAX_LOCK_BYTES)?;
     Ok(lock.map(|lock| {
         serde_json::from_str(&lock).map_or_else(
             |_| "reason not specified".to_owned(),
@@ -114,13 +114,13 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
     let Some(text) = read_bounded(system, path, MAX_LOCK_BYTES)? else {
         return Ok(LockHolder::Nobody);
     };
-    let Ok(number) = text.trim().parse::<u32>() else {
+    let Ok(pid) = text.trim().parse::<u32>() else {
         return Ok(LockHolder::Stale(None));
     };
     let proc = |file: &str| {
         read_bounded(
             system,
-            format!("/proc/{number}/{file}").as_ref(),
+            format!("/proc/{pid}/{file}").as_ref(),
             MAX_LOCK_BYTES,
         )
     };
@@ -131,18 +131,18 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
         || (name.contains("ruby")
             && proc("cmdline")?.is_some_and(|words| words.contains("puppet")));
     Ok(if is_puppet {
-        LockHolder::Process(number)
+        LockHolder::Process(pid)
     } else {
-        LockHolder::Stale(Some(number))
+        LockHolder::Stale(Some(pid))
     })
 }
 
 /// The summary at the first location where one exists; `None` if it cannot be parsed, for example while it is being written.
 pub(crate) fn read_summary(
     system: &dyn System,
-    places: &PuppetPaths,
+    paths: &PuppetPaths,
 ) -> Result<Option<PuppetRunSummary>, SystemError> {
-    for path in places.summary_paths() {
+    for path in paths.summary_paths() {
         if let Some(text) = read_bounded(system, &path, summary::MAX_SUMMARY_BYTES)? {
             return Ok(PuppetRunSummary::parse(&text));
         }
@@ -153,9 +153,9 @@ pub(crate) fn read_summary(
 /// The report of the last run. A partially written one counts as missing.
 pub(crate) fn read_report(
     system: &dyn System,
-    places: &PuppetPaths,
+    paths: &PuppetPaths,
 ) -> Result<Option<PuppetRunReport>, SystemError> {
-    let text = read_bounded(system, &places.report_path(), report::MAX_REPORT_BYTES)?;
+    let text = read_bounded(system, &paths.report_path(), report::MAX_REPORT_BYTES)?;
     Ok(text.as_deref().and_then(PuppetRunReport::parse))
 }
 

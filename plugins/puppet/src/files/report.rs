@@ -109,11 +109,11 @@ impl PuppetRunReport {
     /// Status flags of a resource; `None` if it is not in the catalog.
     pub(crate) fn resource_outcome(&self, reference: &str) -> Option<ResourceOutcome> {
         let status = self.document.get("resource_statuses")?.get(reference)?;
-        let is = |name: &str| status.get(name).and_then(Value::as_bool) == Some(true);
+        let has_flag = |name: &str| status.get(name).and_then(Value::as_bool) == Some(true);
         Some(ResourceOutcome {
-            failed: is("failed"),
-            failed_to_restart: is("failed_to_restart"),
-            skipped: is("skipped"),
+            failed: has_flag("failed"),
+            failed_to_restart: has_flag("failed_to_restart"),
+            skipped: has_flag("skipped"),
         })
     }
 
@@ -124,9 +124,13 @@ impl PuppetRunReport {
 
     /// Resources with any of these flags set, up to [`MAX_LISTED_ITEMS`].
     pub(crate) fn resources_with(&self, flags: &[&str]) -> Vec<String> {
-        let is = |status: &Value, flag: &str| status.get(flag).and_then(Value::as_bool);
+        let has_flag = |status: &Value, flag: &str| status.get(flag).and_then(Value::as_bool);
         self.resource_statuses()
-            .filter(|(_, status)| flags.iter().any(|flag| is(status, flag) == Some(true)))
+            .filter(|(_, status)| {
+                flags
+                    .iter()
+                    .any(|flag| has_flag(status, flag) == Some(true))
+            })
             .map(|(reference, _)| reference.clone())
             .take(MAX_LISTED_ITEMS)
             .collect()
@@ -134,21 +138,21 @@ impl PuppetRunReport {
 
     /// Events of the run, up to [`MAX_LISTED_ITEMS`].
     pub(crate) fn resource_events(&self) -> Vec<PuppetResourceEvent> {
-        let of = |(reference, status): (&String, &Value)| -> Vec<PuppetResourceEvent> {
+        let events_of = |(reference, status): (&String, &Value)| -> Vec<PuppetResourceEvent> {
             let events = status.get("events").and_then(Value::as_array);
-            let told = |event: &Value| {
-                let word = |name: &str| event.get(name).and_then(value_text);
+            let to_event = |event: &Value| {
+                let field = |name: &str| event.get(name).and_then(value_text);
                 PuppetResourceEvent {
                     resource: reference.clone(),
-                    property: word("property"),
-                    status: word("status").unwrap_or_default(),
-                    message: word("message").unwrap_or_default(),
+                    property: field("property"),
+                    status: field("status").unwrap_or_default(),
+                    message: field("message").unwrap_or_default(),
                 }
             };
-            events.into_iter().flatten().map(told).collect()
+            events.into_iter().flatten().map(to_event).collect()
         };
         self.resource_statuses()
-            .flat_map(of)
+            .flat_map(events_of)
             .take(MAX_LISTED_ITEMS)
             .collect()
     }
@@ -157,10 +161,10 @@ impl PuppetRunReport {
     pub(crate) fn log_lines(&self, levels: &[&str]) -> Vec<String> {
         let logs = self.document.get("logs").and_then(Value::as_array);
         let line = |log: &Value| {
-            let word = |name: &str| log.get(name).and_then(value_text).unwrap_or_default();
-            let level = word("level");
-            let wanted = levels.is_empty() || levels.contains(&level.as_str());
-            wanted.then(|| format!("{level}: {}: {}", word("source"), word("message")))
+            let field = |name: &str| log.get(name).and_then(value_text).unwrap_or_default();
+            let level = field("level");
+            let is_included = levels.is_empty() || levels.contains(&level.as_str());
+            is_included.then(|| format!("{level}: {}: {}", field("source"), field("message")))
         };
         let mut lines: Vec<String> = logs.into_iter().flatten().filter_map(line).collect();
         lines.drain(..lines.len().saturating_sub(MAX_LISTED_ITEMS));

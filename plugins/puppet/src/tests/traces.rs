@@ -39,8 +39,8 @@ fn owed(lines: &[TraceLine]) -> BTreeSet<String> {
     for note in notes {
         match note {
             RefreshEvent::Owed { target, .. } => drop(owed.insert(target)),
-            RefreshEvent::Paid { target } => drop(owed.remove(&target)),
-            RefreshEvent::Tried { .. } | RefreshEvent::Kept { .. } => {}
+            RefreshEvent::Refreshed { target } => drop(owed.remove(&target)),
+            RefreshEvent::Failed { .. } | RefreshEvent::NotRefreshed { .. } => {}
         }
     }
     owed

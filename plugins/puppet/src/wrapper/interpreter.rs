@@ -39,19 +39,19 @@ pub enum RefreshEvent {
         is_certain: bool,
     },
     /// The target was refreshed, or no longer needs it.
-    Paid {
+    Refreshed {
         /// The target.
         target: String,
     },
     /// A refresh of the target began and failed.
-    Tried {
+    Failed {
         /// The target.
         target: String,
         /// Puppet's message.
         reason: String,
     },
     /// The target could not be refreshed in this run.
-    Kept {
+    NotRefreshed {
         /// The target.
         target: String,
         /// The reason.
@@ -64,7 +64,7 @@ pub enum RefreshEvent {
 pub struct TraceInterpreter {
     /// Whether the run is in noop mode.
     is_noop: bool,
-    turn: Option<ResourceEvaluation>,
+    evaluation: Option<ResourceEvaluation>,
     changed: BTreeSet<String>,
     failed: BTreeSet<String>,
     /// Pairs of source and target that were notified, as comparison keys.
@@ -78,10 +78,10 @@ pub struct TraceInterpreter {
 /// Evaluation of one resource or container.
 #[derive(Debug)]
 struct ResourceEvaluation {
-    place: String,
+    source: String,
     reference: String,
-    said_noop: bool,
-    said_real: bool,
+    has_noop_change: bool,
+    has_real_change: bool,
 }
 
 impl TraceInterpreter {
@@ -102,26 +102,26 @@ impl TraceInterpreter {
         if self.is_noop {
             return Vec::new();
         }
-        let step = line.classify_line();
-        if step == TraceEvent::Other {
+        let event = line.classify_line();
+        if event == TraceEvent::Other {
             return Vec::new();
         }
         let reference = self.resource_reference(&line.source, relations);
-        match step {
+        match event {
             TraceEvent::Started => {
-                self.turn = Some(ResourceEvaluation {
-                    place: line.source.clone(),
+                self.evaluation = Some(ResourceEvaluation {
+                    source: line.source.clone(),
                     reference,
-                    said_noop: false,
-                    said_real: false,
+                    has_noop_change: false,
+                    has_real_change: false,
                 });
                 Vec::new()
             }
             TraceEvent::Evaluated => {
-                self.turn = None;
+                self.evaluation = None;
                 self.replayed |= reference == replay::replay_reference();
-                let passed_on = self.due.remove(&comparison_key(&reference));
-                event_list(passed_on.then_some(RefreshEvent::Paid { target: reference }))
+                let was_due = self.due.remove(&comparison_key(&reference));
+                event_list(was_due.then_some(RefreshEvent::Refreshed { target: reference }))
             }
             TraceEvent::Scheduled { target } => {
                 self.record_scheduled(&reference, &target, relations)
@@ -129,26 +129,28 @@ impl TraceInterpreter {
             TraceEvent::Triggered => {
                 self.mark_real_change();
                 self.changed.insert(reference.clone());
-                event_list(Some(RefreshEvent::Paid { target: reference }))
+                event_list(Some(RefreshEvent::Refreshed { target: reference }))
             }
-            TraceEvent::Needless => event_list(Some(RefreshEvent::Paid { target: reference })),
+            TraceEvent::NotNeeded => {
+                event_list(Some(RefreshEvent::Refreshed { target: reference }))
+            }
             TraceEvent::WouldTrigger => {
                 self.mark_noop_change();
-                event_list(Some(RefreshEvent::Kept {
+                event_list(Some(RefreshEvent::NotRefreshed {
                     target: reference,
                     reason: "noop",
                 }))
             }
             TraceEvent::RefreshFailed { reason } => {
                 self.failed.insert(reference.clone());
-                event_list(Some(RefreshEvent::Tried {
+                event_list(Some(RefreshEvent::Failed {
                     target: reference,
                     reason,
                 }))
             }
             TraceEvent::Unscheduled => {
                 self.due.remove(&comparison_key(&reference));
-                event_list(Some(RefreshEvent::Kept {
+                event_list(Some(RefreshEvent::NotRefreshed {
                     target: reference,
                     reason: "it was skipped, or a dependency failed",
                 }))
@@ -161,11 +163,13 @@ impl TraceInterpreter {
                 self.failed.insert(reference);
                 Vec::new()
             }
-            TraceEvent::Said => {
-                let of_turn = |turn: &ResourceEvaluation| {
-                    line.source.strip_prefix(turn.place.as_str()).is_some()
+            TraceEvent::Changed => {
+                let is_current = |evaluation: &ResourceEvaluation| {
+                    line.source
+                        .strip_prefix(evaluation.source.as_str())
+                        .is_some()
                 };
-                if self.turn.as_ref().is_some_and(of_turn) {
+                if self.evaluation.as_ref().is_some_and(is_current) {
                     self.mark_real_change();
                     self.changed.insert(reference);
                 }
@@ -177,20 +181,22 @@ impl TraceInterpreter {
 
     /// Returns the refreshes that the run dropped without a log line. Call it at the end of the run, however it ended.
     pub fn finish_run(&mut self, relations: &CatalogRelations) -> Vec<RefreshEvent> {
-        let mut notes = Vec::new();
+        let mut events = Vec::new();
         if self.is_noop {
-            return notes;
+            return events;
         }
         // The run broke off during this evaluation, so the change may have been made or not.
-        if let Some(turn) = self.turn.take() {
-            let source = turn.reference;
-            for giver in std::iter::once(source.clone()).chain(relations.container_chain(&source)) {
-                let told = |target: &String| self.has_scheduled(&giver, target);
-                let targets = relations.notify_targets(&giver);
-                notes.extend(
+        if let Some(evaluation) = self.evaluation.take() {
+            let source = evaluation.reference;
+            for notifier in
+                std::iter::once(source.clone()).chain(relations.container_chain(&source))
+            {
+                let is_scheduled = |target: &String| self.has_scheduled(&notifier, target);
+                let targets = relations.notify_targets(&notifier);
+                events.extend(
                     targets
                         .into_iter()
-                        .filter(|target| !told(target))
+                        .filter(|target| !is_scheduled(target))
                         .map(|target| RefreshEvent::Owed {
                             source: source.clone(),
                             target,
@@ -202,30 +208,35 @@ impl TraceInterpreter {
         for source in self.changed.difference(&self.failed) {
             for container in relations.container_chain(source) {
                 let targets = relations.notify_targets(&container);
-                let missed = targets
+                let unscheduled = targets
                     .into_iter()
                     .filter(|target| !self.has_scheduled(&container, target));
-                notes.extend(missed.map(|target| RefreshEvent::Owed {
+                events.extend(unscheduled.map(|target| RefreshEvent::Owed {
                     source: container.clone(),
                     target,
                     is_certain: true,
                 }));
             }
         }
-        notes.retain(
-            |note| !matches!(note, RefreshEvent::Owed { target, .. } if is_non_refreshable(target)),
+        events.retain(
+            |event| !matches!(event, RefreshEvent::Owed { target, .. } if is_non_refreshable(target)),
         );
-        notes
+        events
     }
 
     /// Clears the replay targets that cannot be refreshed: Puppet did not schedule them although the replay resource was evaluated.
     pub fn unrefreshable_targets(&self, targets: &[String]) -> Vec<RefreshEvent> {
         let source = replay::replay_reference();
-        let is_deaf = |target: &&String| self.replayed && !self.has_scheduled(&source, target);
-        let paid = |target: &String| RefreshEvent::Paid {
+        let is_unrefreshable =
+            |target: &&String| self.replayed && !self.has_scheduled(&source, target);
+        let to_event = |target: &String| RefreshEvent::Refreshed {
             target: target.clone(),
         };
-        targets.iter().filter(is_deaf).map(paid).collect()
+        targets
+            .iter()
+            .filter(is_unrefreshable)
+            .map(to_event)
+            .collect()
     }
 
     fn has_scheduled(&self, source: &str, target: &str) -> bool {
@@ -239,9 +250,11 @@ impl TraceInterpreter {
         target: &str,
         relations: &CatalogRelations,
     ) -> Vec<RefreshEvent> {
-        let only_noop = |turn: &ResourceEvaluation| turn.said_noop && !turn.said_real;
+        let only_noop = |evaluation: &ResourceEvaluation| {
+            evaluation.has_noop_change && !evaluation.has_real_change
+        };
         // A notification that only a noop change caused owes no refresh.
-        if self.turn.as_ref().is_some_and(only_noop) {
+        if self.evaluation.as_ref().is_some_and(only_noop) {
             return Vec::new();
         }
         self.scheduled
@@ -261,24 +274,24 @@ impl TraceInterpreter {
     }
 
     /// The resource that logged a line; a property is mapped to its resource.
-    fn resource_reference(&self, place: &str, relations: &CatalogRelations) -> String {
-        if let Some(turn) = &self.turn
-            && place.starts_with(&turn.place)
+    fn resource_reference(&self, source: &str, relations: &CatalogRelations) -> String {
+        if let Some(evaluation) = &self.evaluation
+            && source.starts_with(&evaluation.source)
         {
-            return turn.reference.clone();
+            return evaluation.reference.clone();
         }
-        catalog_spelling(&relations.resource_for_source(place), relations)
+        catalog_spelling(&relations.resource_for_source(source), relations)
     }
 
     fn mark_real_change(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.said_real = true;
+        if let Some(evaluation) = &mut self.evaluation {
+            evaluation.has_real_change = true;
         }
     }
 
     fn mark_noop_change(&mut self) {
-        if let Some(turn) = &mut self.turn {
-            turn.said_noop = true;
+        if let Some(evaluation) = &mut self.evaluation {
+            evaluation.has_noop_change = true;
         }
     }
 }
@@ -295,6 +308,6 @@ fn is_non_refreshable(target: &str) -> bool {
     NON_REFRESHABLE.contains(&type_name)
 }
 
-fn event_list(note: Option<RefreshEvent>) -> Vec<RefreshEvent> {
-    note.into_iter().collect()
+fn event_list(event: Option<RefreshEvent>) -> Vec<RefreshEvent> {
+    event.into_iter().collect()
 }

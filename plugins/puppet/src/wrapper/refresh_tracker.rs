@@ -20,7 +20,7 @@ pub(crate) const MAX_CATALOG_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) struct RefreshTracker {
     ledger: RefreshLedger,
     run: String,
-    follower: TraceInterpreter,
+    interpreter: TraceInterpreter,
     /// Path of the catalog once the run has it; a path of the node.
     catalog: Option<PathBuf>,
     relations: Option<CatalogRelations>,
@@ -37,7 +37,7 @@ impl RefreshTracker {
         Ok(Self {
             ledger: RefreshLedger::open(engine)?,
             run,
-            follower: TraceInterpreter::new(is_noop),
+            interpreter: TraceInterpreter::new(is_noop),
             catalog,
             relations: None,
             now: 0,
@@ -54,12 +54,12 @@ impl RefreshTracker {
             self.relations = Some(self.read_relations(system));
         }
         let relations = self.relations.get_or_insert_default();
-        let notes = self.follower.process_line(line, relations);
+        let events = self.interpreter.process_line(line, relations);
         if line.classify_line() == TraceEvent::Applying {
             // Read the catalog again: the earlier lines were processed before the run had its catalog.
             self.relations = None;
         }
-        self.apply_events(notes, system)
+        self.apply_events(events, system)
     }
 
     /// Processes the end of the run. `replayed` are the targets that it was to refresh.
@@ -69,9 +69,9 @@ impl RefreshTracker {
         system: &dyn System,
     ) -> Result<(), SystemError> {
         let relations = self.relations.take().unwrap_or_default();
-        let mut notes = self.follower.finish_run(&relations);
-        notes.extend(self.follower.unrefreshable_targets(replayed));
-        self.apply_events(notes, system)
+        let mut events = self.interpreter.finish_run(&relations);
+        events.extend(self.interpreter.unrefreshable_targets(replayed));
+        self.apply_events(events, system)
     }
 
     fn read_relations(&self, system: &dyn System) -> CatalogRelations {
@@ -82,25 +82,25 @@ impl RefreshTracker {
 
     fn apply_events(
         &mut self,
-        notes: Vec<RefreshEvent>,
+        events: Vec<RefreshEvent>,
         system: &dyn System,
     ) -> Result<(), SystemError> {
-        if !notes.is_empty() {
+        if !events.is_empty() {
             self.now = unix_seconds(system);
         }
-        for note in notes {
-            match note {
+        for event in events {
+            match event {
                 RefreshEvent::Owed {
                     source,
                     target,
                     is_certain,
                 } => self.record_owed_refresh(&source, &target, is_certain)?,
-                RefreshEvent::Paid { target } => self.ledger.mark_refreshed(&target)?,
-                RefreshEvent::Tried { target, reason } => {
+                RefreshEvent::Refreshed { target } => self.ledger.mark_refreshed(&target)?,
+                RefreshEvent::Failed { target, reason } => {
                     self.ledger.begin_refresh(&target)?;
                     self.ledger.record_reason(&target, &reason)?;
                 }
-                RefreshEvent::Kept { target, reason } => {
+                RefreshEvent::NotRefreshed { target, reason } => {
                     self.ledger.record_reason(&target, reason)?;
                 }
             }
@@ -114,9 +114,9 @@ impl RefreshTracker {
         target: &str,
         is_certain: bool,
     ) -> Result<(), SystemError> {
-        let same = |debt: &&OwedRefresh| debt.source == source && debt.target == target;
-        let known = self.ledger.owed_refreshes().find(same);
-        match known.map(|debt| (debt.id, debt.certainty)) {
+        let is_same = |owed: &&OwedRefresh| owed.source == source && owed.target == target;
+        let existing = self.ledger.owed_refreshes().find(is_same);
+        match existing.map(|owed| (owed.id, owed.certainty)) {
             Some((id, RefreshCertainty::Uncertain)) if is_certain => {
                 return self.ledger.confirm_owed(&[id]);
             }
@@ -143,9 +143,9 @@ pub(crate) fn read_catalog(system: &dyn System, path: &std::path::Path) -> Optio
 /// Targets that are owed a refresh, without duplicates, oldest entry first.
 pub(crate) fn owed_targets(engine: &StateDir) -> Result<Vec<String>, SystemError> {
     let mut targets: Vec<String> = Vec::new();
-    for debt in RefreshLedger::read_owed(engine)? {
-        if !targets.contains(&debt.target) {
-            targets.push(debt.target);
+    for owed in RefreshLedger::read_owed(engine)? {
+        if !targets.contains(&owed.target) {
+            targets.push(owed.target);
         }
     }
     Ok(targets)

@@ -11,7 +11,7 @@ const MAX_CONTAINER_DEPTH: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CatalogRelations {
     /// The catalog's spelling of each reference, by comparison key.
-    spelled: BTreeMap<String, String>,
+    spellings: BTreeMap<String, String>,
     notifies: BTreeMap<String, BTreeSet<String>>,
     container: BTreeMap<String, String>,
     /// Resources with the metaparameter `noop`.
@@ -42,8 +42,8 @@ impl CatalogRelations {
         }
         let edges = catalog.get("edges").and_then(Value::as_array);
         for edge in edges.into_iter().flatten() {
-            let end = |name: &str| edge.get(name).and_then(Value::as_str).map(comparison_key);
-            if let (Some(container), Some(member)) = (end("source"), end("target")) {
+            let endpoint = |name: &str| edge.get(name).and_then(Value::as_str).map(comparison_key);
+            if let (Some(container), Some(member)) = (endpoint("source"), endpoint("target")) {
                 relations.container.insert(member, container);
             }
         }
@@ -51,27 +51,27 @@ impl CatalogRelations {
     }
 
     fn add_resource(&mut self, resource: &Value) {
-        let word = |name: &str| resource.get(name).and_then(Value::as_str);
-        let (Some(type_name), Some(title)) = (word("type"), word("title")) else {
+        let field = |name: &str| resource.get(name).and_then(Value::as_str);
+        let (Some(type_name), Some(title)) = (field("type"), field("title")) else {
             return;
         };
-        let spelled = format!("{type_name}[{title}]");
-        let own = comparison_key(&spelled);
-        self.spelled.insert(own.clone(), spelled);
+        let spelling = format!("{type_name}[{title}]");
+        let key = comparison_key(&spelling);
+        self.spellings.insert(key.clone(), spelling);
         let parameters = resource.get("parameters");
         let references = |name: &str| {
             let value = parameters.and_then(|parameters| parameters.get(name));
             value.map(reference_keys).unwrap_or_default()
         };
         for target in references("notify") {
-            self.add_notification(own.clone(), target);
+            self.add_notification(key.clone(), target);
         }
         for source in references("subscribe") {
-            self.add_notification(source, own.clone());
+            self.add_notification(source, key.clone());
         }
         let noop = parameters.and_then(|parameters| parameters.get("noop"));
         if noop.and_then(Value::as_bool) == Some(true) {
-            self.noop.insert(own);
+            self.noop.insert(key);
         }
     }
 
@@ -81,7 +81,7 @@ impl CatalogRelations {
 
     /// The catalog's spelling of a reference; `None` if it is not in the catalog.
     pub fn catalog_spelling(&self, reference: &str) -> Option<&str> {
-        self.spelled
+        self.spellings
             .get(&comparison_key(reference))
             .map(String::as_str)
     }
@@ -104,43 +104,43 @@ impl CatalogRelations {
             .into_iter()
             .flatten();
         targets
-            .filter_map(|target| self.spelled.get(target).cloned())
+            .filter_map(|target| self.spellings.get(target).cloned())
             .collect()
     }
 
     /// The containers of a resource, innermost first.
     pub fn container_chain(&self, reference: &str) -> Vec<String> {
         let mut found = Vec::new();
-        let mut at = comparison_key(reference);
-        while let Some(container) = self.container.get(&at)
+        let mut current = comparison_key(reference);
+        while let Some(container) = self.container.get(&current)
             && found.len() < MAX_CONTAINER_DEPTH
         {
-            let spelled = self.spelled.get(container).unwrap_or(container);
-            found.push(spelled.clone());
-            at.clone_from(container);
+            let spelling = self.spellings.get(container).unwrap_or(container);
+            found.push(spelling.clone());
+            current.clone_from(container);
         }
         found
     }
 
     /// Resource of a log source: `/Stage[main]/Main/File[/etc/motd]` is `File[/etc/motd]`.
-    pub fn resource_for_source(&self, place: &str) -> String {
-        if !place.starts_with('/') {
-            return place.to_owned();
+    pub fn resource_for_source(&self, source: &str) -> String {
+        if !source.starts_with('/') {
+            return source.to_owned();
         }
-        let inside = |(at, _): (usize, &str)| place.get(at + 1..);
-        let tails: Vec<&str> = place.match_indices('/').filter_map(inside).collect();
-        let known = tails
+        let suffix = |(at, _): (usize, &str)| source.get(at + 1..);
+        let suffixes: Vec<&str> = source.match_indices('/').filter_map(suffix).collect();
+        let exact = suffixes
             .iter()
-            .find(|tail| self.catalog_spelling(tail).is_some());
-        let looks = |tail: &&&str| {
-            let (type_name, _) = tail.split_once('[').unwrap_or_default();
+            .find(|suffix| self.catalog_spelling(suffix).is_some());
+        let is_reference = |suffix: &&&str| {
+            let (type_name, _) = suffix.split_once('[').unwrap_or_default();
             type_name.starts_with(|c: char| c.is_ascii_uppercase())
                 && type_name
                     .chars()
                     .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
         };
-        let guessed = tails.iter().rev().find(looks);
-        known.or(guessed).copied().unwrap_or(place).to_owned()
+        let guessed = suffixes.iter().rev().find(is_reference);
+        exact.or(guessed).copied().unwrap_or(source).to_owned()
     }
 }
 

@@ -16,8 +16,8 @@ pub fn replay_reference() -> String {
 pub fn add_replay_resource(mut catalog: Value, targets: &[String]) -> Option<Value> {
     let map = catalog.as_object_mut()?;
     let is_ours = |resource: &Value| {
-        let word = |name: &str| resource.get(name).and_then(Value::as_str);
-        word("type") == Some("Notify") && word("title") == Some(REPLAY_TITLE)
+        let field = |name: &str| resource.get(name).and_then(Value::as_str);
+        field("type") == Some("Notify") && field("title") == Some(REPLAY_TITLE)
     };
     let resources = map.get_mut("resources")?.as_array_mut()?;
     resources.retain(|resource| !is_ours(resource));
@@ -46,14 +46,14 @@ fn main_class(resource: &Value) -> Option<String> {
 
 /// Adds the resource to a container; otherwise it would be outside of every stage.
 fn add_containment(catalog: &mut Map<String, Value>, container: Option<&str>) {
-    let own = replay_reference();
+    let reference = replay_reference();
     let edges = catalog.entry("edges").or_insert_with(|| json!([]));
     let Some(edges) = edges.as_array_mut() else {
         return;
     };
-    edges.retain(|edge| edge.get("target").and_then(Value::as_str) != Some(own.as_str()));
+    edges.retain(|edge| edge.get("target").and_then(Value::as_str) != Some(reference.as_str()));
     if let Some(container) = container {
-        edges.push(json!({"source": container, "target": own}));
+        edges.push(json!({"source": container, "target": reference}));
     }
 }
 

@@ -42,13 +42,13 @@ pub enum TraceEvent {
     /// The source was skipped or failed, and Puppet drops its scheduled refresh.
     Unscheduled,
     /// The source needs no refresh any more: it was just started.
-    Needless,
+    NotNeeded,
     /// The source would have been changed, but is in noop.
     Noop,
     /// An error: level `err` or higher.
     Failed,
     /// Any other message of the source at the level of a change.
-    Said,
+    Changed,
     /// Not relevant for refreshes.
     Other,
 }
@@ -71,7 +71,7 @@ impl TraceLine {
             "notice" if message.starts_with("Triggered '") => TraceEvent::Triggered,
             "notice" if message.starts_with("Would have triggered '") => TraceEvent::WouldTrigger,
             "notice" if message.ends_with("(noop)") => TraceEvent::Noop,
-            "notice" => TraceEvent::Said,
+            "notice" => TraceEvent::Changed,
             "err" | "alert" | "emerg" | "crit" => match message.strip_prefix("Failed to call ") {
                 Some(reason) => TraceEvent::RefreshFailed {
                     reason: reason.to_owned(),
@@ -97,7 +97,7 @@ fn classify_info(message: &str) -> TraceEvent {
         return TraceEvent::Unscheduled;
     }
     if message.starts_with("Unscheduling ") {
-        return TraceEvent::Needless;
+        return TraceEvent::NotNeeded;
     }
     match message
         .strip_prefix("Scheduling ")
@@ -113,23 +113,23 @@ fn classify_info(message: &str) -> TraceEvent {
 /// Splits a growing log into lines. Keeps an incomplete line until the rest arrives.
 #[derive(Debug, Default)]
 pub struct TraceSplitter {
-    rest: Vec<u8>,
+    pending: Vec<u8>,
 }
 
 impl TraceSplitter {
     /// Appends bytes; returns the completed lines that can be parsed.
     pub fn push_bytes(&mut self, bytes: &[u8]) -> Vec<TraceLine> {
-        self.rest.extend_from_slice(bytes);
-        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
+        self.pending.extend_from_slice(bytes);
+        let Some(end) = self.pending.iter().rposition(|byte| *byte == b'\n') else {
             // Discard an overlong line without a newline to bound memory.
-            if self.rest.len() > MAX_LINE_BYTES {
-                self.rest.clear();
+            if self.pending.len() > MAX_LINE_BYTES {
+                self.pending.clear();
             }
             return Vec::new();
         };
-        let tail = self.rest.split_off(end + 1);
-        let whole = std::mem::replace(&mut self.rest, tail);
-        whole
+        let tail = self.pending.split_off(end + 1);
+        let complete = std::mem::replace(&mut self.pending, tail);
+        complete
             .split(|byte| *byte == b'\n')
             .filter_map(TraceLine::parse)
             .collect()
@@ -176,7 +176,7 @@ mod tests {
         );
         assert_eq!(
             step("info", "Unscheduling refresh on Service[x]"),
-            TraceEvent::Needless
+            TraceEvent::NotNeeded
         );
         assert_eq!(
             step("notice", "Triggered 'refresh' from 2 events"),
@@ -190,7 +190,7 @@ mod tests {
             step("notice", "current_value 'absent', should be 'file' (noop)"),
             TraceEvent::Noop
         );
-        assert_eq!(step("notice", "executed successfully"), TraceEvent::Said);
+        assert_eq!(step("notice", "executed successfully"), TraceEvent::Changed);
         assert_eq!(
             step(
                 "err",

@@ -3,23 +3,13 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::Serialize;
+use muster_contract::puppetca::{CertNameInput, PuppetcaCleanOutput};
 
-use super::{CertNameInput, run_blocking};
+use super::run_blocking;
 use crate::ca_service::{CaService, CleanOutcome};
 use crate::name::CertName;
 
 pub(crate) struct PuppetcaCleanAction(pub(crate) Arc<CaService>);
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct PuppetcaCleanOutput {
-    certname: String,
-    found: bool,
-    revoked: bool,
-    serial: String,
-    message: String,
-}
 
 impl AgentAction for PuppetcaCleanAction {
     const NAME: &'static str = "clean";
@@ -32,14 +22,14 @@ impl AgentAction for PuppetcaCleanAction {
         input: CertNameInput,
     ) -> Result<PuppetcaCleanOutput, ActionError> {
         let name = CertName::parse(&input.certname)?;
-        run_blocking(&self.0, cx, move |desk, ca| {
-            let done = desk.clean_certificate(ca, &name)?;
+        run_blocking(&self.0, cx, move |service, ca| {
+            let outcome = service.clean_certificate(ca, &name)?;
             Ok(PuppetcaCleanOutput {
                 certname: input.certname,
-                found: done.found,
-                revoked: done.revoked,
-                message: describe_outcome(&done).to_owned(),
-                serial: done.serial,
+                found: outcome.found,
+                revoked: outcome.revoked,
+                message: describe_outcome(&outcome).to_owned(),
+                serial: outcome.serial,
             })
         })
         .await
@@ -47,8 +37,8 @@ impl AgentAction for PuppetcaCleanAction {
 }
 
 /// Name of the outcome in the reply.
-fn describe_outcome(done: &CleanOutcome) -> &'static str {
-    match (done.found, done.revoked) {
+fn describe_outcome(outcome: &CleanOutcome) -> &'static str {
+    match (outcome.found, outcome.revoked) {
         (false, _) => "the CA has no entry for this name",
         (true, true) => "revoked the certificate and removed it",
         (true, false) => "removed the entry; there was no valid certificate to revoke",

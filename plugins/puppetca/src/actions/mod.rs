@@ -15,28 +15,20 @@ pub(crate) use status::PuppetcaStatusAction;
 use std::sync::Arc;
 
 use muster_api::{ActionError, CallContext};
-use serde::Deserialize;
 
 use crate::authority::{CaError, CertAuthority};
 use crate::ca_service::CaService;
 
-/// The input of an action on one name.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct CertNameInput {
-    pub(crate) certname: String,
-}
-
 /// Runs a blocking call to the authority on a separate thread.
 async fn run_blocking<T: Send + 'static>(
-    desk: &Arc<CaService>,
+    service: &Arc<CaService>,
     cx: &CallContext,
     work: impl FnOnce(&CaService, &dyn CertAuthority) -> Result<T, CaError> + Send + 'static,
 ) -> Result<T, ActionError> {
-    let (desk, call) = (Arc::clone(desk), cx.clone());
-    let done = cx.run_blocking(move |cancel| {
-        let authority = desk.connect_authority(&call, cancel)?;
-        work(&desk, &*authority)
+    let (service, call) = (Arc::clone(service), cx.clone());
+    let result = cx.run_blocking(move |cancel| {
+        let authority = service.connect_authority(&call, cancel)?;
+        work(&service, &*authority)
     });
-    done.await?.map_err(ActionError::from)
+    result.await?.map_err(ActionError::from)
 }

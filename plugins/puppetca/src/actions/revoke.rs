@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, AgentAction, CallContext};
+use muster_contract::puppetca::CertNameInput;
 use serde::Serialize;
 
-use super::{CertNameInput, run_blocking};
+use super::run_blocking;
 use crate::ca_service::CaService;
 use crate::name::CertName;
 

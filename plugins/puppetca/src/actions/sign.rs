@@ -3,37 +3,13 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::puppetca::{PuppetcaSignInput, PuppetcaSignOutput};
 
 use super::run_blocking;
 use crate::ca_service::{CaService, SigningSpec};
 use crate::name::CertName;
 
 pub(crate) struct PuppetcaSignAction(pub(crate) Arc<CaService>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PuppetcaSignInput {
-    certname: String,
-    /// Of the request.
-    fingerprint: Option<String>,
-    public_key: Option<String>,
-    /// In seconds.
-    ttl: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct PuppetcaSignOutput {
-    changed: bool,
-    message: String,
-    certname: String,
-    /// Of the certificate.
-    fingerprint: String,
-    public_key: String,
-    serial: String,
-    not_after: i64,
-}
 
 impl AgentAction for PuppetcaSignAction {
     const NAME: &'static str = "sign";
@@ -50,23 +26,23 @@ impl AgentAction for PuppetcaSignAction {
                 "ttl must be a number of seconds above 0",
             ));
         }
-        let ask = SigningSpec {
+        let spec = SigningSpec {
             name: CertName::parse(&input.certname)?,
             fingerprint: input.fingerprint,
             public_key: input.public_key,
             ttl: input.ttl,
         };
-        run_blocking(&self.0, cx, move |desk, ca| {
-            let (changed, known) = desk.sign_verified_request(ca, &ask)?;
+        run_blocking(&self.0, cx, move |service, ca| {
+            let (changed, details) = service.sign_verified_request(ca, &spec)?;
             let message = if changed { "signed" } else { "already signed" };
             Ok(PuppetcaSignOutput {
                 changed,
                 message: message.to_owned(),
                 certname: input.certname,
-                fingerprint: known.fingerprint,
-                public_key: known.public_key,
-                serial: known.serial,
-                not_after: known.not_after,
+                fingerprint: details.fingerprint,
+                public_key: details.public_key,
+                serial: details.serial,
+                not_after: details.not_after,
             })
         })
         .await

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, AgentAction, CallContext};
+use muster_contract::puppetca::CertNameInput;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{CertNameInput, run_blocking};
+use super::run_blocking;
 use crate::ca_service::CaService;
 use crate::name::CertName;
 
@@ -38,17 +39,17 @@ impl AgentAction for PuppetcaStatusAction {
     ) -> Result<PuppetcaStatusOutput, ActionError> {
         let name = CertName::parse(&input.certname)?;
         run_blocking(&self.0, cx, move |_, ca| {
-            let known = CaService::query_certificate(ca, &name)?;
+            let details = CaService::query_certificate(ca, &name)?;
             Ok(PuppetcaStatusOutput {
                 certname: input.certname,
-                state: known.state.to_owned(),
-                fingerprint: known.fingerprint,
-                public_key: known.public_key,
-                serial: known.serial,
-                not_before: known.not_before,
-                not_after: known.not_after,
-                dns_alt_names: known.dns_alt_names,
-                authorization_extensions: known.authorization_extensions,
+                state: details.state.to_owned(),
+                fingerprint: details.fingerprint,
+                public_key: details.public_key,
+                serial: details.serial,
+                not_before: details.not_before,
+                not_after: details.not_after,
+                dns_alt_names: details.dns_alt_names,
+                authorization_extensions: details.authorization_extensions,
             })
         })
         .await

@@ -1,6 +1,7 @@
 //! `agent_inventory`: returns the metadata of every agent.
 
 use muster_api::{ActionError, AgentAction, AgentInfo, AgentProblem, CallContext};
+use muster_contract::rpcutil::AgentProblemRow;
 use serde::Serialize;
 
 use super::EmptyInput;
@@ -15,23 +16,14 @@ pub(crate) struct RpcutilAgentInventoryOutput {
     problems: Vec<AgentProblemRow>,
 }
 
-/// What is wrong with the files of one agent.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct AgentProblemRow {
-    agent: String,
-    path: String,
-    problem: String,
-}
-
-impl From<AgentProblem> for AgentProblemRow {
-    fn from(found: AgentProblem) -> Self {
-        Self {
-            agent: found.agent,
-            path: found.path,
-            problem: found.problem,
-        }
-    }
+/// Agents of the node that could not be loaded.
+pub(super) fn list_agent_problems(cx: &CallContext) -> Vec<AgentProblemRow> {
+    let row = |problem: AgentProblem| AgentProblemRow {
+        agent: problem.agent,
+        path: problem.path,
+        problem: problem.problem,
+    };
+    cx.node.agent_problems().into_iter().map(row).collect()
 }
 
 /// One agent. `name` repeats `agent`, because `MCollective` answers both.
@@ -84,14 +76,9 @@ impl AgentAction for RpcutilAgentInventoryAction {
             .map(AgentInventoryRow::from)
             .collect();
         agents.sort_unstable_by(|one, other| one.agent.cmp(&other.agent));
-        let problems = cx
-            .node
-            .agent_problems()
-            .into_iter()
-            .map(AgentProblemRow::from);
         Ok(RpcutilAgentInventoryOutput {
             agents,
-            problems: problems.collect(),
+            problems: list_agent_problems(cx),
         })
     }
 }

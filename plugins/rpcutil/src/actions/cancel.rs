@@ -5,7 +5,8 @@
 
 use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
+use serde::Deserialize;
 use uuid::Uuid;
 
 pub(crate) struct RpcutilCancelAction;
@@ -15,23 +16,6 @@ pub(crate) struct RpcutilCancelAnyAction;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RpcutilCancelInput {
     id: String,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilCancelOutput {
-    outcome: CancelOutcome,
-    caller: Option<String>,
-    agent: Option<String>,
-    action: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-enum CancelOutcome {
-    Cancelled,
-    NotRunning,
 }
 
 impl AgentAction for RpcutilCancelAction {
@@ -65,7 +49,7 @@ impl AgentAction for RpcutilCancelAnyAction {
 fn cancel_request(
     cx: &CallContext,
     input: &RpcutilCancelInput,
-    of: Option<&Identity>,
+    caller: Option<&Identity>,
 ) -> Result<RpcutilCancelOutput, ActionError> {
     let id = Uuid::parse_str(&input.id).map_err(|error| {
         ActionError::invalid_input(format!("`{}` is not a request ID: {error}", input.id))
@@ -75,15 +59,13 @@ fn cancel_request(
             "the request cannot cancel itself",
         ));
     }
-    let Some((request, done)) = cx.node.cancel_request(id, of) else {
+    let Some((request, is_cancelled)) = cx.node.cancel_request(id, caller) else {
         return Ok(RpcutilCancelOutput {
             outcome: CancelOutcome::NotRunning,
-            caller: None,
-            agent: None,
-            action: None,
+            ..RpcutilCancelOutput::default()
         });
     };
-    if !done {
+    if !is_cancelled {
         let message = format!(
             "request {id} belongs to {}; {} can cancel it only with `cancel_any`",
             request.caller, cx.caller

@@ -1,18 +1,11 @@
 //! `collective_info`: lists the collectives of the node.
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::Serialize;
+use muster_contract::rpcutil::RpcutilCollectiveInfoOutput;
 
 use super::EmptyInput;
 
 pub(crate) struct RpcutilCollectiveInfoAction;
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilCollectiveInfoOutput {
-    main_collective: Option<String>,
-    collectives: Vec<String>,
-}
 
 impl AgentAction for RpcutilCollectiveInfoAction {
     const NAME: &'static str = "collective_info";

@@ -7,7 +7,7 @@ use std::fs;
 use std::process;
 
 use muster_api::{ActionError, AgentAction, CallContext, CounterSnapshot};
-use serde::Serialize;
+use muster_contract::rpcutil::{CpuTimes, RpcutilDaemonStatsOutput};
 
 use super::EmptyInput;
 
@@ -16,38 +16,6 @@ use super::EmptyInput;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 pub(crate) struct RpcutilDaemonStatsAction;
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilDaemonStatsOutput {
-    threads: Option<u64>,
-    agents: Vec<String>,
-    pid: u32,
-    times: Option<CpuTimes>,
-    validated: u64,
-    unvalidated: u64,
-    passed: u64,
-    filtered: u64,
-    starttime: u64,
-    total: u64,
-    replies: u64,
-    configfile: String,
-    version: String,
-    ttlexpired: u64,
-    replayed: u64,
-    denied: u64,
-    memory_bytes: Option<u64>,
-}
-
-/// Processor time in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct CpuTimes {
-    /// In the daemon's own code.
-    user: f64,
-    /// In the kernel, for the daemon.
-    system: f64,
-}
 
 impl AgentAction for RpcutilDaemonStatsAction {
     const NAME: &'static str = "daemon_stats";
@@ -81,20 +49,20 @@ impl AgentAction for RpcutilDaemonStatsAction {
         Ok(RpcutilDaemonStatsOutput {
             threads: usage.map(|(_, threads)| threads),
             agents: super::agent_names(cx),
-            pid: process::id(),
+            pid: Some(process::id()),
             times: usage.map(|(times, _)| times),
-            validated,
-            unvalidated,
-            passed,
-            filtered,
-            starttime,
-            total,
-            replies,
-            configfile: cx.node.config_file().display().to_string(),
-            version: super::VERSION.to_owned(),
-            ttlexpired,
-            replayed,
-            denied,
+            validated: Some(validated),
+            unvalidated: Some(unvalidated),
+            passed: Some(passed),
+            filtered: Some(filtered),
+            starttime: Some(starttime),
+            total: Some(total),
+            replies: Some(replies),
+            configfile: Some(cx.node.config_file().display().to_string()),
+            version: Some(super::VERSION.to_owned()),
+            ttlexpired: Some(ttlexpired),
+            replayed: Some(replayed),
+            denied: Some(denied),
             memory_bytes: proportional_set(&memory),
         })
     }

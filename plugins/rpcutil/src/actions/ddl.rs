@@ -1,7 +1,8 @@
 //! `ddl`: returns the DDL document of an agent of this node, so that callers need no copies.
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
+use muster_contract::rpcutil::RpcutilDdlOutput;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) struct RpcutilDdlAction;
@@ -10,15 +11,6 @@ pub(crate) struct RpcutilDdlAction;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RpcutilDdlInput {
     agent: String,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilDdlOutput {
-    version: String,
-    /// Of the bytes of `ddl`.
-    sha256: String,
-    ddl: String,
 }
 
 impl AgentAction for RpcutilDdlAction {

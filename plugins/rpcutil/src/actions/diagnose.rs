@@ -1,33 +1,11 @@
 //! `diagnose`: reports problems of the daemon and its environment, and lists its agents. Repairs nothing.
 
-use std::collections::BTreeMap;
-
 use muster_api::{ActionError, AgentAction, CallContext, HealthFinding};
-use serde::Serialize;
+use muster_contract::rpcutil::{DiagnoseFindingRow, RpcutilDiagnoseOutput};
 
 use super::EmptyInput;
 
 pub(crate) struct RpcutilDiagnoseAction;
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilDiagnoseOutput {
-    problems: u64,
-    findings: Vec<DiagnoseFindingRow>,
-    agents: BTreeMap<String, String>,
-    sandbox: BTreeMap<String, String>,
-    version: String,
-}
-
-/// One thing that is wrong.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct DiagnoseFindingRow {
-    check: String,
-    /// `warning` or `error`.
-    level: String,
-    message: String,
-}
 
 impl AgentAction for RpcutilDiagnoseAction {
     const NAME: &'static str = "diagnose";
@@ -41,7 +19,7 @@ impl AgentAction for RpcutilDiagnoseAction {
     ) -> Result<RpcutilDiagnoseOutput, ActionError> {
         let node = std::sync::Arc::clone(&cx.node);
         let findings = cx.run_blocking(move |_| node.collect_findings()).await?;
-        let entry = |finding: HealthFinding| DiagnoseFindingRow {
+        let row = |finding: HealthFinding| DiagnoseFindingRow {
             check: finding.check.to_owned(),
             level: finding.level.as_str().to_owned(),
             message: finding.message,
@@ -49,10 +27,10 @@ impl AgentAction for RpcutilDiagnoseAction {
         let agents = cx.node.agent_infos().into_iter();
         Ok(RpcutilDiagnoseOutput {
             problems: findings.len() as u64,
-            findings: findings.into_iter().map(entry).collect(),
+            findings: findings.into_iter().map(row).collect(),
             agents: agents.map(|info| (info.agent, info.version)).collect(),
             sandbox: cx.node.describe_sandboxes(),
-            version: super::VERSION.to_owned(),
+            version: Some(super::VERSION.to_owned()),
         })
     }
 }

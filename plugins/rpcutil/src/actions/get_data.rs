@@ -32,8 +32,8 @@ impl AgentAction for RpcutilGetDataAction {
         let sources = cx.node.data_sources();
         let Some(source) = sources.iter().find(|source| source.name() == input.source) else {
             let known: Vec<&str> = sources.iter().map(ValidatedDataSource::name).collect();
-            let (asked, known) = (input.source, known.join(", "));
-            let message = format!("this node has no data source `{asked}`; available: {known}");
+            let (requested, known) = (input.source, known.join(", "));
+            let message = format!("this node has no data source `{requested}`; available: {known}");
             return Err(ActionError::invalid_input(message));
         };
         let data = source.query_values(cx, input.query.as_deref()).await?;

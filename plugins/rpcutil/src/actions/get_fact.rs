@@ -1,8 +1,8 @@
 //! `get_fact`: returns one fact by its dotted path.
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use muster_contract::rpcutil::RpcutilGetFactOutput;
+use serde::Deserialize;
 
 pub(crate) struct RpcutilGetFactAction;
 
@@ -10,14 +10,6 @@ pub(crate) struct RpcutilGetFactAction;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RpcutilGetFactInput {
     fact: String,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilGetFactOutput {
-    fact: String,
-    /// Null if the node has no such fact.
-    value: Value,
 }
 
 impl AgentAction for RpcutilGetFactAction {

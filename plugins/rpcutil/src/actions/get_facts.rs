@@ -1,8 +1,8 @@
 //! `get_facts`: returns several facts by their dotted paths.
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use muster_contract::rpcutil::RpcutilGetFactsOutput;
+use serde::Deserialize;
 
 pub(crate) struct RpcutilGetFactsAction;
 
@@ -11,13 +11,6 @@ pub(crate) struct RpcutilGetFactsAction;
 pub(crate) struct RpcutilGetFactsInput {
     /// Comma separated.
     facts: String,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilGetFactsOutput {
-    /// Every requested fact; null for those that the node does not have.
-    values: Map<String, Value>,
 }
 
 impl AgentAction for RpcutilGetFactsAction {

@@ -1,26 +1,12 @@
 //! `inventory`: returns agents, facts, classes, collectives and other node data in one reply.
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use muster_contract::rpcutil::RpcutilInventoryOutput;
 
 use super::EmptyInput;
-use super::agent_inventory::AgentProblemRow;
+use super::agent_inventory::list_agent_problems;
 
 pub(crate) struct RpcutilInventoryAction;
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilInventoryOutput {
-    agents: Vec<String>,
-    facts: Map<String, Value>,
-    classes: Vec<String>,
-    version: String,
-    main_collective: Option<String>,
-    collectives: Vec<String>,
-    data_plugins: Vec<String>,
-    agent_problems: Vec<AgentProblemRow>,
-}
 
 impl AgentAction for RpcutilInventoryAction {
     const NAME: &'static str = "inventory";
@@ -42,12 +28,7 @@ impl AgentAction for RpcutilInventoryAction {
             version: super::VERSION.to_owned(),
             main_collective: collectives.first().cloned(),
             collectives,
-            agent_problems: cx
-                .node
-                .agent_problems()
-                .into_iter()
-                .map(AgentProblemRow::from)
-                .collect(),
+            agent_problems: list_agent_problems(cx),
             data_plugins: sources.map(|source| source.name().to_owned()).collect(),
         })
     }

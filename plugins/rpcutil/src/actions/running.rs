@@ -1,29 +1,11 @@
 //! `running`: lists the requests that run or wait on the node, without the calling request.
 
 use muster_api::{ActionError, AgentAction, CallContext};
-use serde::Serialize;
+use muster_contract::rpcutil::{RpcutilRunningOutput, RunningRequestRow};
 
 use super::EmptyInput;
 
 pub(crate) struct RpcutilRunningAction;
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct RpcutilRunningOutput {
-    count: usize,
-    requests: Vec<RunningRequestRow>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
-pub(crate) struct RunningRequestRow {
-    id: String,
-    caller: String,
-    agent: String,
-    action: String,
-    /// When it was accepted, by the node's clock, in milliseconds since 1970.
-    since: u64,
-}
 
 impl AgentAction for RpcutilRunningAction {
     const NAME: &'static str = "running";

@@ -22,7 +22,7 @@ impl DataSource for CollectiveDataSource {
     ) -> Result<CollectiveDataOutput, ActionError> {
         let name = query.unwrap_or_default();
         let mut collectives = cx.node.collectives().iter();
-        let member = collectives.any(|known| known.as_str() == name);
+        let member = collectives.any(|collective| collective.as_str() == name);
         Ok(CollectiveDataOutput { member })
     }
 }

@@ -56,9 +56,9 @@ impl DataSource for FstatDataSource {
 }
 
 fn describe_path(system: &dyn System, path: &str) -> Result<FstatDataOutput, SystemError> {
-    let at = Path::new(path);
+    let file = Path::new(path);
     let name = path.to_owned();
-    let Some(found) = system.metadata(at)? else {
+    let Some(metadata) = system.metadata(file)? else {
         return Ok(FstatDataOutput {
             name,
             status: "not present".to_owned(),
@@ -66,18 +66,18 @@ fn describe_path(system: &dyn System, path: &str) -> Result<FstatDataOutput, Sys
             ..FstatDataOutput::default()
         });
     };
-    let content = read_content(system, at, &found)?;
+    let content = read_content(system, file, &metadata)?;
     Ok(FstatDataOutput {
         name,
         status: "present".to_owned(),
         present: true,
-        kind: kind_name(found.kind).to_owned(),
-        size: Some(found.size),
-        mode: Some(format!("{:04o}", found.mode)),
-        uid: Some(found.uid),
-        gid: Some(found.gid),
-        mtime_seconds: Some(seconds_since(found.modified, UNIX_EPOCH)),
-        mtime_age: Some(seconds_since(system.now(), found.modified)),
+        kind: kind_name(metadata.kind).to_owned(),
+        size: Some(metadata.size),
+        mode: Some(format!("{:04o}", metadata.mode)),
+        uid: Some(metadata.uid),
+        gid: Some(metadata.gid),
+        mtime_seconds: Some(seconds_since(metadata.modified, UNIX_EPOCH)),
+        mtime_age: Some(seconds_since(system.now(), metadata.modified)),
         md5: content
             .as_ref()
             .map(|bytes| format!("{:x}", Md5::digest(bytes))),
@@ -103,9 +103,9 @@ fn seconds_since(later: SystemTime, earlier: SystemTime) -> u64 {
 fn read_content(
     system: &dyn System,
     path: &Path,
-    found: &FileMetadata,
+    metadata: &FileMetadata,
 ) -> Result<Option<Vec<u8>>, SystemError> {
-    if found.kind != FileEntryKind::File {
+    if metadata.kind != FileEntryKind::File {
         return Ok(None);
     }
     match system.read_world_readable(path, MAX_CHECKSUM_BYTES) {

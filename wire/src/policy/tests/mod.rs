@@ -272,7 +272,7 @@ fn groups_are_lists_of_names() {
     ] {
         let (_, problems) = load(&[("groups", text)], RuleVerdict::Allow);
         assert_eq!(
-            problems[0].place,
+            problems[0].location,
             Some((line, column)),
             "{text:?}: {problems:?}"
         );
@@ -404,7 +404,7 @@ fn what_is_wrong_has_a_line_and_a_column() {
     ] {
         let (_, problems) = load(&[("x.policy", line)], RuleVerdict::Deny);
         assert_eq!(
-            problems[0].place,
+            problems[0].location,
             Some((1, column)),
             "{line:?}: {}",
             problems[0]
@@ -544,7 +544,7 @@ fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
         let text = format!("allow\t{wrong}\tstatus\t*\n");
         let (_, problems) = load(&[("service.policy", text.as_str())], RuleVerdict::Deny);
         assert_eq!(
-            problems[0].place,
+            problems[0].location,
             Some((1, column)),
             "{wrong}: {problems:?}"
         );

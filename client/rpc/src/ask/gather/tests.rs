@@ -40,7 +40,7 @@ fn stats(incomplete: Option<ConnectionDisturbance>) -> CallStats {
         missing: BTreeSet::new(),
         absent: BTreeSet::new(),
         unexpected: BTreeSet::new(),
-        disbelieved: 0,
+        rejected: 0,
         incomplete,
         signing: Duration::from_micros(200),
         publishing: Duration::from_millis(1),
@@ -86,8 +86,8 @@ fn every_event_finds_its_place() {
             CallEvent::Reply(answer("b", 1, &json!({"value": "uk"}))),
             CallEvent::Absent("c".parse().unwrap()),
             CallEvent::Unexpected(answer("d", 0, &json!({"value": "fr"}))),
-            CallEvent::Disbelieved("signature"),
-            CallEvent::Disbelieved("signature"),
+            CallEvent::Rejected("signature"),
+            CallEvent::Rejected("signature"),
             finished(Some(ConnectionDisturbance::SlowConsumer)),
         ],
         false,
@@ -100,7 +100,7 @@ fn every_event_finds_its_place() {
         (&nodes(&["c"]), &nodes(&["c"]))
     );
     assert_eq!(stats.unexpected, nodes(&["d"]));
-    assert_eq!(stats.disbelieved.get("signature"), Some(&2));
+    assert_eq!(stats.rejected.get("signature"), Some(&2));
     assert_eq!(stats.gaps, BTreeSet::from([ResultGap::SlowConsumer]));
     assert_eq!(stats.waiting, Duration::from_millis(30));
     let senders: Vec<&str> = report
@@ -170,7 +170,7 @@ fn steps_tell_the_watcher_what_to_show() {
     assert_eq!(gathering.heard_count(), 1);
     assert!(matches!(
         gathering.handle_event(finished(None)),
-        Ok(ReportUpdate::Over)
+        Ok(ReportUpdate::Finished)
     ));
     let failed = ClientError::NotGranted {
         agent: "rpcutil".into(),

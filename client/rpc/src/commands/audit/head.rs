@@ -45,11 +45,11 @@ fn covers_files(record: &HeadRecord, files: &[PathBuf]) -> Result<bool, AuditRea
     };
     let is_gone =
         matches!(fs::metadata(log), Err(error) if error.kind() == io::ErrorKind::NotFound);
-    let named = |file: &PathBuf| {
+    let is_log = |file: &PathBuf| {
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.clone());
         file == log || (is_gone && file.with_extension("") == log)
     };
-    if !files.iter().any(named) {
+    if !files.iter().any(is_log) {
         return Ok(false);
     }
     let mut first = None;

@@ -21,7 +21,7 @@ pub(super) enum LogFilePart<'a> {
 /// Calls a function for each part of a file.
 pub(super) fn for_each_part(
     path: &Path,
-    mut take: impl FnMut(LogFilePart<'_>),
+    mut handle_part: impl FnMut(LogFilePart<'_>),
 ) -> Result<(), AuditReadError> {
     let failed = |source| AuditReadError::Read {
         path: path.to_owned(),
@@ -31,19 +31,19 @@ pub(super) fn for_each_part(
     let mut line = Vec::new();
     loop {
         line.clear();
-        let most = MAX_AUDIT_LINE_BYTES as u64 + 1;
+        let max_bytes = MAX_AUDIT_LINE_BYTES as u64 + 1;
         (&mut input)
-            .take(most)
+            .take(max_bytes)
             .read_until(b'\n', &mut line)
             .map_err(failed)?;
         match line.strip_suffix(b"\n") {
-            Some(whole) => take(LogFilePart::Line(whole)),
+            Some(complete_line) => handle_part(LogFilePart::Line(complete_line)),
             None if line.is_empty() => return Ok(()),
             None if line.len() > MAX_AUDIT_LINE_BYTES => {
-                take(LogFilePart::Line(&line));
+                handle_part(LogFilePart::Line(&line));
                 skip_line(&mut input).map_err(failed)?;
             }
-            None => take(LogFilePart::Torn(&line)),
+            None => handle_part(LogFilePart::Torn(&line)),
         }
     }
 }
@@ -51,13 +51,13 @@ pub(super) fn for_each_part(
 /// Skips to the start of the next line.
 fn skip_line(input: &mut impl BufRead) -> std::io::Result<()> {
     loop {
-        let waiting = input.fill_buf()?;
-        let (end, used) = match waiting.iter().position(|byte| *byte == b'\n') {
+        let buffered = input.fill_buf()?;
+        let (is_end, used) = match buffered.iter().position(|byte| *byte == b'\n') {
             Some(at) => (true, at + 1),
-            None => (waiting.is_empty(), waiting.len()),
+            None => (buffered.is_empty(), buffered.len()),
         };
         input.consume(used);
-        if end {
+        if is_end {
             return Ok(());
         }
     }

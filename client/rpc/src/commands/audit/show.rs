@@ -49,13 +49,13 @@ fn print_record(
 
 /// Whether the line is a record, not a line of the chain itself, and matches all filters.
 fn matches_filters(args: &AuditShowArgs, fields: &Map<String, Value>) -> bool {
-    let has = |field: &str, wanted: Option<&str>| {
-        wanted.is_none_or(|wanted| fields.get(field).and_then(Value::as_str) == Some(wanted))
+    let field_matches = |field: &str, expected: Option<&str>| {
+        expected.is_none_or(|expected| fields.get(field).and_then(Value::as_str) == Some(expected))
     };
     !fields.contains_key("audit")
-        && has("caller", args.caller.as_ref().map(AsRef::as_ref))
-        && has("agent", args.agent.as_ref().map(AsRef::as_ref))
-        && has(
+        && field_matches("caller", args.caller.as_ref().map(AsRef::as_ref))
+        && field_matches("agent", args.agent.as_ref().map(AsRef::as_ref))
+        && field_matches(
             "verdict",
             args.verdict
                 .map(crate::cli::audit::AuditVerdictFilter::as_str),

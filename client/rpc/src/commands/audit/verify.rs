@@ -19,22 +19,22 @@ const STATE_DIRECTORY: &str = "/var/lib/muster";
 /// Runs the command.
 pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let json = form::parse_json_form(&args.json)?;
-    let trusting = resolve_key_trust(&args, cx)?;
+    let trust = resolve_key_trust(&args, cx)?;
     let mut anchors = args.anchors;
     // Read before the logs, because a running daemon only appends to them.
     anchors.extend(head_anchors(args.state.as_deref(), &args.files, cx)?);
     let files = sort_by_sequence(args.files)?;
-    let mut reader = ChainVerifier::new(trusting, anchors);
+    let mut verifier = ChainVerifier::new(trust, anchors);
     for file in &files {
-        reader.begin_next_file();
+        verifier.begin_next_file();
         lines::for_each_part(file, |part| match part {
-            LogFilePart::Line(line) => reader.push_line(line),
-            LogFilePart::Torn(rest) => reader.push_torn_end(rest),
+            LogFilePart::Line(line) => verifier.push_line(line),
+            LogFilePart::Torn(rest) => verifier.push_torn_end(rest),
         })?;
     }
     let verified = VerifiedAuditLog {
         files: &files,
-        verdict: reader.finish(),
+        verification: verifier.finish(),
         strict: args.strict,
     };
     if let Some(json) = json {

@@ -16,14 +16,14 @@ pub fn run(
     organisation: &Organisation,
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
-    let own = organisation.layout().broker_config();
+    let default_path = organisation.layout().broker_config();
     let out: Option<PathBuf> = if args.write {
-        Some(own.clone())
+        Some(default_path.clone())
     } else {
         args.out.clone()
     };
     let mut conf = NatsServerConfig::for_organisation(organisation);
-    if out.as_ref() != Some(&own) {
+    if out.as_ref() != Some(&default_path) {
         conf = conf.with_embedded_accounts(organisation)?;
     }
     if let Some(directory) = &args.jetstream_dir {

@@ -66,7 +66,7 @@ impl StartingBroker {
         let deadline = Instant::now() + LISTEN_TIMEOUT;
         let mut ticks = interval(POLL_INTERVAL);
         let name = || "the broker".to_owned();
-        let words = || log_tail(&directory.join("log/broker.log"));
+        let read_log_tail = || log_tail(&directory.join("log/broker.log"));
         loop {
             if let Some(url) = read_client_url(&directory.join("ports")) {
                 return Ok(record::BrokerProcess {
@@ -78,14 +78,14 @@ impl StartingBroker {
                 return Err(DemoError::Ended {
                     name: name(),
                     status,
-                    words: words(),
+                    log_tail: read_log_tail(),
                 });
             }
             if Instant::now() > deadline {
-                return Err(DemoError::Late {
+                return Err(DemoError::NotReady {
                     name: name(),
-                    within: LISTEN_TIMEOUT,
-                    words: words(),
+                    timeout: LISTEN_TIMEOUT,
+                    log_tail: read_log_tail(),
                 });
             }
             ticks.tick().await;

@@ -17,30 +17,30 @@ use crate::organisation::push::PushError;
 pub enum DemoError {
     /// There is no home directory, and no directory was given.
     #[error("no directory for the demonstration: neither XDG_CACHE_HOME nor HOME is set")]
-    NoPlace,
+    NoDirectory,
     /// The directory already holds a demonstration.
     #[error("{} contains a demonstration already", .0.display())]
-    Already(PathBuf),
+    AlreadyExists(PathBuf),
     /// The directory holds other files.
     #[error("{} is not empty; nothing was changed", .0.display())]
-    Occupied(PathBuf),
+    NotEmpty(PathBuf),
     /// The directory holds no demonstration.
     #[error("{} contains no demonstration; nothing was changed", .0.display())]
-    None(PathBuf),
+    NotFound(PathBuf),
     /// More nodes than one machine can run as processes.
-    #[error("{nodes} nodes would need {nodes} processes; the maximum is {most}")]
+    #[error("{nodes} nodes would need {nodes} processes; the maximum is {maximum}")]
     TooMany {
         /// Number of requested nodes.
         nodes: u32,
         /// Maximum number of nodes.
-        most: u32,
+        maximum: u32,
     },
     /// The rpcd program was not found.
     #[error("cannot find `rpcd`, neither next to `rpc` nor in PATH")]
     NoDaemon,
     /// The environment variable does not name a file.
     #[error("{RPCD} is set to {}, which is not a file", .0.display())]
-    NamedDaemon(PathBuf),
+    InvalidDaemonPath(PathBuf),
     /// Creating the organisation failed.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
@@ -81,39 +81,43 @@ pub enum DemoError {
         source: io::Error,
     },
     /// A program exited before it was ready.
-    #[error("{name} exited ({status}) before it was ready; last lines of its log:\n{words}")]
+    #[error("{name} exited ({status}) before it was ready; last lines of its log:\n{log_tail}")]
     Ended {
         /// Name of the process.
         name: String,
         /// Its exit status.
         status: ExitStatus,
         /// Last lines of its log.
-        words: String,
+        log_tail: String,
     },
     /// A program was not ready before the timeout.
-    #[error("{name} was not ready within {} s; last lines of its log:\n{words}", within.as_secs())]
-    Late {
+    #[error("{name} was not ready within {} s; last lines of its log:\n{log_tail}", timeout.as_secs())]
+    NotReady {
         /// Name of the process.
         name: String,
         /// The timeout.
-        within: Duration,
+        timeout: Duration,
         /// Last lines of its log.
-        words: String,
+        log_tail: String,
     },
     /// Processes that survived SIGKILL.
     #[error("processes still running after SIGKILL: {}", join_pids(.0))]
-    Survivors(Vec<u32>),
+    StillRunning(Vec<u32>),
 }
 
 impl CommandError for DemoError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::NoPlace | Self::Occupied(_) => "specify another directory with `--dir`",
-            Self::Already(_) => "run `rpc demo status` to show it, or `rpc demo down` to remove it",
-            Self::None(_) => "run `rpc demo up` to start one, or give its directory with `--dir`",
+            Self::NoDirectory | Self::NotEmpty(_) => "specify another directory with `--dir`",
+            Self::AlreadyExists(_) => {
+                "run `rpc demo status` to show it, or `rpc demo down` to remove it"
+            }
+            Self::NotFound(_) => {
+                "run `rpc demo up` to start one, or give its directory with `--dir`"
+            }
             Self::TooMany { .. } => "use `--virtual` to run all nodes in one process",
             Self::NoDaemon => "set RPCD to the path of `rpcd`",
-            Self::Ended { .. } | Self::Late { .. } => {
+            Self::Ended { .. } | Self::NotReady { .. } => {
                 "all processes were stopped; `rpc demo down` removes the logs"
             }
             Self::Organisation(error) => return error.hints(),

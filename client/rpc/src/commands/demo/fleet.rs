@@ -48,23 +48,23 @@ const COUNTRIES: [&str; 4] = ["de", "nl", "us", "br"];
 
 /// The first `count` nodes.
 pub fn demo_nodes(count: usize) -> Result<Vec<DemoNode>, NameError> {
-    let endless = NODE_PATTERNS
+    let patterns = NODE_PATTERNS
         .iter()
         .cycle()
         .zip(COUNTRIES.iter().cycle())
         .take(count);
-    let mut members: Vec<DemoNode> = Vec::with_capacity(count);
-    for (DemoNodePattern(role, domain, environment, customer, class), country) in endless {
-        let alike = |member: &&DemoNode| {
-            member.name.as_str().starts_with(role)
-                && member
+    let mut nodes: Vec<DemoNode> = Vec::with_capacity(count);
+    for (DemoNodePattern(role, domain, environment, customer, class), country) in patterns {
+        let has_same_role = |node: &&DemoNode| {
+            node.name.as_str().starts_with(role)
+                && node
                     .name
                     .as_str()
                     .split_once('.')
                     .is_some_and(|(_, rest)| rest == *domain)
         };
-        let number = members.iter().filter(alike).count() + 1;
-        members.push(DemoNode {
+        let number = nodes.iter().filter(has_same_role).count() + 1;
+        nodes.push(DemoNode {
             name: Identity::parse(&format!("{role}{number}.{domain}"))?,
             facts: DemoFacts {
                 country,
@@ -75,7 +75,7 @@ pub fn demo_nodes(count: usize) -> Result<Vec<DemoNode>, NameError> {
             classes: vec!["common", class],
         });
     }
-    Ok(members)
+    Ok(nodes)
 }
 
 #[cfg(test)]

@@ -62,14 +62,14 @@ struct DemoPuppetralSection {
 }
 
 fn node_config(log: Option<DemoLogSection>) -> DemoNodeConfig {
-    let as_root = || DemoExternalSection {
+    let run_as_root = || DemoExternalSection {
         agents: BTreeMap::from([("*", DemoExternalAgentSection { user: "root" })]),
     };
     DemoNodeConfig {
         paths: PATHS,
         plugins: DemoPluginsSection {
             puppetral: DemoPuppetralSection { deny_types: [] },
-            external: nix::unistd::geteuid().is_root().then(as_root),
+            external: nix::unistd::geteuid().is_root().then(run_as_root),
         },
         log,
     }
@@ -135,24 +135,24 @@ pub fn make_node(
     organisation: &Organisation,
     lock: &OrganisationLock,
     directory: &Path,
-    member: &DemoNode,
+    node: &DemoNode,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let issued = organisation.issue_credentials(lock, &credential_spec(&member.name), now)?;
-    organisation.bundle_node(directory, &issued.creds, &member.name, node_config(None))?;
-    for below in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
-        files::create_private_directory(&directory.join(below))?;
+    let issued = organisation.issue_credentials(lock, &credential_spec(&node.name), now)?;
+    organisation.bundle_node(directory, &issued.creds, &node.name, node_config(None))?;
+    for subdirectory in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
+        files::create_private_directory(&directory.join(subdirectory))?;
     }
     let facts =
-        serde_json::to_vec_pretty(&member.facts).map_err(|error| OrganisationError::Format {
-            what: "the node's facts",
+        serde_json::to_vec_pretty(&node.facts).map_err(|error| OrganisationError::Format {
+            item: "the node's facts",
             source: error.into(),
         })?;
     files::replace_public(&directory.join("facts.d/demo.json"), &facts)?;
-    let classes = member.classes.join("\n") + "\n";
+    let classes = node.classes.join("\n") + "\n";
     files::replace_public(&directory.join(PATHS.classes), classes.as_bytes())?;
     write_policies(&directory.join(PATHS.policies))?;
-    make_scratch_root(&directory.join(PATHS.root), member)?;
+    make_scratch_root(&directory.join(PATHS.root), node)?;
     Ok(directory.join(bundle::name::NODE_CONFIG))
 }
 
@@ -174,12 +174,12 @@ pub fn make_virtual_host(
     name: &Identity,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let order = credential_spec(name);
-    let issued = organisation.issue_credentials(lock, &order, now)?;
-    let extra = node_config(Some(DemoLogSection { level: "warn" }));
-    organisation.bundle_node(directory, &issued.creds, name, extra)?;
-    for below in [PATHS.state, PATHS.policies] {
-        files::create_private_directory(&directory.join(below))?;
+    let spec = credential_spec(name);
+    let issued = organisation.issue_credentials(lock, &spec, now)?;
+    let extra_config = node_config(Some(DemoLogSection { level: "warn" }));
+    organisation.bundle_node(directory, &issued.creds, name, extra_config)?;
+    for subdirectory in [PATHS.state, PATHS.policies] {
+        files::create_private_directory(&directory.join(subdirectory))?;
     }
     write_policies(&directory.join(PATHS.policies))?;
     Ok(directory.join(bundle::name::NODE_CONFIG))
@@ -197,7 +197,7 @@ fn credential_spec(name: &Identity) -> CredentialSpec {
 }
 
 /// Creates the node's scratch root.
-fn make_scratch_root(root: &Path, member: &DemoNode) -> Result<(), DemoError> {
+fn make_scratch_root(root: &Path, node: &DemoNode) -> Result<(), DemoError> {
     for directory in ROOT_DIRECTORIES {
         files::create_private_directory(&root.join(directory))?;
     }
@@ -209,6 +209,6 @@ fn make_scratch_root(root: &Path, member: &DemoNode) -> Result<(), DemoError> {
     }
     Ok(files::replace_public(
         &root.join("etc/hostname"),
-        format!("{}\n", member.name).as_bytes(),
+        format!("{}\n", node.name).as_bytes(),
     )?)
 }

@@ -90,15 +90,12 @@ impl DemoProcess {
 }
 
 /// Sends SIGTERM to the processes, waits, then sends SIGKILL to the process groups of those that are left.
-pub async fn stop_processes(
-    processes: &[DemoProcess],
-    patience: Duration,
-) -> Result<(), DemoError> {
+pub async fn stop_processes(processes: &[DemoProcess], timeout: Duration) -> Result<(), DemoError> {
     for process in processes.iter().filter(|process| process.is_alive()) {
         // The process may have exited in between, so errors are ignored.
         let _ = process.raw_pid().map(|pid| kill(pid, Signal::SIGTERM));
     }
-    if await_exit(processes, patience).await.is_ok() {
+    if await_exit(processes, timeout).await.is_ok() {
         return Ok(());
     }
     for process in processes.iter().filter(|process| process.is_alive()) {
@@ -107,8 +104,8 @@ pub async fn stop_processes(
     await_exit(processes, KILL_TIMEOUT).await
 }
 
-async fn await_exit(processes: &[DemoProcess], patience: Duration) -> Result<(), DemoError> {
-    let deadline = Instant::now() + patience;
+async fn await_exit(processes: &[DemoProcess], timeout: Duration) -> Result<(), DemoError> {
+    let deadline = Instant::now() + timeout;
     let mut ticks = interval(POLL_INTERVAL);
     loop {
         let left = processes.iter().filter(|process| process.is_alive());
@@ -117,7 +114,7 @@ async fn await_exit(processes: &[DemoProcess], patience: Duration) -> Result<(),
             return Ok(());
         }
         if Instant::now() > deadline {
-            return Err(DemoError::Survivors(left));
+            return Err(DemoError::StillRunning(left));
         }
         ticks.tick().await;
     }

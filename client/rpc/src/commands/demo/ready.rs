@@ -36,35 +36,35 @@ impl ReadinessListener {
         &self.path
     }
 
-    /// Waits until the node is ready. Returns false when `is_over` returns true, or at the deadline.
-    pub async fn await_ready(&self, deadline: Instant, is_over: impl FnMut() -> bool) -> bool {
-        self.await_ready_with_status(deadline, is_over, |_| {})
+    /// Waits until the node is ready. Returns false when `has_exited` returns true, or at the deadline.
+    pub async fn await_ready(&self, deadline: Instant, has_exited: impl FnMut() -> bool) -> bool {
+        self.await_ready_with_status(deadline, has_exited, |_| {})
             .await
     }
 
-    /// As [`Self::await_ready`], and calls `tell` with each status message of the node.
+    /// As [`Self::await_ready`], and calls `report_status` with each status message of the node.
     pub async fn await_ready_with_status(
         &self,
         deadline: Instant,
-        mut is_over: impl FnMut() -> bool,
-        mut tell: impl FnMut(&str),
+        mut has_exited: impl FnMut() -> bool,
+        mut report_status: impl FnMut(&str),
     ) -> bool {
         let mut ticks = interval(POLL_INTERVAL);
-        let mut report = vec![0; MAX_REPORT_BYTES];
+        let mut buffer = vec![0; MAX_REPORT_BYTES];
         let wait = async {
             loop {
                 tokio::select! {
                     biased;
-                    received = self.socket.recv(&mut report) => {
-                        let said = received.ok().and_then(|length| report.get(..length));
-                        if said.is_some_and(is_ready) {
+                    received = self.socket.recv(&mut buffer) => {
+                        let message = received.ok().and_then(|length| buffer.get(..length));
+                        if message.is_some_and(is_ready) {
                             return true;
                         }
-                        if let Some(status) = said.and_then(status_text) {
-                            tell(status);
+                        if let Some(status) = message.and_then(status_text) {
+                            report_status(status);
                         }
                     }
-                    _ = ticks.tick() => if is_over() {
+                    _ = ticks.tick() => if has_exited() {
                         return false;
                     },
                 }
@@ -75,15 +75,15 @@ impl ReadinessListener {
 }
 
 /// Whether the message contains `READY=1`. A message has one assignment per line.
-fn is_ready(report: &[u8]) -> bool {
-    report
+fn is_ready(message: &[u8]) -> bool {
+    message
         .split(|byte| *byte == b'\n')
         .any(|line| line == b"READY=1")
 }
 
 /// The status text of a message.
-fn status_text(report: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(report).ok()?;
+fn status_text(message: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(message).ok()?;
     text.lines().find_map(|line| line.strip_prefix("STATUS="))
 }
 

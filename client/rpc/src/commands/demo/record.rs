@@ -40,7 +40,7 @@ pub struct NodeProcess {
     pub name: String,
     /// Number of virtual nodes that it runs.
     #[serde(default, rename = "virtual", skip_serializing_if = "Option::is_none")]
-    pub in_memory: Option<u32>,
+    pub virtual_count: Option<u32>,
     /// The process.
     #[serde(flatten)]
     pub process: DemoProcess,
@@ -68,7 +68,7 @@ impl DemoRecord {
     /// Reads the record. A demonstration that failed early has none and gives an empty record.
     pub fn load(directory: &Path) -> Result<Self, DemoError> {
         if !directory.join(MARKER_FILE).is_file() {
-            return Err(DemoError::None(directory.to_owned()));
+            return Err(DemoError::NotFound(directory.to_owned()));
         }
         let path = record_path(directory);
         if !path.exists() {
@@ -86,12 +86,12 @@ fn record_path(directory: &Path) -> PathBuf {
 /// Marks an empty or new directory as a demonstration.
 pub fn claim_directory(directory: &Path) -> Result<(), DemoError> {
     if directory.join(MARKER_FILE).exists() {
-        return Err(DemoError::Already(directory.to_owned()));
+        return Err(DemoError::AlreadyExists(directory.to_owned()));
     }
     files::create_private_directory(directory)?;
     let entries = fs::read_dir(directory).map_err(files::file_error("read", directory))?;
     if entries.count() > 0 {
-        return Err(DemoError::Occupied(directory.to_owned()));
+        return Err(DemoError::NotEmpty(directory.to_owned()));
     }
     Ok(files::replace_public(
         &directory.join(MARKER_FILE),
@@ -102,7 +102,7 @@ pub fn claim_directory(directory: &Path) -> Result<(), DemoError> {
 /// Deletes the directory of a demonstration. Symbolic links in it are removed, not followed.
 pub fn remove_directory(directory: &Path) -> Result<(), DemoError> {
     if !directory.join(MARKER_FILE).is_file() {
-        return Err(DemoError::None(directory.to_owned()));
+        return Err(DemoError::NotFound(directory.to_owned()));
     }
     Ok(fs::remove_dir_all(directory).map_err(files::file_error("remove", directory))?)
 }
@@ -117,21 +117,21 @@ mod tests {
         std::fs::write(scratch.path().join("mine"), "x").unwrap();
         assert!(matches!(
             claim_directory(scratch.path()),
-            Err(DemoError::Occupied(_))
+            Err(DemoError::NotEmpty(_))
         ));
         assert!(matches!(
             remove_directory(scratch.path()),
-            Err(DemoError::None(_))
+            Err(DemoError::NotFound(_))
         ));
         assert!(matches!(
             DemoRecord::load(scratch.path()),
-            Err(DemoError::None(_))
+            Err(DemoError::NotFound(_))
         ));
         let directory = scratch.path().join("demo");
         claim_directory(&directory).unwrap();
         assert!(matches!(
             claim_directory(&directory),
-            Err(DemoError::Already(_))
+            Err(DemoError::AlreadyExists(_))
         ));
         assert!(
             DemoRecord::load(&directory)

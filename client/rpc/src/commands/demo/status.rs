@@ -17,28 +17,24 @@ pub fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExitCode,
         rows.push(process_row("broker", broker.process, broker.url.clone()));
     }
     for node in &record.nodes {
-        let (name, place) = match node.in_memory {
+        let (name, path) = match node.virtual_count {
             Some(count) => (format!("{count} virtual nodes"), directory.join(&node.name)),
             None => (node.name.clone(), directory.join("nodes").join(&node.name)),
         };
-        rows.push(process_row(
-            &name,
-            node.process,
-            place.display().to_string(),
-        ));
+        rows.push(process_row(&name, node.process, path.display().to_string()));
     }
     for line in format_table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows) {
         printer.print_line(line)?;
     }
-    let whole = record.nodes_first().iter().all(DemoProcess::is_alive);
-    if rows.is_empty() || !whole {
+    let all_alive = record.nodes_first().iter().all(DemoProcess::is_alive);
+    if rows.is_empty() || !all_alive {
         printer.print_warning("not all processes are running; run `rpc demo down` to clean up");
         return Ok(CommandExitCode::Local);
     }
     Ok(CommandExitCode::Passed)
 }
 
-fn process_row(name: &str, process: DemoProcess, place: String) -> [String; 5] {
+fn process_row(name: &str, process: DemoProcess, path: String) -> [String; 5] {
     let state = if process.is_alive() {
         "running"
     } else {
@@ -49,7 +45,7 @@ fn process_row(name: &str, process: DemoProcess, place: String) -> [String; 5] {
         process.pid.to_string(),
         state.to_owned(),
         memory_text(process),
-        place,
+        path,
     ]
 }
 

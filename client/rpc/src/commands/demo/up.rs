@@ -54,8 +54,8 @@ pub async fn run(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     if !args.in_memory && args.nodes > MAX_PROCESS_NODES {
-        let (nodes, most) = (args.nodes, MAX_PROCESS_NODES);
-        return Err(DemoError::TooMany { nodes, most }.into());
+        let (nodes, maximum) = (args.nodes, MAX_PROCESS_NODES);
+        return Err(DemoError::TooMany { nodes, maximum }.into());
     }
     let server = program::find_nats_server(environment)?;
     let daemon = find_daemon(environment)?;
@@ -67,14 +67,14 @@ pub async fn run(
         process::stop_processes(&record.nodes_first(), STOP_TIMEOUT).await?;
         return Err(error.into());
     }
-    let (nodes, taken) = (args.nodes, started.elapsed().as_secs_f64());
+    let (nodes, seconds) = (args.nodes, started.elapsed().as_secs_f64());
     let kind = if args.in_memory {
         "virtual nodes"
     } else {
         "nodes"
     };
     printer.print_message(format_args!(
-        "{GOOD}up{GOOD:#}: a broker and {nodes} {kind}, in {taken:.1} s"
+        "{GOOD}up{GOOD:#}: a broker and {nodes} {kind}, in {seconds:.1} s"
     ));
     printer.print_line(format_args!(
         "export {CONFIG}={}",
@@ -85,8 +85,9 @@ pub async fn run(
 }
 
 fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
-    let place = args.place.directory.as_ref();
-    let place = place.map_or_else(String::new, |path| format!(" --dir {}", path.display()));
+    let directory_option = args.demo.directory.as_ref();
+    let directory_option =
+        directory_option.map_or_else(String::new, |path| format!(" --dir {}", path.display()));
     printer.print_message("\nRun the line above, then try:");
     for (command, purpose) in [
         ("rpc ping", "list the nodes that reply"),
@@ -99,7 +100,7 @@ fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
             "create a user on each of them",
         ),
         (
-            &format!("rpc demo down{place}"),
+            &format!("rpc demo down{directory_option}"),
             "stop the demonstration and remove its files",
         ),
     ] {
@@ -117,8 +118,8 @@ async fn start_demo(
     printer: &OutputPrinter,
 ) -> Result<(), DemoError> {
     let mut organisation = make_organisation(directory, args.port)?;
-    for below in ["log", "run"] {
-        files::create_private_directory(&directory.join(below))?;
+    for subdirectory in ["log", "run"] {
+        files::create_private_directory(&directory.join(subdirectory))?;
     }
     let mut starting = broker::start_broker(server, &organisation, directory)?;
     record.broker = Some(record::BrokerProcess {
@@ -159,23 +160,24 @@ async fn start_demo(
 }
 
 fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoError> {
-    let name = |error: muster_wire::identity::NameError| OrganisationError::Name(error.to_string());
-    let plan = OrganisationSpec {
+    let to_error =
+        |error: muster_wire::identity::NameError| OrganisationError::Name(error.to_string());
+    let spec = OrganisationSpec {
         directory: directory.join("org"),
         name: Some("demo".to_owned()),
-        collectives: vec![SubjectName::parse("muster").map_err(name)?],
+        collectives: vec![SubjectName::parse("muster").map_err(to_error)?],
         hosts: Vec::new(),
         port: if port == 0 { -1 } else { i32::from(port) },
         tls: true,
     };
-    Ok(organisation::create_organisation(plan, clock::now())?)
+    Ok(organisation::create_organisation(spec, clock::now())?)
 }
 
 /// Creates the user, with its configuration in the top directory.
 fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoError> {
     let name = Identity::parse(fleet::DEMO_USER)
         .map_err(|error| OrganisationError::Name(error.to_string()))?;
-    let order = CredentialSpec {
+    let spec = CredentialSpec {
         kind: PrincipalKind::User,
         name,
         tags: vec![CallerGrant::Everything.to_tag(), PLUGIN_SIGN_TAG.to_owned()],
@@ -184,7 +186,7 @@ fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoEr
         out: None,
     };
     let lock = organisation.lock()?;
-    let issued = organisation.issue_credentials(&lock, &order, clock::now())?;
+    let issued = organisation.issue_credentials(&lock, &spec, clock::now())?;
     Ok(organisation.bundle_user(directory, &issued.creds)?)
 }
 
@@ -196,28 +198,34 @@ fn start_nodes(
     record: &mut DemoRecord,
 ) -> Result<Vec<StartingNode>, DemoError> {
     let lock = organisation.lock()?;
-    let members =
+    let demo_nodes =
         fleet::demo_nodes(count).map_err(|error| OrganisationError::Name(error.to_string()))?;
     let mut nodes = Vec::with_capacity(count);
-    for (index, member) in members.into_iter().enumerate() {
-        let place = directory.join("nodes").join(member.name.as_str());
-        let config = node::make_node(organisation, &lock, &place, &member, clock::now())?;
+    for (index, demo_node) in demo_nodes.into_iter().enumerate() {
+        let node_directory = directory.join("nodes").join(demo_node.name.as_str());
+        let config = node::make_node(
+            organisation,
+            &lock,
+            &node_directory,
+            &demo_node,
+            clock::now(),
+        )?;
         // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
         let listener = ReadinessListener::new(directory.join(format!("run/{index}")))?;
         let (child, process) = process::start_process(
             daemon,
             &["--config".as_ref(), config.as_os_str()],
             &[(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())],
-            &log_path(directory, &member.name),
+            &log_path(directory, &demo_node.name),
         )?;
         record.nodes.push(record::NodeProcess {
-            name: member.name.to_string(),
-            in_memory: None,
+            name: demo_node.name.to_string(),
+            virtual_count: None,
             process,
         });
         record.save(directory)?;
         nodes.push(StartingNode {
-            name: member.name,
+            name: demo_node.name,
             child,
             listener,
         });
@@ -231,36 +239,36 @@ async fn await_node(
     deadline: Instant,
 ) -> Result<(), DemoError> {
     let child = &mut node.child;
-    let mut ended = None;
-    let is_over = || {
-        ended = child.try_wait().ok().flatten();
-        ended.is_some()
+    let mut exit_status = None;
+    let has_exited = || {
+        exit_status = child.try_wait().ok().flatten();
+        exit_status.is_some()
     };
-    if node.listener.await_ready(deadline, is_over).await {
+    if node.listener.await_ready(deadline, has_exited).await {
         return Ok(());
     }
-    Err(not_ready_error(node, ended, READY_TIMEOUT, directory))
+    Err(not_ready_error(node, exit_status, READY_TIMEOUT, directory))
 }
 
 /// The error of a node that is not ready: it has exited, or the timeout has passed.
 pub fn not_ready_error(
     node: &StartingNode,
-    ended: Option<ExitStatus>,
-    within: Duration,
+    exit_status: Option<ExitStatus>,
+    timeout: Duration,
     directory: &Path,
 ) -> DemoError {
     let name = node.name.to_string();
-    let words = log_tail(&log_path(directory, &node.name));
-    match ended {
+    let log_tail = log_tail(&log_path(directory, &node.name));
+    match exit_status {
         Some(status) => DemoError::Ended {
             name,
             status,
-            words,
+            log_tail,
         },
-        None => DemoError::Late {
+        None => DemoError::NotReady {
             name,
-            within,
-            words,
+            timeout,
+            log_tail,
         },
     }
 }
@@ -284,17 +292,17 @@ pub fn log_tail(path: &Path) -> String {
 
 /// Finds the rpcd program: from the environment variable, beside this program, or the first in `PATH`.
 fn find_daemon(environment: &ProcessEnvironment) -> Result<PathBuf, DemoError> {
-    if let Some(named) = &environment.rpcd {
-        return if named.is_file() {
-            Ok(named.clone())
+    if let Some(path) = &environment.rpcd {
+        return if path.is_file() {
+            Ok(path.clone())
         } else {
-            Err(DemoError::NamedDaemon(named.clone()))
+            Err(DemoError::InvalidDaemonPath(path.clone()))
         };
     }
-    let beside = std::env::current_exe()
+    let sibling = std::env::current_exe()
         .ok()
-        .map(|own| own.with_file_name("rpcd"));
-    beside
+        .map(|executable| executable.with_file_name("rpcd"));
+    sibling
         .filter(|path| path.is_file())
         .or_else(|| environment.find_program("rpcd"))
         .ok_or(DemoError::NoDaemon)

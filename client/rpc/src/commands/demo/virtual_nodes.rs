@@ -30,10 +30,10 @@ pub async fn run(
 ) -> Result<(), DemoError> {
     let name =
         Identity::parse(HOST_NAME).map_err(|error| OrganisationError::Name(error.to_string()))?;
-    let place = directory.join(HOST_NAME);
+    let host_directory = directory.join(HOST_NAME);
     let config = {
         let lock = organisation.lock()?;
-        node::make_virtual_host(organisation, &lock, &place, &name, clock::now())?
+        node::make_virtual_host(organisation, &lock, &host_directory, &name, clock::now())?
     };
     let listener = ReadinessListener::new(directory.join("run/0"))?;
     let (nodes, key) = (
@@ -49,12 +49,12 @@ pub async fn run(
         "--node-key".as_ref(),
         key.as_os_str(),
     ];
-    let reports = [(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())];
+    let environment = [(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())];
     let log = log_path(directory, &name);
-    let (child, process) = process::start_process(daemon, &arguments, &reports, &log)?;
+    let (child, process) = process::start_process(daemon, &arguments, &environment, &log)?;
     record.nodes.push(record::NodeProcess {
         name: HOST_NAME.to_owned(),
-        in_memory: Some(count),
+        virtual_count: Some(count),
         process,
     });
     record.save(directory)?;
@@ -72,21 +72,21 @@ async fn await_all_ready(
     directory: &Path,
     printer: &OutputPrinter,
 ) -> Result<(), DemoError> {
-    let patience = READY_TIMEOUT + READY_TIMEOUT_PER_NODE * count;
-    let deadline = Instant::now() + patience;
+    let timeout = READY_TIMEOUT + READY_TIMEOUT_PER_NODE * count;
+    let deadline = Instant::now() + timeout;
     let child = &mut starting.child;
-    let mut ended = None;
-    let is_over = || {
-        ended = child.try_wait().ok().flatten();
-        ended.is_some()
+    let mut exit_status = None;
+    let has_exited = || {
+        exit_status = child.try_wait().ok().flatten();
+        exit_status.is_some()
     };
-    let tell = |status: &str| printer.print_message(status);
+    let print_status = |status: &str| printer.print_message(status);
     let listener = &starting.listener;
     if listener
-        .await_ready_with_status(deadline, is_over, tell)
+        .await_ready_with_status(deadline, has_exited, print_status)
         .await
     {
         return Ok(());
     }
-    Err(not_ready_error(&starting, ended, patience, directory))
+    Err(not_ready_error(&starting, exit_status, timeout, directory))
 }

@@ -10,7 +10,9 @@ use muster_client::discovery::inventory::{
     FleetInventory, INVENTORY_SCHEMA, InventoryGroup, InventoryNode, MAX_INVENTORY_BYTES,
     find_problems,
 };
-use serde_json::{Map, Value, json};
+use muster_contract::read_values;
+use muster_contract::rpcutil::RpcutilInventoryOutput;
+use serde_json::json;
 
 use super::super::context::CommandContext;
 use super::super::inquiry;
@@ -27,23 +29,23 @@ use crate::report::NodeReply;
 
 /// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let unusable = |source| InventoryFileError::Inventory {
+    let to_error = |source| InventoryFileError::Inventory {
         path: path.to_owned(),
         source,
     };
     let text = files::read_text(path, MAX_INVENTORY_BYTES).map_err(InventoryFileError::from)?;
-    let found = find_problems(&text, None).map_err(unusable)?;
-    for problem in &found {
+    let problems = find_problems(&text, None).map_err(to_error)?;
+    for problem in &problems {
         cx.printer.print_line(format_args!(
             "{}: {}",
             path.display(),
             printable::escape_to_line(problem)
         ))?;
     }
-    if !found.is_empty() {
+    if !problems.is_empty() {
         return Ok(CommandExitCode::Local);
     }
-    let inventory = FleetInventory::parse(&text, None).map_err(unusable)?;
+    let inventory = FleetInventory::parse(&text, None).map_err(to_error)?;
     cx.printer.print_line(format_args!(
         "{}: {} nodes, {} groups, no problems",
         path.display(),
@@ -83,12 +85,12 @@ pub async fn run(
     let mut document =
         InventoryWriter::begin_document(BufWriter::new(file), &groups).map_err(failed)?;
 
-    let total = turns::ask_in_batches(&fleet, &plan, found, cx, |reply| match node_entry(reply) {
+    let total = turns::ask_in_batches(&fleet, &plan, found, cx, |reply| match node_entry(&reply) {
         Ok(node) => {
             document.write_node(&node).map_err(failed)?;
-            Ok(ReplyVerdict::Good)
+            Ok(ReplyVerdict::Accepted)
         }
-        Err(complaint) => Ok(ReplyVerdict::Bad(complaint)),
+        Err(message) => Ok(ReplyVerdict::Rejected(message)),
     })
     .await?;
     turns::report_missing(&total, "left out of the file", cx);
@@ -124,7 +126,7 @@ fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, Inv
 }
 
 /// Converts a reply into the node's entry in the document.
-fn node_entry(reply: NodeReply) -> Result<InventoryNode, String> {
+fn node_entry(reply: &NodeReply) -> Result<InventoryNode, String> {
     let name = reply.node.to_string();
     if !reply.is_ok() {
         return Err(format!(
@@ -132,12 +134,16 @@ fn node_entry(reply: NodeReply) -> Result<InventoryNode, String> {
             printable::escape_to_line(&reply.message)
         ));
     }
-    let mut told = reply.data;
-    let mut fields = Map::from_iter([("name".to_owned(), json!(name))]);
-    for key in ["collectives", "facts", "classes", "agents"] {
-        fields.insert(key.to_owned(), told.remove(key).unwrap_or(Value::Null));
-    }
-    serde_json::from_value(Value::Object(fields)).map_err(|error| {
+    let node = read_values(&reply.data).and_then(|output: RpcutilInventoryOutput| {
+        Ok(InventoryNode {
+            name: name.clone(),
+            collectives: output.collectives,
+            facts: serde_json::from_value(output.facts.into())?,
+            classes: output.classes,
+            agents: output.agents,
+        })
+    });
+    node.map_err(|error| {
         format!(
             "{name}: its inventory is not valid: {}",
             printable::escape_to_line(&error.to_string())
@@ -147,32 +153,41 @@ fn node_entry(reply: NodeReply) -> Result<InventoryNode, String> {
 
 /// Writes a document node by node.
 struct InventoryWriter<W> {
-    to: W,
+    writer: W,
     first: bool,
 }
 
 impl<W: Write> InventoryWriter<W> {
-    fn begin_document(mut to: W, groups: &[InventoryGroup]) -> io::Result<Self> {
-        write!(to, "{{\n\"$schema\": {},\n", json!(INVENTORY_SCHEMA))?;
+    fn begin_document(mut writer: W, groups: &[InventoryGroup]) -> io::Result<Self> {
+        write!(writer, "{{\n\"$schema\": {},\n", json!(INVENTORY_SCHEMA))?;
         if !groups.is_empty() {
-            writeln!(to, "\"groups\": {},", serde_json::to_string_pretty(groups)?)?;
+            writeln!(
+                writer,
+                "\"groups\": {},",
+                serde_json::to_string_pretty(groups)?
+            )?;
         }
-        to.write_all(b"\"nodes\": [")?;
-        Ok(Self { to, first: true })
+        writer.write_all(b"\"nodes\": [")?;
+        Ok(Self {
+            writer,
+            first: true,
+        })
     }
 
     /// Writes a node on one line, so that documents can be compared by line.
     fn write_node(&mut self, node: &InventoryNode) -> io::Result<()> {
         let comma = if self.first { "" } else { "," };
         self.first = false;
-        write!(self.to, "{comma}\n{}", serde_json::to_string(node)?)
+        write!(self.writer, "{comma}\n{}", serde_json::to_string(node)?)
     }
 }
 
 impl InventoryWriter<BufWriter<tempfile::NamedTempFile>> {
     fn finish_document(mut self) -> io::Result<tempfile::NamedTempFile> {
-        self.to.write_all(b"\n]\n}\n")?;
-        self.to.into_inner().map_err(io::IntoInnerError::into_error)
+        self.writer.write_all(b"\n]\n}\n")?;
+        self.writer
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)
     }
 }
 
@@ -208,7 +223,7 @@ mod tests {
         for (name, class) in [("db1", "mysql"), ("web1", "apache")] {
             let data = json!({"collectives": ["muster"], "facts": {"n": 1}, "classes": [class], "agents": ["rpcutil"], "version": "1"});
             document
-                .write_node(&node_entry(reply(name, 0, "", data)).unwrap())
+                .write_node(&node_entry(&reply(name, 0, "", data)).unwrap())
                 .unwrap();
         }
         document.finish_document().unwrap().persist(&path).unwrap();
@@ -232,12 +247,15 @@ mod tests {
     #[test]
     fn a_node_that_tells_nonsense_is_left_out_and_told() {
         assert!(
-            node_entry(reply("a", 5, "denied", json!({})))
+            node_entry(&reply("a", 5, "denied", json!({})))
                 .unwrap_err()
                 .contains("denied")
         );
-        let odd = node_entry(reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
-        assert!(odd.starts_with("a: its inventory is not valid"), "{odd}");
-        assert!(node_entry(reply("a", 0, "", json!({}))).is_ok());
+        let error = node_entry(&reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
+        assert!(
+            error.starts_with("a: its inventory is not valid"),
+            "{error}"
+        );
+        assert!(node_entry(&reply("a", 0, "", json!({}))).is_ok());
     }
 }

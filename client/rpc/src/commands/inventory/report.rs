@@ -45,14 +45,14 @@ pub async fn run(
     }
     let total = turns::ask_in_batches(&fleet, &plan, found, cx, |reply| {
         if !reply.is_ok() {
-            let why = printable::escape_to_line(&reply.message);
-            return Ok(ReplyVerdict::Bad(format!("{}: {why}", reply.node)));
+            let reason = printable::escape_to_line(&reply.message);
+            return Ok(ReplyVerdict::Rejected(format!("{}: {reason}", reply.node)));
         }
         let text = template
             .render(&InventoryTemplateValues::new(&reply))
             .map_err(|source| OutputFormError::Template { source })?;
         cx.printer.print_text(text)?;
-        Ok(ReplyVerdict::Good)
+        Ok(ReplyVerdict::Accepted)
     })
     .await?;
     turns::report_missing(&total, "nothing printed", cx);

@@ -20,9 +20,9 @@ const MAX_SHOWN_NAMES: usize = 10;
 /// Whether a reply could be used.
 pub enum ReplyVerdict {
     /// Used.
-    Good,
+    Accepted,
     /// Not used, with the reason.
-    Bad(String),
+    Rejected(String),
 }
 
 /// Asks the nodes and passes on each reply, in order of names.
@@ -31,42 +31,42 @@ pub async fn ask_in_batches(
     plan: &RequestPlan<'_>,
     found: DiscoveredNodes,
     cx: CommandContext<'_>,
-    mut take: impl FnMut(NodeReply) -> Result<ReplyVerdict, Error>,
+    mut handle_reply: impl FnMut(NodeReply) -> Result<ReplyVerdict, Error>,
 ) -> Result<RequestStats, Error> {
     let mut total = RequestStats {
         discovered: found.nodes.len(),
         gaps: found.stats.gaps.clone(),
         ..RequestStats::default()
     };
-    let waiting = ProgressReporter::new(cx.printer, true).show_call(found.nodes.len());
+    let progress = ProgressReporter::new(cx.printer, true).show_call(found.nodes.len());
     let nodes: Vec<Identity> = found.nodes.into_iter().collect();
-    for some in nodes.chunks(BATCH_NODES) {
-        let asked = DiscoveredNodes::from_names(some.iter().cloned().collect());
-        let quiet = ProgressReporter::new(cx.printer, false);
-        let mut report = inquiry::ask_nodes(fleet, plan, asked, &quiet).await?;
+    for chunk in nodes.chunks(BATCH_NODES) {
+        let batch = DiscoveredNodes::from_names(chunk.iter().cloned().collect());
+        let no_progress = ProgressReporter::new(cx.printer, false);
+        let mut report = inquiry::ask_nodes(fleet, plan, batch, &no_progress).await?;
         report.replies.sort_by(|a, b| a.node.cmp(&b.node));
         for reply in report.replies {
-            match waiting.suspend(|| take(reply))? {
-                ReplyVerdict::Good => total.ok += 1,
-                ReplyVerdict::Bad(complaint) => {
-                    waiting.suspend(|| cx.printer.print_error(complaint));
+            match progress.suspend(|| handle_reply(reply))? {
+                ReplyVerdict::Accepted => total.ok += 1,
+                ReplyVerdict::Rejected(message) => {
+                    progress.suspend(|| cx.printer.print_error(message));
                     total.failed += 1;
                 }
             }
         }
         total.missing.extend(report.stats.missing);
         total.gaps.extend(report.stats.gaps);
-        waiting.set_count(total.response_count() + total.missing.len());
+        progress.set_count(total.response_count() + total.missing.len());
         if total.gaps.contains(&ResultGap::Interrupted) {
             return Err(FleetRequestError::Interrupted.into());
         }
     }
-    waiting.finish();
+    progress.finish();
     Ok(total)
 }
 
 /// Prints which nodes did not reply, and the consequence.
-pub fn report_missing(total: &RequestStats, so: &str, cx: CommandContext<'_>) {
+pub fn report_missing(total: &RequestStats, consequence: &str, cx: CommandContext<'_>) {
     if !total.missing.is_empty() {
         let names: BTreeSet<&str> = total
             .missing
@@ -82,7 +82,7 @@ pub fn report_missing(total: &RequestStats, so: &str, cx: CommandContext<'_>) {
             String::new()
         };
         cx.printer
-            .print_warning(format_args!("no reply, {so}: {names}{more}"));
+            .print_warning(format_args!("no reply, {consequence}: {names}{more}"));
     }
     for gap in &total.gaps {
         cx.printer

@@ -26,27 +26,36 @@ const RENEWED_LIFETIME: Duration = Duration::from_secs(MAX_NODE_TOKEN_SECONDS);
 /// Runs the command.
 pub async fn run(
     args: OrgAddCommand,
-    find: impl FnOnce(&OrgDirectoryArgs) -> Result<Organisation, OrganisationError>,
+    open: impl FnOnce(&OrgDirectoryArgs) -> Result<Organisation, OrganisationError>,
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
-    let (kind, party, tags, directory) = match args {
+    let (kind, credentials, tags, directory) = match args {
         OrgAddCommand::User(args) => {
-            let signs = args.sign_plugins.then(|| PLUGIN_SIGN_TAG.to_owned());
+            let sign_tag = args.sign_plugins.then(|| PLUGIN_SIGN_TAG.to_owned());
             let grants = complete_grants(args.agents)?;
             let tags = grants
                 .iter()
                 .map(CallerGrant::to_tag)
-                .chain(signs)
+                .chain(sign_tag)
                 .collect();
-            (PrincipalKind::User, args.party, tags, args.bundle)
+            (PrincipalKind::User, args.credentials, tags, args.bundle)
         }
-        OrgAddCommand::Node(args) => (PrincipalKind::Node, args.party, Vec::new(), args.bundle),
-        OrgAddCommand::Service(args) => (PrincipalKind::Service, args.party, Vec::new(), None),
-        OrgAddCommand::Enroller(args) => (PrincipalKind::Enroller, args.party, Vec::new(), None),
+        OrgAddCommand::Node(args) => (
+            PrincipalKind::Node,
+            args.credentials,
+            Vec::new(),
+            args.bundle,
+        ),
+        OrgAddCommand::Service(args) => {
+            (PrincipalKind::Service, args.credentials, Vec::new(), None)
+        }
+        OrgAddCommand::Enroller(args) => {
+            (PrincipalKind::Enroller, args.credentials, Vec::new(), None)
+        }
     };
-    let organisation = find(&party.place)?;
+    let organisation = open(&credentials.organisation)?;
     let lock = organisation.lock()?;
-    if let Some(directory) = directory.as_deref().filter(|_| !party.renew) {
+    if let Some(directory) = directory.as_deref().filter(|_| !credentials.renew) {
         bundle::require_free(directory, kind)?;
     }
     let CredentialArgs {
@@ -55,7 +64,7 @@ pub async fn run(
         renew,
         out,
         ..
-    } = party;
+    } = credentials;
     let now = clock::now();
     let expires = match expires {
         Some(expiry) => expiry.lifetime(),
@@ -64,7 +73,7 @@ pub async fn run(
         }
         None => None,
     };
-    let order = CredentialSpec {
+    let spec = CredentialSpec {
         kind,
         name,
         tags,
@@ -72,7 +81,7 @@ pub async fn run(
         renew,
         out,
     };
-    let prepared = organisation.prepare_credentials(&lock, &order, now)?;
+    let prepared = organisation.prepare_credentials(&lock, &spec, now)?;
     names::reserve_name(&organisation, prepared.record(), now).await?;
     let issued = organisation.record_credentials(&lock, prepared)?;
     print_issued(&issued, printer);
@@ -87,7 +96,7 @@ pub async fn run(
             _ => organisation.bundle_node(
                 &directory,
                 &issued.creds,
-                &order.name,
+                &spec.name,
                 bundle::NoExtraConfig {},
             )?,
         }
@@ -98,14 +107,14 @@ pub async fn run(
 }
 
 /// The grants of the user: all agents, or the named ones and the agent that every user may call.
-pub fn complete_grants(named: Vec<CallerGrant>) -> Result<Vec<CallerGrant>, OrganisationError> {
-    if named.is_empty() || named.contains(&CallerGrant::Everything) {
+pub fn complete_grants(requested: Vec<CallerGrant>) -> Result<Vec<CallerGrant>, OrganisationError> {
+    if requested.is_empty() || requested.contains(&CallerGrant::Everything) {
         return Ok(vec![CallerGrant::Everything]);
     }
-    let always = SubjectName::parse(ALWAYS_GRANTED_AGENT)
+    let always_granted = SubjectName::parse(ALWAYS_GRANTED_AGENT)
         .map_err(|error| OrganisationError::Name(error.to_string()))?;
-    let mut grants = named;
-    grants.push(CallerGrant::Agent(always));
+    let mut grants = requested;
+    grants.push(CallerGrant::Agent(always_granted));
     grants.sort();
     grants.dedup();
     Ok(grants)

@@ -25,23 +25,23 @@ pub fn run(
 ) -> Result<CommandExitCode, Error> {
     let now = clock::now();
     let lock = organisation.lock()?;
-    let had = current_grants(organisation, args, now / 1000)?;
-    if had.contains(&CallerGrant::Everything) {
+    let current = current_grants(organisation, args, now / 1000)?;
+    if current.contains(&CallerGrant::Everything) {
         printer.print_message(format_args!(
             "{} may already call every agent; only the policy of a node can deny a request",
             args.name
         ));
         return Ok(CommandExitCode::Passed);
     }
-    let grants = add::complete_grants(had.into_iter().chain(args.agents.clone()).collect())?;
+    let grants = add::complete_grants(current.into_iter().chain(args.agents.clone()).collect())?;
     let until = (now / 1000).saturating_add(args.lifetime.as_secs());
     let path = args.out.clone().unwrap_or_else(|| {
-        let usual = organisation
+        let default_path = organisation
             .layout()
             .principal_creds(PrincipalKind::User, &args.name);
-        usual.with_file_name(format!("{}.until-{until}.creds", args.name))
+        default_path.with_file_name(format!("{}.until-{until}.creds", args.name))
     });
-    let order = CredentialSpec {
+    let spec = CredentialSpec {
         kind: PrincipalKind::User,
         name: args.name.clone(),
         tags: grants.iter().map(CallerGrant::to_tag).collect(),
@@ -49,7 +49,7 @@ pub fn run(
         renew: true,
         out: Some(path),
     };
-    let issued = organisation.issue_credentials(&lock, &order, now)?;
+    let issued = organisation.issue_credentials(&lock, &spec, now)?;
     let tags: Vec<String> = args.agents.iter().map(CallerGrant::to_tag).collect();
     printer.print_message(format_args!(
         "{GOOD}granted{GOOD:#} {} to {}, until {}",
@@ -79,7 +79,7 @@ fn current_grants(
     let trust = organisation.fleet_trust()?;
     let account = &trust.claims().nats;
     let records = organisation.read_records()?;
-    let valid = |record: &&CredentialRecord| {
+    let is_valid = |record: &&CredentialRecord| {
         record.kind == PrincipalKind::User
             && record.name == args.name
             && record.credential_state(account, now) == CredentialState::Valid
@@ -88,7 +88,7 @@ fn current_grants(
     let rank = |record: &&CredentialRecord| (record.expires.unwrap_or(u64::MAX), record.issued_at);
     let newest = records
         .iter()
-        .filter(valid)
+        .filter(is_valid)
         .max_by_key(rank)
         .ok_or_else(|| OrganisationError::Unknown(args.name.to_string()))?;
     let claims = decode_token::<UserClaims>(&newest.token)
@@ -97,9 +97,9 @@ fn current_grants(
             path: organisation.layout().ledger_file(),
             source,
         })?;
-    let named = claims.nats.tags.iter();
-    let named = named.filter_map(|tag| tag.strip_prefix("agent:"));
-    Ok(named.filter_map(|word| word.parse().ok()).collect())
+    let grants = claims.nats.tags.iter();
+    let grants = grants.filter_map(|tag| tag.strip_prefix("agent:"));
+    Ok(grants.filter_map(|text| text.parse().ok()).collect())
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
             name: "anna".parse().unwrap(),
             agents: vec!["service.restart".parse().unwrap()],
             lifetime: Duration::from_hours(2),
-            place: org::OrgDirectoryArgs { org: None },
+            organisation: org::OrgDirectoryArgs { org: None },
             out: Some(directory.join("grant.creds")),
         };
         let exit = run(&args, organisation, &printer).unwrap();

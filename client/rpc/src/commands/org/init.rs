@@ -10,7 +10,7 @@ use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs the command.
 pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
-    let plan = OrganisationSpec {
+    let spec = OrganisationSpec {
         directory: args.directory,
         name: args.name,
         collectives: args.collectives,
@@ -18,8 +18,11 @@ pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode
         port: i32::from(args.port),
         tls: !args.no_tls,
     };
-    let made = organisation::create_organisation(plan, clock::now())?;
-    let (profile, directory) = (made.profile(), made.layout().directory().display());
+    let organisation = organisation::create_organisation(spec, clock::now())?;
+    let (profile, directory) = (
+        organisation.profile(),
+        organisation.layout().directory().display(),
+    );
     printer.print_message(format_args!(
         "{GOOD}created{GOOD:#} the organisation {} in {directory}",
         profile.name

@@ -50,14 +50,15 @@ impl CredentialRow {
     }
 
     fn table_cells(&self) -> [String; 7] {
-        let written = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::format_utc);
+        let format_time =
+            |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::format_utc);
         [
             self.kind.to_string(),
             self.name.clone(),
             self.state.to_string(),
-            written(Some(self.issued_at)),
-            written(self.expires),
-            written(self.revoked_at),
+            format_time(Some(self.issued_at)),
+            format_time(self.expires),
+            format_time(self.revoked_at),
             self.key.to_string(),
         ]
     }
@@ -76,17 +77,17 @@ pub fn run(
     let rows = records
         .iter()
         .map(|record| CredentialRow::new(record, &trusts, now));
-    let parties: Vec<CredentialRow> = rows.collect();
+    let rows: Vec<CredentialRow> = rows.collect();
     if args.json {
         let organisation = organisation.profile().name.clone();
         printer.print_json(&OrgListDocument {
             schema: "muster.org.list.v1",
             organisation,
-            parties,
+            parties: rows,
         })?;
         return Ok(CommandExitCode::Passed);
     }
-    if parties.is_empty() {
+    if rows.is_empty() {
         printer.print_message("no credentials were issued yet");
         printer.print_hint("run `rpc org add user NAME` or `rpc org add node NAME` to issue some");
         return Ok(CommandExitCode::Passed);
@@ -94,7 +95,7 @@ pub fn run(
     let heading = [
         "KIND", "NAME", "STATE", "ISSUED", "EXPIRES", "REVOKED", "KEY",
     ];
-    let cells: Vec<_> = parties.iter().map(CredentialRow::table_cells).collect();
+    let cells: Vec<_> = rows.iter().map(CredentialRow::table_cells).collect();
     for line in format_table(heading, &cells) {
         printer.print_line(line)?;
     }

@@ -31,47 +31,47 @@ pub async fn run(
     organisation: &Organisation,
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
-    let parties = targets::read_names(args)?;
+    let names = targets::read_names(args)?;
     let register = open_register(organisation, printer).await?;
     let now = clock::now();
-    let meant = targets::resolve_keys(
+    let selected = targets::resolve_keys(
         organisation,
         register.as_ref(),
-        &parties,
+        &names,
         args.kind,
         now / 1000,
     )
     .await?;
-    warn_of_unlisted(&meant, printer);
-    if !args.yes && !confirm_revocation(&meant, args.from.is_some(), printer) {
+    warn_of_unlisted(&selected, printer);
+    if !args.yes && !confirm_revocation(&selected, args.from.is_some(), printer) {
         printer.print_message("nothing was revoked");
         return Ok(CommandExitCode::Local);
     }
-    mark_revoked(register, &meant).await?;
+    mark_revoked(register, &selected).await?;
     let lock = organisation.lock()?;
     let trusts = organisation.account_trusts()?;
-    let void: Vec<RevokedKey> = meant
+    let unrevoked: Vec<RevokedKey> = selected
         .into_iter()
-        .filter(|meant| !meant.is_revoked(&trusts))
+        .filter(|candidate| !candidate.is_revoked(&trusts))
         .collect();
-    if void.is_empty() {
-        match parties.as_slice() {
-            [party] => printer.print_message(format_args!("{party} is revoked already")),
-            _ => printer.print_message(format_args!("all {} are revoked already", parties.len())),
+    if unrevoked.is_empty() {
+        match names.as_slice() {
+            [name] => printer.print_message(format_args!("{name} is revoked already")),
+            _ => printer.print_message(format_args!("all {} are revoked already", names.len())),
         }
         return Ok(CommandExitCode::Passed);
     }
     for realm in [AccountRealm::Fleet, AccountRealm::Newcomers] {
-        let of_realm = void.iter().filter(|revoked| revoked.realm == realm);
-        let keys: Vec<_> = of_realm
+        let realm_keys = unrevoked.iter().filter(|revoked| revoked.realm == realm);
+        let keys: Vec<_> = realm_keys
             .map(|revoked| (revoked.key, revoked.issued_at))
             .collect();
         if !keys.is_empty() {
             organisation.revoke_keys(&lock, realm, &keys, now)?;
         }
     }
-    print_revoked(&void, printer);
-    push_revocation(organisation, &void, printer).await
+    print_revoked(&unrevoked, printer);
+    push_revocation(organisation, &unrevoked, printer).await
 }
 
 /// The register of enrolled nodes in the broker. `None` if machines are not enrolled or the broker cannot be reached.
@@ -98,13 +98,16 @@ async fn open_register(
 
 /// Marks the names in the register as revoked. This must precede the revocation: a token that the enroller signed before the mark is older
 /// than the revocation, and it signs none after the mark.
-async fn mark_revoked(register: Option<NameRegister>, meant: &[RevokedKey]) -> Result<(), Error> {
+async fn mark_revoked(
+    register: Option<NameRegister>,
+    selected: &[RevokedKey],
+) -> Result<(), Error> {
     let Some(register) = register else {
         return Ok(());
     };
     let mut keys: BTreeMap<&Identity, Vec<PublicKey>> = BTreeMap::new();
-    for revoked in meant {
-        if let Some((_, name)) = &revoked.party {
+    for revoked in selected {
+        if let Some((_, name)) = &revoked.principal {
             keys.entry(name).or_default().push(revoked.key);
         }
     }
@@ -114,8 +117,10 @@ async fn mark_revoked(register: Option<NameRegister>, meant: &[RevokedKey]) -> R
     Ok(register.close().await?)
 }
 
-fn warn_of_unlisted(meant: &[RevokedKey], printer: &OutputPrinter) {
-    let mut unlisted = meant.iter().filter(|meant| meant.party.is_none());
+fn warn_of_unlisted(selected: &[RevokedKey], printer: &OutputPrinter) {
+    let mut unlisted = selected
+        .iter()
+        .filter(|candidate| candidate.principal.is_none());
     match (unlisted.next(), unlisted.count()) {
         (None, _) => {}
         (Some(one), 0) => printer.print_warning(format_args!(
@@ -129,9 +134,9 @@ fn warn_of_unlisted(meant: &[RevokedKey], printer: &OutputPrinter) {
     }
 }
 
-fn print_revoked(void: &[RevokedKey], printer: &OutputPrinter) {
-    for revoked in void.iter().take(MAX_LISTED) {
-        match &revoked.party {
+fn print_revoked(revoked_keys: &[RevokedKey], printer: &OutputPrinter) {
+    for revoked in revoked_keys.iter().take(MAX_LISTED) {
+        match &revoked.principal {
             Some((kind, name)) => printer.print_message(format_args!(
                 "{GOOD}revoked{GOOD:#} {kind} {name} (key {})",
                 revoked.key
@@ -142,8 +147,8 @@ fn print_revoked(void: &[RevokedKey], printer: &OutputPrinter) {
             )),
         }
     }
-    if void.len() > MAX_LISTED {
-        let more = void.len() - MAX_LISTED;
+    if revoked_keys.len() > MAX_LISTED {
+        let more = revoked_keys.len() - MAX_LISTED;
         printer.print_message(format_args!("{GOOD}revoked{GOOD:#} {more} more"));
     }
 }
@@ -151,7 +156,7 @@ fn print_revoked(void: &[RevokedKey], printer: &OutputPrinter) {
 /// Pushes the revocation. The exit code reports a failed push, because the revocation is then not in force.
 async fn push_revocation(
     organisation: &Organisation,
-    void: &[RevokedKey],
+    revoked_keys: &[RevokedKey],
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     match super::push::push_account_tokens(organisation, printer).await {
@@ -164,8 +169,10 @@ async fn push_revocation(
             Ok(CommandExitCode::Local)
         }
         Ok(exit) => {
-            let parties = void.iter().filter_map(|revoked| revoked.party.as_ref());
-            let nodes: Vec<&Identity> = parties
+            let principals = revoked_keys
+                .iter()
+                .filter_map(|revoked| revoked.principal.as_ref());
+            let nodes: Vec<&Identity> = principals
                 .filter(|(kind, _)| *kind == PrincipalKind::Node)
                 .map(|(_, name)| name)
                 .take(MAX_CLEARED)
@@ -181,21 +188,21 @@ async fn push_revocation(
 }
 
 /// Asks for confirmation on a terminal. Impossible if the list of names comes from standard input.
-fn confirm_revocation(meant: &[RevokedKey], has_list: bool, printer: &OutputPrinter) -> bool {
+fn confirm_revocation(selected: &[RevokedKey], has_list: bool, printer: &OutputPrinter) -> bool {
     if !io::stdin().is_terminal() {
         return true;
     }
-    for meant in meant.iter().take(MAX_LISTED) {
-        if let Some((kind, name)) = &meant.party {
-            let issued = clock::format_utc(meant.issued_at);
+    for candidate in selected.iter().take(MAX_LISTED) {
+        if let Some((kind, name)) = &candidate.principal {
+            let issued = clock::format_utc(candidate.issued_at);
             printer.print_question(format_args!(
                 "{kind} {name} (key {}, issued {issued})",
-                meant.key
+                candidate.key
             ));
         }
     }
-    if has_list || meant.len() > MAX_LISTED {
-        printer.print_question(format_args!("{} keys in total", meant.len()));
+    if has_list || selected.len() > MAX_LISTED {
+        printer.print_question(format_args!("{} keys in total", selected.len()));
     }
     printer.print_question("Revoke permanently? [y/N]");
     let mut answer = String::new();

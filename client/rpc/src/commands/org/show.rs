@@ -66,10 +66,10 @@ pub fn run(
     let Some(name) = &args.name else {
         let account = &trusts.fleet_trust().claims().nats;
         let roles = |account| -> Vec<RolePermissions> {
-            let as_they_stand = |subject: &str| vec![subject.to_owned()];
+            let unfilled = |subject: &str| vec![subject.to_owned()];
             let scopes = account_scopes(account);
             scopes
-                .map(|scope| role_permissions(scope, as_they_stand))
+                .map(|scope| role_permissions(scope, unfilled))
                 .collect()
         };
         let document = OrganisationDocument {
@@ -142,29 +142,30 @@ fn principal_document(
 }
 
 fn role_permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> RolePermissions {
-    let each = |subjects: &[String]| subjects.iter().flat_map(|subject| fill(subject)).collect();
-    let both = |subjects: &SubjectPermissions| SubjectPermissions {
-        allow: each(&subjects.allow),
-        deny: each(&subjects.deny),
+    let fill_all =
+        |subjects: &[String]| subjects.iter().flat_map(|subject| fill(subject)).collect();
+    let fill_permissions = |subjects: &SubjectPermissions| SubjectPermissions {
+        allow: fill_all(&subjects.allow),
+        deny: fill_all(&subjects.deny),
     };
     RolePermissions {
         role: scope.role.clone(),
-        publish: both(&scope.template.publish),
-        subscribe: both(&scope.template.subscribe),
+        publish: fill_permissions(&scope.template.publish),
+        subscribe: fill_permissions(&scope.template.subscribe),
         answer: scope.template.resp.is_some(),
     }
 }
 
 /// Resolves a subject template as the broker does. Several tags of one key give several subjects; no tag gives none.
 fn fill_subject(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<String> {
-    let known = subject
+    let filled = subject
         .replace("{{name()}}", name)
         .replace("{{subject()}}", &key.to_string());
-    let Some((before, rest)) = known.split_once("{{tag(") else {
-        return vec![known];
+    let Some((before, rest)) = filled.split_once("{{tag(") else {
+        return vec![filled];
     };
     let Some((tag, after)) = rest.split_once(")}}") else {
-        return vec![known];
+        return vec![filled];
     };
     let prefix = format!("{tag}:");
     let values = tags.iter().filter_map(|tag| tag.strip_prefix(&prefix));
@@ -220,13 +221,13 @@ fn print_organisation(
 fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Result<(), Error> {
     let row = &document.row;
     printer.print_line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name))?;
-    let written = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::format_utc);
+    let format_time = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::format_utc);
     for (label, value) in [
         ("state", row.state.to_string()),
         ("key", row.key.to_string()),
-        ("issued", written(Some(row.issued_at))),
-        ("expires", written(row.expires)),
-        ("revoked", written(row.revoked_at)),
+        ("issued", format_time(Some(row.issued_at))),
+        ("expires", format_time(row.expires)),
+        ("revoked", format_time(row.revoked_at)),
         ("issuer", document.issuer.to_string()),
         ("tags", document.tags.join(", ")),
     ] {

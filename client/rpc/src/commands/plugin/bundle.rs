@@ -40,13 +40,13 @@ pub fn pack_bundle(
     };
     let signer = load_signer(&creds).map_err(BundleFileError::from)?;
     let account = account_token(&account)?;
-    let gathered = gather::collect_bundle_files(&args.directory)?;
-    for path in &gathered.left_out {
+    let collected = gather::collect_bundle_files(&args.directory)?;
+    for path in &collected.left_out {
         cx.printer
             .print_detail(format_args!("left out: {}", path.display()));
     }
-    let name = gathered.agent_name(&args.directory)?;
-    let files = gathered.contents();
+    let name = collected.agent_name(&args.directory)?;
+    let files = collected.contents();
     let borrowed = files.iter().map(|(path, file)| (path.as_str(), *file));
     let (_, version) = agent::check_agent_files(&name, &borrowed.collect())?;
     let name = SubjectName::parse(&name).map_err(BundleFileError::from)?;
@@ -92,9 +92,9 @@ pub fn install_bundle(
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
     let bytes = read_limited(&args.file, limits::MAX_BUNDLE_BYTES)?;
-    let void = |source| refused_error(&args.file, source);
-    let bundle = BundleArchive::decode(&bytes).map_err(void)?;
-    let known;
+    let to_error = |source| refused_error(&args.file, source);
+    let bundle = BundleArchive::decode(&bytes).map_err(to_error)?;
+    let account_trust;
     let authority = if let Some(key) = args.key {
         BundleSignerTrust::Key(key)
     } else {
@@ -102,28 +102,28 @@ pub fn install_bundle(
             Some(operator) => operator,
             None => cx.load_settings()?.operator,
         };
-        known = newest_account(args, operator, cx)?;
-        let account = Some(known.account_token());
+        account_trust = newest_account(args, operator, cx)?;
+        let account = Some(account_trust.account_token());
         BundleSignerTrust::Operator { operator, account }
     };
     let now = clock::now();
-    let open = bundle.verify_contents(&authority, now).map_err(void)?;
-    let manifest = &open.manifest;
+    let verified = bundle.verify_contents(&authority, now).map_err(to_error)?;
+    let manifest = &verified.manifest;
     let (_, version) = agent::check_agent_files(manifest.name.as_str(), &bundle.files)?;
     if version != manifest.version {
-        let what = format!(
+        let reason = format!(
             "the version of its DDL is {version}, but that of its manifest is {}",
             manifest.version
         );
-        return Err(BundleFileError::Agent(what).into());
+        return Err(BundleFileError::Agent(reason).into());
     }
-    let before = place::install_bundle(&args.into, &open, now, args.downgrade)?;
-    let (name, signer) = (&manifest.name, &open.signer);
-    let what = before.map_or_else(String::new, |before| {
-        format!(" instead of {}", before.version)
+    let previous = place::install_bundle(&args.into, &verified, now, args.downgrade)?;
+    let (name, signer) = (&manifest.name, &verified.signer);
+    let replaced = previous.map_or_else(String::new, |previous| {
+        format!(" instead of {}", previous.version)
     });
     cx.printer.print_message(format_args!(
-        "{GOOD}installed{GOOD:#} {name} {version}{what}, signed by {} ({})",
+        "{GOOD}installed{GOOD:#} {name} {version}{replaced}, signed by {} ({})",
         signer.identity, signer.key
     ));
     let directory = place::bundle_directory(&args.into, name);
@@ -154,24 +154,24 @@ pub fn remove_bundle(
         cx.printer
             .print_warning(format_args!("{file} since it was installed"));
     }
-    let what = format!(
+    let description = format!(
         "{} {} ({} files in {})",
         record.name,
         record.version,
         record.files.len(),
         installed.directory.display()
     );
-    if !args.yes && !confirm_removal(&what, cx)? {
+    if !args.yes && !confirm_removal(&description, cx)? {
         cx.printer.print_message("nothing was removed");
         return Ok(CommandExitCode::Local);
     }
-    let left = place::remove_bundle(&installed)?;
+    let remaining = place::remove_bundle(&installed)?;
     cx.printer
-        .print_message(format_args!("{GOOD}removed{GOOD:#} {what}"));
-    if !left.is_empty() {
+        .print_message(format_args!("{GOOD}removed{GOOD:#} {description}"));
+    if !remaining.is_empty() {
         cx.printer.print_warning(format_args!(
             "not removed, because not installed from the bundle: {}",
-            left.join(", ")
+            remaining.join(", ")
         ));
     }
     Ok(CommandExitCode::Passed)
@@ -189,23 +189,23 @@ fn newest_account(
     operator: PublicKey,
     cx: CommandContext<'_>,
 ) -> Result<AccountTrust, BundleFileError> {
-    let read = |path: &Path| {
+    let read_trust = |path: &Path| {
         let token = account_token(path)?;
         AccountTrust::new(operator, &token)
             .map_err(|source| refused_error(path, BundleError::Account(source)))
     };
     let configured = cx.load_settings().ok().map(|settings| settings.account);
-    let named = match &args.account {
-        Some(path) => Some(read(path)?),
+    let given = match &args.account {
+        Some(path) => Some(read_trust(path)?),
         None => None,
     };
-    let places = configured
+    let paths = configured
         .into_iter()
         .chain([args.state.join(ACCOUNT_TOKEN_FILE)]);
-    let found = places.filter_map(|path| read(&path).ok());
-    let account = named.as_ref().map(AccountTrust::account_key);
+    let found = paths.filter_map(|path| read_trust(&path).ok());
+    let account = given.as_ref().map(AccountTrust::account_key);
     let found = found.filter(|trust| account.is_none_or(|account| account == trust.account_key()));
-    named
+    given
         .iter()
         .cloned()
         .chain(found)
@@ -235,12 +235,12 @@ fn write_bundle(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
 }
 
 /// Asks for confirmation. Only an explicit yes counts.
-fn confirm_removal(what: &str, cx: CommandContext<'_>) -> Result<bool, BundleFileError> {
+fn confirm_removal(description: &str, cx: CommandContext<'_>) -> Result<bool, BundleFileError> {
     if !io::stdin().is_terminal() {
-        return Err(BundleFileError::NobodyToAsk(what.to_owned()));
+        return Err(BundleFileError::NoTerminal(description.to_owned()));
     }
     cx.printer
-        .print_question(format_args!("Remove {what}? [y/N]"));
+        .print_question(format_args!("Remove {description}? [y/N]"));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -21,8 +21,8 @@ pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> Result<CommandExit
         let bytes = read_prefix(path, MAX_DDL_BYTES as u64 + 1)?;
         let mut checked = DdlCheckResult::new(path.display().to_string(), &bytes);
         for program in find_programs(path) {
-            let begin = read_prefix(&program, MAX_TEMPLATE_BYTES)?;
-            if finds_action_by_text(&begin) {
+            let prefix = read_prefix(&program, MAX_TEMPLATE_BYTES)?;
+            if finds_action_by_text(&prefix) {
                 checked.add_refusal(format!("{}: {TEMPLATE_ADVICE}", program.display()));
             }
         }
@@ -38,14 +38,16 @@ pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> Result<CommandExit
             }
         }
     }
-    let is_bad = |checked: &DdlCheckResult| {
+    let is_refused = |checked: &DdlCheckResult| {
         checked.has_severity(DdlFindingSeverity::Error)
             || (args.strict && checked.has_severity(DdlFindingSeverity::Warning))
     };
-    let bad = files.iter().filter(|checked| is_bad(checked)).count();
-    cx.printer
-        .print_message(format_args!("{} checked, {bad} refused", files.len()));
-    Ok(if bad == 0 {
+    let refused_count = files.iter().filter(|checked| is_refused(checked)).count();
+    cx.printer.print_message(format_args!(
+        "{} checked, {refused_count} refused",
+        files.len()
+    ));
+    Ok(if refused_count == 0 {
         CommandExitCode::Passed
     } else {
         CommandExitCode::Local
@@ -54,11 +56,11 @@ pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> Result<CommandExit
 
 /// The programs next to a DDL: `NAME`, or the files of the directory `NAME`.
 fn find_programs(ddl: &Path) -> Vec<PathBuf> {
-    let own = ddl.with_extension("");
-    if own.is_file() {
-        return vec![own];
+    let program = ddl.with_extension("");
+    if program.is_file() {
+        return vec![program];
     }
-    let files = std::fs::read_dir(&own).into_iter().flatten().flatten();
+    let files = std::fs::read_dir(&program).into_iter().flatten().flatten();
     files
         .map(|entry| entry.path())
         .filter(|path| path.is_file())

@@ -39,8 +39,8 @@ impl CommandError for GenerateError {
 
 /// Writes the files and prints their paths.
 pub fn run(args: &PluginGenerateArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let own = || PathBuf::from(&args.agent);
-    let directory = args.dir.clone().unwrap_or_else(own);
+    let default_directory = || PathBuf::from(&args.agent);
+    let directory = args.dir.clone().unwrap_or_else(default_directory);
     let files = skeleton::generate_files(&args.agent, args.lang, &args.actions)
         .map_err(GenerateError::from)?;
     for path in write_files(&directory, &files)? {

@@ -27,7 +27,7 @@ pub async fn run(
         bundle::require_absent(&args.out, &credentials.map(|(_, file)| file))?;
     }
     for (kind, file) in credentials {
-        let order = CredentialSpec {
+        let spec = CredentialSpec {
             kind,
             name: args.name.clone(),
             tags: Vec::new(),
@@ -36,7 +36,7 @@ pub async fn run(
             out: Some(args.out.join(file)),
         };
         let now = clock::now();
-        let prepared = organisation.prepare_credentials(&lock, &order, now)?;
+        let prepared = organisation.prepare_credentials(&lock, &spec, now)?;
         // The name of renewed credentials is reserved already.
         if !args.renew {
             names::reserve_name(&organisation, prepared.record(), now).await?;

@@ -62,15 +62,15 @@ impl<'a> ProvisionerClient<'a> {
         let plan =
             inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs.collect())?;
         let progress = ProgressReporter::new(self.cx.printer, false);
-        let mut silent = RequestReport::empty(PROVISIONER_AGENT, action);
+        let mut last_report = RequestReport::empty(PROVISIONER_AGENT, action);
         for host in &self.hosts {
             let found = DiscoveredNodes::from_names([host.clone()].into());
             let report = inquiry::ask_nodes(&self.fleet, &plan, found, &progress).await?;
             match report.replies.first() {
                 Some(reply) => return Ok(Ok(reply.clone())),
-                None => silent = report,
+                None => last_report = report,
             }
         }
-        Ok(Err(silent))
+        Ok(Err(last_report))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use muster_contract::provisioner::ProvisionerStatusOutput;
+
 use super::service::ProvisionerClient;
 use crate::cli::provision::{ProvisionStatusArgs, ProvisionWatchArgs};
 use crate::commands::context::CommandContext;
@@ -10,7 +12,7 @@ use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::printable::escape_to_line;
 use crate::render::provision::{
-    ProvisioningDocument, ProvisioningOverview, describe_changes, render_history,
+    ProvisioningDocument, describe_changes, has_failed, is_settled, render_history,
     render_overview_table,
 };
 
@@ -25,24 +27,24 @@ pub async fn run(
     };
     let node = args.node.as_ref().map(|node| ("node", node.as_str()));
     let state = args.state.map(|state| ("state", state.as_str()));
-    let history_wanted = args.node.is_some() || json.is_some();
-    let told = history_wanted.then_some(("history", "true"));
-    let inputs: Vec<_> = [node, state, told].into_iter().flatten().collect();
-    let standing = match query_overview(&service, &inputs, cx).await? {
-        Ok(standing) => standing,
+    let with_history = args.node.is_some() || json.is_some();
+    let history = with_history.then_some(("history", "true"));
+    let inputs: Vec<_> = [node, state, history].into_iter().flatten().collect();
+    let overview = match query_overview(&service, &inputs, cx).await? {
+        Ok(overview) => overview,
         Err(exit) => return Ok(exit),
     };
     if let Some(json) = &json {
-        cx.print_json(&ProvisioningDocument::new(&standing), json)?;
+        cx.print_json(&ProvisioningDocument::new(&overview), json)?;
     } else {
         let width = cx.printer.screen().width;
         cx.printer
-            .print_text(render_overview_table(&standing, width))?;
+            .print_text(render_overview_table(&overview, width))?;
         if args.node.is_some() {
-            cx.printer.print_text(render_history(&standing))?;
+            cx.printer.print_text(render_history(&overview))?;
         }
     }
-    Ok(exit_code(&standing))
+    Ok(exit_code(&overview))
 }
 
 /// Shows the state until no node is pending. Redraws the table on a terminal; otherwise prints a line for each change.
@@ -56,32 +58,32 @@ pub async fn watch_nodes(
     let state = args.state.map(|state| ("state", state.as_str()));
     let inputs: Vec<_> = state.into_iter().collect();
     let screen = cx.printer.screen();
-    let mut before: Option<ProvisioningOverview> = None;
-    let mut drawn = 0;
+    let mut previous: Option<ProvisionerStatusOutput> = None;
+    let mut drawn_lines = 0;
     loop {
-        let standing = match query_overview(&service, &inputs, cx).await? {
-            Ok(standing) => standing,
+        let overview = match query_overview(&service, &inputs, cx).await? {
+            Ok(overview) => overview,
             Err(exit) => return Ok(exit),
         };
         if screen.is_terminal {
-            let text = render_overview_table(&standing, screen.width);
+            let text = render_overview_table(&overview, screen.width);
             // ANSI codes: move up to the first line of the last table and clear everything below.
-            let back = if drawn > 0 {
-                format!("\u{1b}[{drawn}A\u{1b}[J")
+            let erase = if drawn_lines > 0 {
+                format!("\u{1b}[{drawn_lines}A\u{1b}[J")
             } else {
                 String::new()
             };
-            drawn = text.lines().count();
-            cx.printer.print_text(format_args!("{back}{text}"))?;
+            drawn_lines = text.lines().count();
+            cx.printer.print_text(format_args!("{erase}{text}"))?;
         } else {
-            for change in describe_changes(before.as_ref(), &standing) {
+            for change in describe_changes(previous.as_ref(), &overview) {
                 cx.printer.print_line(change)?;
             }
         }
-        if standing.is_settled() {
-            return Ok(exit_code(&standing));
+        if is_settled(&overview) {
+            return Ok(exit_code(&overview));
         }
-        before = Some(standing);
+        previous = Some(overview);
         tokio::time::sleep(Duration::from_secs(args.every)).await;
     }
 }
@@ -90,12 +92,12 @@ async fn query_overview(
     service: &ProvisionerClient<'_>,
     inputs: &[(&str, &str)],
     cx: CommandContext<'_>,
-) -> Result<Result<ProvisioningOverview, CommandExitCode>, Error> {
+) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>, Error> {
     match service.ask_first_host("status", inputs).await? {
-        Ok(reply) if reply.is_ok() => Ok(Ok(ProvisioningOverview::from_reply(&reply))),
+        Ok(reply) if reply.is_ok() => Ok(Ok(reply.typed_outputs())),
         Ok(reply) => {
-            let (node, why) = (&reply.node, escape_to_line(&reply.message));
-            cx.printer.print_error(format_args!("{node}: {why}"));
+            let (node, reason) = (&reply.node, escape_to_line(&reply.message));
+            cx.printer.print_error(format_args!("{node}: {reason}"));
             Ok(Err(CommandExitCode::SomeFailed))
         }
         Err(report) => {
@@ -106,8 +108,8 @@ async fn query_overview(
     }
 }
 
-fn exit_code(standing: &ProvisioningOverview) -> CommandExitCode {
-    if standing.has_failed() {
+fn exit_code(overview: &ProvisionerStatusOutput) -> CommandExitCode {
+    if has_failed(overview) {
         CommandExitCode::SomeFailed
     } else {
         CommandExitCode::Passed

@@ -19,15 +19,15 @@ pub async fn run(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     let facts = args.facts.into_iter().map(|fact| (fact.name, fact.value));
-    let ticket = TokenGrant {
+    let grant = TokenGrant {
         names: args.names,
         uses: args.uses,
         facts: facts.collect(),
     };
-    let tags = ticket.to_tags().map_err(OrganisationError::from)?;
+    let tags = grant.to_tags().map_err(OrganisationError::from)?;
     let lock = organisation.lock()?;
     newcomers::add_account(&mut organisation, &lock, printer).await?;
-    let order = CredentialSpec {
+    let spec = CredentialSpec {
         kind: PrincipalKind::Newcomer,
         name: args.name.map_or_else(random_name, Ok)?,
         tags,
@@ -35,18 +35,18 @@ pub async fn run(
         renew: false,
         out: args.out,
     };
-    let issued = organisation.issue_credentials(&lock, &order, clock::now())?;
+    let issued = organisation.issue_credentials(&lock, &spec, clock::now())?;
     add::print_issued(&issued, printer);
-    for name in &ticket.names {
+    for name in &grant.names {
         printer.print_message(format_args!("  admits    {name}"));
     }
-    if let Some(uses) = ticket.uses {
+    if let Some(uses) = grant.uses {
         printer.print_message(format_args!("  max uses  {uses}"));
     }
     printer.print_line(issued.path.display())?;
     printer.print_hint(format_args!(
         "run `rpc org revoke {}` to end it early",
-        order.name
+        spec.name
     ));
     Ok(CommandExitCode::Passed)
 }

@@ -74,8 +74,8 @@ fn check_token(
         })?;
     let claims = decode_token::<UserClaims>(creds.jwt()).and_then(DecodedToken::verify_signature);
     let tags = claims.map(|claims| claims.nats.tags).unwrap_or_default();
-    let ticket = TokenGrant::from_tags(&tags)?;
-    let names: Vec<&str> = ticket.names.iter().map(NamePattern::as_str).collect();
+    let grant = TokenGrant::from_tags(&tags)?;
+    let names: Vec<&str> = grant.names.iter().map(NamePattern::as_str).collect();
     let expiry = match creds.claims().exp {
         0 => "never expires".to_owned(),
         at => format!("expires {}", clock::format_utc(at)),
@@ -98,7 +98,7 @@ fn machine_files(
         mode,
         content,
     };
-    let mut made = vec![
+    let mut files = vec![
         file(
             bundle::name::NODE_CONFIG,
             0o644,
@@ -112,15 +112,15 @@ fn machine_files(
         ),
     ];
     if let Some(authority) = organisation.authority_text()? {
-        made.push(file(bundle::name::AUTHORITY, 0o644, authority));
+        files.push(file(bundle::name::AUTHORITY, 0o644, authority));
     }
     let policy = format!(
         "# Allows only the service that provisions this machine.\n\
          policy default deny\nallow\t{}\t*\t*\t*\n",
         args.provisioner
     );
-    made.push(file("policies/provision.policy", 0o644, policy));
-    Ok(made)
+    files.push(file("policies/provision.policy", 0o644, policy));
+    Ok(files)
 }
 
 /// `rpcd.toml`, with the values from the command line applied last.
@@ -148,7 +148,7 @@ fn node_config(
         set(key, value.clone());
     }
     let body = toml::to_string(&table).map_err(|error| OrganisationError::Format {
-        what: "the configuration",
+        item: "the configuration",
         source: error.into(),
     })?;
     Ok(format!(
@@ -163,14 +163,14 @@ fn set_dotted_key(table: &mut Table, key: &str, value: Value) {
             table.insert(key.to_owned(), value);
         }
         Some((first, rest)) => {
-            let below = table
+            let subtable = table
                 .entry(first.to_owned())
                 .or_insert_with(|| Value::Table(Table::new()));
-            if !below.is_table() {
-                *below = Value::Table(Table::new());
+            if !subtable.is_table() {
+                *subtable = Value::Table(Table::new());
             }
-            if let Value::Table(below) = below {
-                set_dotted_key(below, rest, value);
+            if let Value::Table(subtable) = subtable {
+                set_dotted_key(subtable, rest, value);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `rpc provision retry|pause|resume|retire`: stores the command in the provisioning service, whose leader executes it.
 
+use muster_contract::provisioner::NodeControlOutput;
 use muster_wire::identity::Identity;
-use serde_json::Value;
 
 use super::service::ProvisionerClient;
 use crate::ask::{ask_confirmation, is_terminal};
@@ -35,18 +35,16 @@ pub async fn run(
             }
         };
         if !reply.is_ok() {
-            let why = escape_to_line(&reply.message);
+            let reason = escape_to_line(&reply.message);
             cx.printer
-                .print_line(format_args!("{node}: {BAD}{why}{BAD:#}"))?;
+                .print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
             exit = CommandExitCode::SomeFailed;
             continue;
         }
-        let state = reply.data.get("state").and_then(Value::as_str);
-        let state = state.unwrap_or_default();
-        let changed = reply.data.get("changed") == Some(&Value::Bool(true));
-        let word = if changed { action } else { "nothing to do" };
+        let NodeControlOutput { state, changed, .. } = reply.typed_outputs();
+        let result = if changed { action } else { "nothing to do" };
         cx.printer
-            .print_line(format_args!("{node}: {GOOD}{word}{GOOD:#} ({state})"))?;
+            .print_line(format_args!("{node}: {GOOD}{result}{GOOD:#} ({state})"))?;
     }
     Ok(exit)
 }

@@ -74,7 +74,7 @@ async fn send_request(
             lifetime: Duration::from_hours(1),
             approve: None,
         },
-        errand: RequestFlags {
+        flags: RequestFlags {
             yes: change.yes,
             ..RequestFlags::default()
         },

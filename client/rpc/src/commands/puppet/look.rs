@@ -26,10 +26,10 @@ pub async fn show_status(
     args: PuppetQueryArgs,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let answered = query_nodes(args, "status", cx).await?;
-    let (report, width) = (&answered.report, cx.printer.screen().width);
+    let result = query_nodes(args, "status", cx).await?;
+    let (report, width) = (&result.report, cx.printer.screen().width);
     let states = node_states(report);
-    answered.print_answer(
+    result.print_answer(
         &status::PuppetStatusDocument::new(&states, report),
         cx,
         || render_status_table(&states, report, width),
@@ -41,10 +41,10 @@ pub async fn show_counts(
     args: PuppetQueryArgs,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let answered = query_nodes(args, "status", cx).await?;
-    let report = &answered.report;
+    let result = query_nodes(args, "status", cx).await?;
+    let report = &result.report;
     let totals = PuppetNodeTotals::from_report(report);
-    answered.print_answer(
+    result.print_answer(
         &count::PuppetCountDocument::new(&totals, report),
         cx,
         || totals.render_text(report),
@@ -56,10 +56,10 @@ pub async fn show_summary(
     args: PuppetQueryArgs,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let answered = query_nodes(args, "last_run_summary", cx).await?;
-    let report = &answered.report;
+    let result = query_nodes(args, "last_run_summary", cx).await?;
+    let report = &result.report;
     let summary = LastRunsSummary::from_report(report);
-    answered.print_answer(
+    result.print_answer(
         &summary::PuppetSummaryDocument::new(&summary, report),
         cx,
         || summary.render_text(report, cx.environment.utf8),

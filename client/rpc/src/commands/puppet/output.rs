@@ -55,11 +55,11 @@ impl PuppetOutputForm {
 
 impl PuppetOutput<'_> {
     /// Logs a message about the whole rollout.
-    pub fn log_message(&self, words: &str) {
+    pub fn log_message(&self, text: &str) {
         if self.logs && !matches!(self.form, PuppetOutputForm::Lines) {
             self.cx
                 .printer
-                .print_message(format_log_line(clock::now(), words));
+                .print_message(format_log_line(clock::now(), text));
         }
     }
 
@@ -81,20 +81,20 @@ impl PuppetOutput<'_> {
     }
 
     /// Prints an event.
-    pub fn print_news(&self, news: PuppetRolloutNotice<'_>) -> Result<(), Error> {
-        match news {
-            PuppetRolloutNotice::Told(line, run) => self.print_event(line, run)?,
+    pub fn print_news(&self, notice: PuppetRolloutNotice<'_>) -> Result<(), Error> {
+        match notice {
+            PuppetRolloutNotice::Line(line, run) => self.print_event(line, run)?,
             PuppetRolloutNotice::Halted(halt, under_way) => {
                 self.cx.printer.print_error(describe_stop_reason(halt));
                 if under_way > 0 {
                     let nodes = node_count_text(under_way);
-                    let now = if halt == PuppetRolloutStopReason::Interrupted {
+                    let advice = if halt == PuppetRolloutStopReason::Interrupted {
                         "; press Ctrl-C again to exit at once; their runs continue"
                     } else {
                         ""
                     };
-                    let words = format!("waiting for {nodes} in flight{now}");
-                    self.cx.printer.print_message(words);
+                    let message = format!("waiting for {nodes} in flight{advice}");
+                    self.cx.printer.print_message(message);
                 }
             }
             PuppetRolloutNotice::Failed(error) => self.cx.printer.print_error(error_chain(error)),
@@ -102,8 +102,8 @@ impl PuppetOutput<'_> {
         Ok(())
     }
 
-    fn print_event(&self, told: &RunLogLine, run: Option<&EndedRun>) -> Result<(), PrintError> {
-        match (self.form, told) {
+    fn print_event(&self, line: &RunLogLine, run: Option<&EndedRun>) -> Result<(), PrintError> {
+        match (self.form, line) {
             (PuppetOutputForm::Lines, RunLogLine::Running(node, count)) => {
                 self.print_line(&PuppetRunsJsonLine::Running {
                     node,
@@ -121,7 +121,7 @@ impl PuppetOutput<'_> {
                 self.cx.printer.print_line(describe_run_end(node, outcome))
             }
             _ => {
-                self.log_message(&describe_log_line(told));
+                self.log_message(&describe_log_line(line));
                 Ok(())
             }
         }
@@ -146,10 +146,10 @@ impl PuppetOutput<'_> {
                     .print_text(format_args!("{gap}{}", render_runs_summary(runs)))?;
             }
         }
-        for (word, count) in &runs.disbelieved {
-            self.cx
-                .printer
-                .print_warning(format_args!("{count} replies failed verification ({word})"));
+        for (reason, count) in &runs.rejected {
+            self.cx.printer.print_warning(format_args!(
+                "{count} replies failed verification ({reason})"
+            ));
         }
         self.print_next_steps(runs);
         Ok(())
@@ -159,10 +159,10 @@ impl PuppetOutput<'_> {
     fn print_next_steps(&self, runs: &PuppetRunsReport) {
         let Some(job) = &runs.job else { return };
         self.cx.printer.print_detail(format_args!("job {job}"));
-        let unheard = |ended: &&EndedRun| !ended.outcome.is_heard();
-        let rest = runs.not_asked.len() + runs.ended.values().filter(unheard).count();
-        if rest > 0 {
-            let nodes = node_count_text(rest);
+        let has_no_result = |ended: &&EndedRun| !ended.outcome.is_heard();
+        let remaining = runs.not_asked.len() + runs.ended.values().filter(has_no_result).count();
+        if remaining > 0 {
+            let nodes = node_count_text(remaining);
             self.cx.printer.print_hint(format_args!(
                 "run `rpc puppet runall --resume {job}` for the {nodes} whose result is not known"
             ));

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use muster_client::CountOrPercent;
 use muster_client::runs::{PuppetRolloutLimits, PuppetRolloutSpec, RunOutcome};
-use serde_json::Value;
+use muster_contract::puppet::PuppetRunOnceInput;
+use muster_contract::read_values;
 
 use crate::jobs::{JobReply, SavedJob, SavedJobError};
 use crate::runs::{EndedRun, PuppetRunsReport};
@@ -13,7 +14,7 @@ use crate::runs::{EndedRun, PuppetRunsReport};
 #[derive(Debug)]
 pub struct RemainingRollout {
     /// The remaining rollout.
-    pub mission: PuppetRolloutSpec,
+    pub spec: PuppetRolloutSpec,
     /// Results so far.
     pub runs: PuppetRunsReport,
 }
@@ -37,29 +38,29 @@ pub fn remaining_rollout(
         ..PuppetRunsReport::default()
     };
     for (node, run) in &job.runs {
-        if let Some(answer) = job.replies.get(node) {
+        if let Some(reply) = job.replies.get(node) {
             let ended = EndedRun {
                 run: *run,
-                outcome: answer_outcome(answer),
+                outcome: answer_outcome(reply),
                 earlier: true,
             };
             runs.ended.insert(node.clone(), ended);
         }
     }
-    let answered = |node| runs.ended.contains_key(node);
+    let has_reply = |node| runs.ended.contains_key(node);
     let left: Vec<_> = job
         .runs
         .iter()
-        .filter(|(node, _)| !answered(node))
+        .filter(|(node, _)| !has_reply(node))
         .cloned()
         .collect();
     if left.is_empty() {
-        let what = "has not run yet";
-        return Err(SavedJobError::NothingLeft { id, what });
+        let condition = "has not run yet";
+        return Err(SavedJobError::NothingLeft { id, condition });
     }
     let timeout = job.header.shaping.timeout_ms.map(Duration::from_millis);
-    let mission = PuppetRolloutSpec {
-        shape: remaining_shape(job, &runs, left.len()),
+    let spec = PuppetRolloutSpec {
+        limits: remaining_shape(job, &runs, left.len()),
         runs: left,
         data: job.header.inputs.clone(),
         silence,
@@ -67,20 +68,20 @@ pub fn remaining_rollout(
         wait: timeout.unwrap_or(wait).max(wait),
         ttl: Duration::from_millis(job.header.shaping.ttl_ms),
     };
-    Ok(RemainingRollout { mission, runs })
+    Ok(RemainingRollout { spec, runs })
 }
 
 fn job_limit(job: &SavedJob) -> Option<usize> {
-    let limit = job.header.inputs.get("limit").and_then(Value::as_u64)?;
-    usize::try_from(limit).ok()
+    let inputs: PuppetRunOnceInput = read_values(&job.header.inputs).ok()?;
+    usize::try_from(inputs.limit?).ok()
 }
 
-fn answer_outcome(answer: &JobReply) -> RunOutcome {
+fn answer_outcome(reply: &JobReply) -> RunOutcome {
     RunOutcome::from_saved_reply(
-        answer.statuscode,
-        answer.reason.as_ref(),
-        &answer.statusmsg,
-        answer.data.clone(),
+        reply.statuscode,
+        reply.reason.as_ref(),
+        &reply.statusmsg,
+        reply.data.clone(),
     )
 }
 
@@ -92,18 +93,22 @@ fn remaining_shape(job: &SavedJob, runs: &PuppetRunsReport, left: usize) -> Pupp
     let amount = |text: &Option<String>| text.as_ref()?.parse::<CountOrPercent>().ok();
     let canaries = usize::try_from(shaping.canary).unwrap_or(usize::MAX);
     let canaries = job.runs.iter().take(canaries);
-    let open = canaries
+    let open_canaries = canaries
         .filter(|(node, _)| !runs.ended.contains_key(node))
         .count();
-    let bearable = |most: CountOrPercent| {
-        let most = most.count_rounded_down(total);
-        CountOrPercent::Count(most.checked_sub(runs.unsuccessful_count()).unwrap_or(most))
+    let remaining_failures = |maximum: CountOrPercent| {
+        let maximum = maximum.count_rounded_down(total);
+        CountOrPercent::Count(
+            maximum
+                .checked_sub(runs.unsuccessful_count())
+                .unwrap_or(maximum),
+        )
     };
     PuppetRolloutLimits {
         limit: runs.limit.unwrap_or(left),
         batch: amount(&shaping.batch)
             .map(|batch| CountOrPercent::Count(batch.count_rounded_up(total))),
-        canary: open,
-        max_failures: amount(&shaping.max_failures).map(bearable),
+        canary: open_canaries,
+        max_failures: amount(&shaping.max_failures).map(remaining_failures),
     }
 }

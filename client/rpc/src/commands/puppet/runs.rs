@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use muster_client::BatchedRollout;
 use muster_client::runs::{PuppetRolloutLimits, PuppetRolloutSpec, RunOrder, RunOutcome};
+use muster_contract::puppet::LastRunSummaryOutput;
 use muster_wire::identity::{Identity, SubjectName};
 use uuid::Uuid;
 
@@ -29,6 +30,7 @@ use crate::exit::CommandExitCode;
 use crate::jobs::{JobEntry, JobJournal, JobStore};
 use crate::render::plan::{list_sample_nodes, node_count_text};
 use crate::render::puppet::status::node_states;
+use crate::report::NodeReply;
 use crate::runs::{EndedRun, PuppetRunsReport};
 use crate::settings::RpcSettings;
 
@@ -64,7 +66,7 @@ pub async fn run_once(
     args: &PuppetRunonceArgs,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let wish = RolloutArgs {
+    let rollout_args = RolloutArgs {
         limit: args.concurrency,
         options: &args.options,
         filters: &args.filters,
@@ -79,7 +81,9 @@ pub async fn run_once(
     let output = PuppetOutput { form, logs, cx };
     report_error(
         &output,
-        run_round(&wish, output).await.map(|runs| runs.exit_code()),
+        run_round(&rollout_args, output)
+            .await
+            .map(|runs| runs.exit_code()),
     )
 }
 
@@ -91,28 +95,28 @@ pub async fn run_all(
     let form = PuppetOutputForm::from_flags(&args.form)?;
     let (form, logs) = (&form, true);
     let output = PuppetOutput { form, logs, cx };
-    let ended = match &args.resume {
+    let result = match &args.resume {
         Some(job) => resume_job(job, args, output).await,
         None => run_rounds(args, output).await,
     };
-    report_error(&output, ended)
+    report_error(&output, result)
 }
 
 fn report_error(
     output: &PuppetOutput<'_>,
-    ended: Result<CommandExitCode, Error>,
+    result: Result<CommandExitCode, Error>,
 ) -> Result<CommandExitCode, Error> {
-    if let Err(error) = &ended {
+    if let Err(error) = &result {
         output.print_error(error)?;
     }
-    ended
+    result
 }
 
 async fn run_rounds(
     args: &PuppetRunallArgs,
     output: PuppetOutput<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let wish = RolloutArgs {
+    let rollout_args = RolloutArgs {
         limit: args.limit,
         options: &args.options,
         filters: &args.filters,
@@ -131,12 +135,12 @@ async fn run_rounds(
         enabled_only: true,
     };
     loop {
-        let begun = Instant::now();
-        let runs = run_round(&wish, output).await?;
-        let Some(least) = args.rerun.filter(|_| runs.halt.is_none()) else {
+        let started = Instant::now();
+        let runs = run_round(&rollout_args, output).await?;
+        let Some(interval) = args.rerun.filter(|_| runs.halt.is_none()) else {
             return Ok(runs.exit_code());
         };
-        let pause = least.saturating_sub(begun.elapsed());
+        let pause = interval.saturating_sub(started.elapsed());
         output.log_message(&format!(
             "All nodes have run; starting again in {} s",
             pause.as_secs()
@@ -150,16 +154,19 @@ async fn run_rounds(
 
 /// Finds nodes and runs Puppet on them.
 async fn run_round(
-    wish: &RolloutArgs<'_>,
+    rollout_args: &RolloutArgs<'_>,
     output: PuppetOutput<'_>,
 ) -> Result<PuppetRunsReport, Error> {
     let cx = output.cx;
-    let target = cx.read_target(wish.filters)?.with_agent(PUPPET_AGENT)?;
+    let target = cx
+        .read_target(rollout_args.filters)?
+        .with_agent(PUPPET_AGENT)?;
     let settings = cx.load_settings_if_any()?;
     let schemas = cx.load_schemas(settings.as_ref())?;
-    let mut inputs = wish.options.to_inputs();
+    let mut inputs = rollout_args.options.to_inputs();
     inputs.extend(
-        wish.limit
+        rollout_args
+            .limit
             .map(|limit| ("limit".to_owned(), limit.to_string())),
     );
     let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), inputs)?;
@@ -168,7 +175,7 @@ async fn run_round(
     target.check_required_filter(&source, plan.action, &settings)?;
 
     let fleet = FleetConnection::connect(&settings, &target).await?;
-    if let Some(limit) = wish.limit {
+    if let Some(limit) = rollout_args.limit {
         output.log_message(&format!(
             "Running all machines with a concurrency of {limit}"
         ));
@@ -179,22 +186,22 @@ async fn run_round(
     cx.remember_nodes(&found.nodes);
     let started = clock::now();
     let runs = PuppetRunsReport {
-        limit: wish.limit.map(to_usize),
+        limit: rollout_args.limit.map(to_usize),
         started,
         ..PuppetRunsReport::default()
     };
-    let is_nobody = found.nodes.is_empty();
-    let ready = if wish.enabled_only && !is_nobody {
+    let none_found = found.nodes.is_empty();
+    let candidates = if rollout_args.enabled_only && !none_found {
         enabled_nodes(&fleet, &schemas, found, runs, &progress).await?
     } else {
         let nodes = found.nodes;
         RunCandidates { nodes, runs }
     };
-    let RunCandidates { nodes, mut runs } = ready;
-    let order = order_nodes(wish.order, &fleet, &schemas, &nodes, &progress).await?;
+    let RunCandidates { nodes, mut runs } = candidates;
+    let order = order_nodes(rollout_args.order, &fleet, &schemas, &nodes, &progress).await?;
     output.print_found(order.iter().collect(), &runs)?;
     if nodes.is_empty() {
-        if is_nobody {
+        if none_found {
             report_no_nodes(&target, cx);
         } else {
             cx.printer.print_error(
@@ -204,41 +211,41 @@ async fn run_round(
         output.print_end(&runs)?;
         return Ok(runs);
     }
-    confirm_runs(wish, &nodes, &settings, cx).await?;
+    confirm_runs(rollout_args, &nodes, &settings, cx).await?;
 
     let order: Vec<(Identity, Uuid)> = order
         .into_iter()
         .map(|node| (node, Uuid::now_v7()))
         .collect();
-    let question = FleetRequest {
-        timeout: wish.options.timeout,
-        rollout: wish.rollout,
+    let request = FleetRequest {
+        timeout: rollout_args.options.timeout,
+        rollout: rollout_args.rollout,
         ..FleetRequest::new(&plan)
     };
-    let kept = JobCandidate {
-        question: &question,
+    let candidate = JobCandidate {
+        request: &request,
         nodes: &nodes,
         collective: fleet.collective(),
         target: &target,
-        past: None,
+        earlier_job: None,
     };
-    let journal = open_run_journal(&kept, wish.job, &order, cx)?;
+    let journal = open_run_journal(&candidate, rollout_args.job, &order, cx)?;
     runs.job = journal.as_ref().map(|journal| journal.job_id().to_owned());
-    let mission = PuppetRolloutSpec {
-        shape: PuppetRolloutLimits {
+    let spec = PuppetRolloutSpec {
+        limits: PuppetRolloutLimits {
             limit: runs.limit.unwrap_or(nodes.len()),
-            batch: wish.rollout.batch,
-            canary: wish.rollout.canary,
-            max_failures: wish.rollout.max_failures,
+            batch: rollout_args.rollout.batch,
+            canary: rollout_args.rollout.canary,
+            max_failures: rollout_args.rollout.max_failures,
         },
         runs: order,
         data: plan.data.clone(),
-        silence: wish.options.deadline,
-        timeout: wish.options.timeout,
-        wait: run_timeout(&plan, wish.options.timeout) + fleet.reply_grace_time(),
-        ttl: question.ttl,
+        silence: rollout_args.options.deadline,
+        timeout: rollout_args.options.timeout,
+        wait: run_timeout(&plan, rollout_args.options.timeout) + fleet.reply_grace_time(),
+        ttl: request.ttl,
     };
-    execute_rollout(&fleet, mission, &plan, (runs, journal), output).await
+    execute_rollout(&fleet, spec, &plan, (runs, journal), output).await
 }
 
 /// Resumes a job: nodes that have not replied are asked for the runs stored in the job.
@@ -262,13 +269,13 @@ async fn resume_job(
     let resumed = store.resume_job(&job.header.id, clock::now());
     let (job, journal) = resumed.map_err(FleetRequestError::from)?;
     let wait = run_timeout(&plan, timeout) + fleet.reply_grace_time();
-    let RemainingRollout { mut mission, runs } =
+    let RemainingRollout { mut spec, runs } =
         remaining_rollout(&job, silence, wait).map_err(FleetRequestError::from)?;
-    mission.timeout = timeout.or(mission.timeout);
+    spec.timeout = timeout.or(spec.timeout);
     output.log_message(&format!(
         "Resuming job {}: {} to run, {} have run",
         job.header.id,
-        mission.runs.len(),
+        spec.runs.len(),
         runs.ended.len()
     ));
     if let Some(limit) = runs.limit {
@@ -276,24 +283,24 @@ async fn resume_job(
             "Running all machines with a concurrency of {limit}"
         ));
     }
-    let order = mission.runs.iter().map(|(node, _)| node).collect();
+    let order = spec.runs.iter().map(|(node, _)| node).collect();
     output.print_found(order, &runs)?;
-    let runs = execute_rollout(&fleet, mission, &plan, (runs, Some(journal)), output).await?;
+    let runs = execute_rollout(&fleet, spec, &plan, (runs, Some(journal)), output).await?;
     Ok(runs.exit_code())
 }
 
 async fn execute_rollout(
     fleet: &FleetConnection,
-    mission: PuppetRolloutSpec,
+    spec: PuppetRolloutSpec,
     plan: &RequestPlan<'_>,
     (runs, journal): (PuppetRunsReport, Option<JobJournal>),
     output: PuppetOutput<'_>,
 ) -> Result<PuppetRunsReport, Error> {
     let mut recorder = JobRecorder::new(journal, output.cx.printer);
-    let ran = fleet.run_puppet_rollout(mission, plan.action, (runs, &mut recorder), |news| {
-        output.print_news(news)
+    let rollout = fleet.run_puppet_rollout(spec, plan.action, (runs, &mut recorder), |notice| {
+        output.print_news(notice)
     });
-    let runs = ran.await?;
+    let runs = rollout.await?;
     output.print_end(&runs)?;
     Ok(runs)
 }
@@ -316,18 +323,18 @@ async fn enabled_nodes(
         }
     }
     for node in &report.stats.missing {
-        let absent = report.stats.not_connected.contains(node);
-        let outcome = RunOutcome::state_unknown(absent);
+        let not_connected = report.stats.not_connected.contains(node);
+        let outcome = RunOutcome::state_unknown(not_connected);
         runs.ended.insert(node.clone(), ended_run(outcome));
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-        let told = RunOutcome::from_saved_reply(
+        let outcome = RunOutcome::from_saved_reply(
             reply.status,
             reply.reason.as_ref(),
             &reply.message,
             reply.data.clone(),
         );
-        runs.ended.insert(reply.node.clone(), ended_run(told));
+        runs.ended.insert(reply.node.clone(), ended_run(outcome));
     }
     Ok(RunCandidates { nodes, runs })
 }
@@ -351,21 +358,22 @@ async fn order_nodes(
     let order = match sorting {
         NodeSorting::Name => RunOrder::Name,
         NodeSorting::Random => {
-            let (_, lot) = Uuid::now_v7().as_u64_pair();
-            RunOrder::Random(lot)
+            let (_, seed) = Uuid::now_v7().as_u64_pair();
+            RunOrder::Random(seed)
         }
         NodeSorting::Longest => {
             let plan =
                 inquiry::plan_action(schemas, (PUPPET_AGENT, "last_run_summary"), Vec::new())?;
             let found = DiscoveredNodes::from_names(nodes.clone());
             let report = inquiry::ask_nodes(fleet, &plan, found, progress).await?;
-            let took = |data: &serde_json::Map<String, serde_json::Value>| {
-                let seconds = data.get("total_time")?.as_f64()?;
-                Duration::try_from_secs_f64(seconds).ok()
+            let run_time = |reply: &NodeReply| {
+                let summary: LastRunSummaryOutput = reply.typed_outputs();
+                Duration::try_from_secs_f64(summary.total_time?).ok()
             };
-            let times = report.replies.iter();
-            let times = times.filter_map(|reply| Some((reply.node.clone(), took(&reply.data)?)));
-            RunOrder::Longest(times.collect::<BTreeMap<_, _>>())
+            let run_times = report.replies.iter();
+            let run_times =
+                run_times.filter_map(|reply| Some((reply.node.clone(), run_time(reply)?)));
+            RunOrder::Longest(run_times.collect::<BTreeMap<_, _>>())
         }
     };
     Ok(order.arrange(nodes))
@@ -373,26 +381,30 @@ async fn order_nodes(
 
 /// Asks for confirmation of the number of nodes, if required.
 async fn confirm_runs(
-    wish: &RolloutArgs<'_>,
+    rollout_args: &RolloutArgs<'_>,
     nodes: &BTreeSet<Identity>,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
 ) -> Result<(), FleetRequestError> {
-    let occasion = ConfirmContext {
+    let context = ConfirmContext {
         read_only: false,
         nodes: nodes.len(),
-        yes: wish.yes,
+        yes: rollout_args.yes,
         terminal: is_terminal(),
     };
-    match settings.confirm.decide(settings.confirm_above, occasion) {
+    match settings.confirm.decide(settings.confirm_above, context) {
         ConfirmDecision::Go => Ok(()),
         ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
         ConfirmDecision::Ask => {
-            let at_once = wish.limit.map_or("all at once".to_owned(), |limit| {
-                format!("{limit} at a time")
-            });
-            let (all, names) = (node_count_text(nodes.len()), list_sample_nodes(nodes));
-            let text = format!("Plan: puppet runs on {all}, {at_once}: {names}\nContinue? [y/N]");
+            let concurrency = rollout_args
+                .limit
+                .map_or("all at once".to_owned(), |limit| {
+                    format!("{limit} at a time")
+                });
+            let (node_count, names) = (node_count_text(nodes.len()), list_sample_nodes(nodes));
+            let text = format!(
+                "Plan: puppet runs on {node_count}, {concurrency}: {names}\nContinue? [y/N]"
+            );
             let yes = ask_confirmation(&text, cx.printer).await?;
             yes.then_some(()).ok_or(FleetRequestError::Declined)
         }
@@ -401,16 +413,16 @@ async fn confirm_runs(
 
 /// Creates the job's journal, with the identifier of each node's run, before any request is sent.
 fn open_run_journal(
-    kept: &JobCandidate<'_>,
+    candidate: &JobCandidate<'_>,
     name: Option<&SubjectName>,
     order: &[(Identity, Uuid)],
     cx: CommandContext<'_>,
 ) -> Result<Option<JobJournal>, FleetRequestError> {
-    let errand = RequestFlags {
+    let flags = RequestFlags {
         job: name.cloned(),
         ..RequestFlags::default()
     };
-    let Some(mut journal) = open_journal(kept, &errand, cx)? else {
+    let Some(mut journal) = open_journal(candidate, &flags, cx)? else {
         return Ok(None);
     };
     journal.append_entry(&JobEntry::Runs {

@@ -20,7 +20,7 @@ use crate::jobs::{
 #[derive(Debug)]
 pub struct JobCandidate<'a> {
     /// The request and its options.
-    pub question: &'a FleetRequest<'a>,
+    pub request: &'a FleetRequest<'a>,
     /// The nodes.
     pub nodes: &'a BTreeSet<Identity>,
     /// The collective.
@@ -28,30 +28,35 @@ pub struct JobCandidate<'a> {
     /// The selection of the nodes.
     pub target: &'a TargetSelection,
     /// The earlier job that the request continues or retries.
-    pub past: Option<&'a EarlierJob>,
+    pub earlier_job: Option<&'a EarlierJob>,
 }
 
 /// Opens the journal of the request: a new one, or that of the resumed job. A read-only request is saved only if it has a job
 /// name or follows from an earlier job. If the journal was not requested and cannot be written, the request continues without it.
 pub fn open_journal(
-    kept: &JobCandidate<'_>,
-    errand: &RequestFlags,
+    candidate: &JobCandidate<'_>,
+    flags: &RequestFlags,
     cx: CommandContext<'_>,
 ) -> Result<Option<JobJournal>, FleetRequestError> {
-    let resumed = kept.past.filter(|past| past.resumes);
-    let asked_for = errand.job.is_some() || kept.past.is_some();
-    let nothing = kept.nodes.is_empty() || (kept.question.plan.action.is_read_only() && !asked_for);
-    if nothing {
+    let resumed = candidate
+        .earlier_job
+        .filter(|earlier_job| earlier_job.resumes);
+    let is_requested = flags.job.is_some() || candidate.earlier_job.is_some();
+    let is_unneeded = candidate.nodes.is_empty()
+        || (candidate.request.plan.action.is_read_only() && !is_requested);
+    if is_unneeded {
         return Ok(None);
     }
-    let begun =
+    let opened =
         JobStore::new(cx.environment.state_home.as_deref()).and_then(|store| match resumed {
-            Some(past) => Ok(store.resume_job(&past.job.header.id, clock::now())?.1),
-            None => store.begin_job(job_header(kept, errand)),
+            Some(earlier_job) => Ok(store
+                .resume_job(&earlier_job.job.header.id, clock::now())?
+                .1),
+            None => store.begin_job(job_header(candidate, flags)),
         });
-    match begun {
+    match opened {
         Ok(journal) => Ok(Some(journal)),
-        Err(error) if asked_for => Err(error.into()),
+        Err(error) if is_requested => Err(error.into()),
         Err(error) => {
             warn_not_kept(&error, cx);
             Ok(None)
@@ -60,41 +65,43 @@ pub fn open_journal(
 }
 
 fn warn_not_kept(error: &SavedJobError, cx: CommandContext<'_>) {
-    let why = error_chain(error);
+    let reason = error_chain(error);
     cx.printer.print_warning(format_args!(
-        "this request is not saved as a job and cannot be resumed or retried: {why}"
+        "this request is not saved as a job and cannot be resumed or retried: {reason}"
     ));
 }
 
-fn job_header(kept: &JobCandidate<'_>, errand: &RequestFlags) -> JobHeader {
-    let RequestPlan { ddl, action, data } = kept.question.plan;
+fn job_header(candidate: &JobCandidate<'_>, flags: &RequestFlags) -> JobHeader {
+    let RequestPlan { ddl, action, data } = candidate.request.plan;
     let sensitive = data.keys().filter(|name| action.is_sensitive(name));
     let (inputs, digested) = digest_contents(&action.redact_input(data));
     let started = clock::now();
-    let rollout = kept.question.rollout;
+    let rollout = candidate.request.rollout;
     JobHeader {
         schema: JOB_LINES_SCHEMA.to_owned(),
         id: new_job_id(started),
-        name: errand.job.clone(),
+        name: flags.job.clone(),
         started,
-        collective: kept.collective.clone(),
+        collective: candidate.collective.clone(),
         agent: ddl.name().to_owned(),
         action: action.name().to_owned(),
         read_only: action.is_read_only(),
         inputs,
         digested,
         sensitive: sensitive.cloned().collect(),
-        target: kept.target.filter.explain(),
-        nodes: kept.nodes.clone(),
+        target: candidate.target.filter.explain(),
+        nodes: candidate.nodes.clone(),
         shaping: JobPacing {
             canary: u32::try_from(rollout.canary).unwrap_or(u32::MAX),
             batch: rollout.batch.map(|amount| amount.to_string()),
             max_failures: rollout.max_failures.map(|amount| amount.to_string()),
-            pause_ms: duration_millis(kept.question.pause),
-            timeout_ms: kept.question.timeout.map(duration_millis),
-            ttl_ms: duration_millis(kept.question.ttl),
+            pause_ms: duration_millis(candidate.request.pause),
+            timeout_ms: candidate.request.timeout.map(duration_millis),
+            ttl_ms: duration_millis(candidate.request.ttl),
         },
-        retry_of: kept.past.map(|past| past.job.header.id.clone()),
+        retry_of: candidate
+            .earlier_job
+            .map(|earlier_job| earlier_job.job.header.id.clone()),
     }
 }
 

@@ -118,15 +118,15 @@ impl RequestOutput<'_> {
     }
 
     /// Prints an event at once.
-    pub fn print_news(&self, news: FleetRequestUpdate<'_>) -> Result<(), Error> {
-        match (news, self.form) {
+    pub fn print_news(&self, update: FleetRequestUpdate<'_>) -> Result<(), Error> {
+        match (update, self.form) {
             (FleetRequestUpdate::Reply(reply), _) => self.handle_reply(reply),
-            (FleetRequestUpdate::Progress(tale), RequestOutputForm::Text) => Ok(self
+            (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Text) => Ok(self
                 .cx
                 .printer
-                .print_text(progress::render_progress_update(tale))?),
-            (FleetRequestUpdate::Progress(tale), RequestOutputForm::Lines) => {
-                Ok(RequestJsonLine::progress_lines(tale)
+                .print_text(progress::render_progress_update(progress_update))?),
+            (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Lines) => {
+                Ok(RequestJsonLine::progress_lines(progress_update)
                     .try_for_each(|line| self.print_line(&line))?)
             }
             (FleetRequestUpdate::Progress(_), _) => Ok(()),
@@ -209,14 +209,14 @@ impl RequestOutput<'_> {
 
     /// Whether the reply is shown to people. Explicitly requested replies are shown regardless of the schema.
     fn is_shown(&self, reply: &NodeReply) -> bool {
-        let is_asked_for = self.filter.is_some() && self.view.wish.is_none();
-        is_asked_for || self.view.is_shown(reply)
+        let is_selected = self.filter.is_some() && self.view.display.is_none();
+        is_selected || self.view.is_shown(reply)
     }
 
     fn print_table(&self, report: &RequestReport) -> Result<(), PrintError> {
         let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
         replies.retain(|reply| self.accepts_reply(reply));
-        if self.view.wish.is_some() {
+        if self.view.display.is_some() {
             replies.retain(|reply| self.view.is_shown(reply));
         }
         if replies.is_empty() {
@@ -249,13 +249,13 @@ impl RequestOutput<'_> {
         if self.cx.printer.verbosity_level() < VerbosityLevel::Verbose {
             return;
         }
-        let most = group_equal_replies(self.shown_replies(report))
+        let largest = group_equal_replies(self.shown_replies(report))
             .iter()
             .map(|group| group.nodes.len())
             .max();
-        if let Some(most) = most.filter(|most| *most >= MIN_FOLDED_NODES) {
+        if let Some(largest) = largest.filter(|largest| *largest >= MIN_FOLDED_NODES) {
             let hint =
-                format_args!("{most} nodes sent the same reply; use `--group` to show it once");
+                format_args!("{largest} nodes sent the same reply; use `--group` to show it once");
             self.cx.printer.print_hint(hint);
         }
     }
@@ -270,7 +270,7 @@ impl RequestOutput<'_> {
                 self.cx.printer.print_line(reply.node.as_str())?;
             }
             RequestOutputForm::Template(template)
-                if self.view.wish.is_none() || self.view.is_shown(reply) =>
+                if self.view.display.is_none() || self.view.is_shown(reply) =>
             {
                 let text = template
                     .render(&ReplyTemplateValues::new(reply))

@@ -28,10 +28,10 @@ pub struct EarlierJob {
 impl EarlierJob {
     /// The job that the flags name, if any.
     pub fn from_flags(
-        errand: &RequestFlags,
+        flags: &RequestFlags,
         environment: &ProcessEnvironment,
     ) -> Result<Option<Self>, SavedJobError> {
-        let (reference, resumes) = match (&errand.resume, &errand.retry_failed) {
+        let (reference, resumes) = match (&flags.resume, &flags.retry_failed) {
             (Some(job), _) => (job, true),
             (None, Some(job)) => (job, false),
             (None, None) => return Ok(None),
@@ -65,18 +65,18 @@ impl EarlierJob {
         if (header.agent.as_str(), header.action.as_str()) != (agent, action) {
             return Err(SavedJobError::OtherRequest {
                 id: header.id.clone(),
-                was: format!("{} {}", header.agent, header.action),
+                saved: format!("{} {}", header.agent, header.action),
                 given: format!("{agent} {action}"),
             });
         }
-        let (nodes, what) = if self.resumes {
+        let (nodes, condition) = if self.resumes {
             (self.job.never_asked_nodes(), "still has to be called")
         } else {
             (self.job.unsuccessful_nodes(), "failed or did not reply")
         };
         if nodes.is_empty() {
             let id = header.id.clone();
-            return Err(SavedJobError::NothingLeft { id, what });
+            return Err(SavedJobError::NothingLeft { id, condition });
         }
         Ok(nodes)
     }
@@ -102,7 +102,7 @@ impl EarlierJob {
     }
 
     /// Applies the job's batch sizes and timings to a resumed request, unless others were given. A retry does not inherit them.
-    pub fn apply_shaping(&self, question: &mut FleetRequest<'_>, pace: &PaceArgs) {
+    pub fn apply_shaping(&self, request: &mut FleetRequest<'_>, pace: &PaceArgs) {
         let given = pace.batched_rollout() != BatchedRollout::default();
         if !self.resumes || given {
             return;
@@ -110,16 +110,16 @@ impl EarlierJob {
         let shaping = &self.job.header.shaping;
         let total = self.job.header.nodes.len();
         let amount = |text: &Option<String>| text.as_ref()?.parse::<CountOrPercent>().ok();
-        question.rollout = BatchedRollout {
+        request.rollout = BatchedRollout {
             canary: self.remaining_canaries(shaping.canary),
             batch: amount(&shaping.batch)
                 .map(|batch| CountOrPercent::Count(batch.count_rounded_up(total))),
             max_failures: amount(&shaping.max_failures)
-                .map(|most| self.remaining_failures(most.count_rounded_down(total))),
+                .map(|maximum| self.remaining_failures(maximum.count_rounded_down(total))),
         };
-        question.pause = Duration::from_millis(shaping.pause_ms);
-        question.ttl = Duration::from_millis(shaping.ttl_ms);
-        question.timeout = question
+        request.pause = Duration::from_millis(shaping.pause_ms);
+        request.ttl = Duration::from_millis(shaping.ttl_ms);
+        request.timeout = request
             .timeout
             .or(shaping.timeout_ms.map(Duration::from_millis));
     }
@@ -128,20 +128,21 @@ impl EarlierJob {
     fn remaining_canaries(&self, canary: u32) -> usize {
         let canary = usize::try_from(canary).unwrap_or(usize::MAX);
         let mut first = self.job.header.nodes.iter().take(canary);
-        let passed = |node| {
+        let has_passed = |node| {
             self.job
                 .replies
                 .get(node)
                 .is_some_and(crate::jobs::JobReply::is_ok)
         };
-        if first.all(passed) { 0 } else { canary }
+        if first.all(has_passed) { 0 } else { canary }
     }
 
     /// The remaining number of allowed failures. The full number again if the limit was exceeded and the user resumes anyway.
-    fn remaining_failures(&self, most: usize) -> CountOrPercent {
+    fn remaining_failures(&self, maximum: usize) -> CountOrPercent {
         CountOrPercent::Count(
-            most.checked_sub(self.job.unsuccessful_nodes().len())
-                .unwrap_or(most),
+            maximum
+                .checked_sub(self.job.unsuccessful_nodes().len())
+                .unwrap_or(maximum),
         )
     }
 }

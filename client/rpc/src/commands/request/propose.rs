@@ -31,7 +31,7 @@ pub struct ProposalRequest<'a> {
 /// Writes the proposal.
 pub fn write_proposal(
     path: &Path,
-    proposing: ProposalRequest<'_>,
+    request: ProposalRequest<'_>,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
@@ -40,12 +40,12 @@ pub fn write_proposal(
         target,
         nodes,
         lifetime,
-    } = proposing;
+    } = request;
     if nodes.is_empty() {
         report_no_nodes(target, cx);
         return Ok(CommandExitCode::Local);
     }
-    let name = |text: &str| {
+    let parse_name = |text: &str| {
         SubjectName::parse(text).map_err(|error| ApprovalFileError::from(ClientError::from(error)))
     };
     let secret = plan
@@ -58,23 +58,23 @@ pub fn write_proposal(
             .collective
             .clone()
             .unwrap_or_else(|| settings.collective.clone()),
-        agent: name(plan.ddl.name())?,
-        action: name(plan.action.name())?,
+        agent: parse_name(plan.ddl.name())?,
+        action: parse_name(plan.action.name())?,
         nodes,
         data: plan.data.clone(),
         secret: secret.cloned().collect(),
         lifetime,
     };
-    let person = load_offline_signer(settings)?;
-    let sealed = person
+    let signer = load_offline_signer(settings)?;
+    let sealed = signer
         .sign_proposal(&draft)
         .map_err(ApprovalFileError::from)?;
     // The same limits apply when the file is read, so the error is reported here already.
-    let void = |source| ApprovalFileError::Void {
+    let invalid = |source| ApprovalFileError::Invalid {
         path: path.to_owned(),
         source,
     };
-    person.read_proposal(&sealed).map_err(void)?;
+    signer.read_proposal(&sealed).map_err(invalid)?;
     write_private(path, &sealed)?;
     cx.printer.print_line(path.display())?;
     cx.printer.print_message(format_args!(

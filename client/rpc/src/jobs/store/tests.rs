@@ -136,10 +136,10 @@ fn a_torn_end_is_cut_off_and_the_job_goes_on() {
     );
 
     let (job, mut journal) = store.resume_job("20260101-000000-000001", NOW).unwrap();
-    assert_eq!((job.damaged, job.asked), (0, nodes(&["a"])));
+    assert_eq!((job.damaged, job.requested_nodes), (0, nodes(&["a"])));
     journal.append_entry(&wave(&["b", "c", "d"])).unwrap();
-    let (how, time) = (JobEnd::Finished, NOW);
-    journal.append_entry(&JobEntry::End { how, time }).unwrap();
+    let (end, time) = (JobEnd::Finished, NOW);
+    journal.append_entry(&JobEntry::End { end, time }).unwrap();
     drop(journal);
     let job = store.load_job("2026").unwrap();
     assert_eq!((job.damaged, job.state().as_str()), (0, "finished"));
@@ -267,8 +267,8 @@ proptest! {
         }
         let cut = cut.clamp(ends[0], bytes.len());
         let job = SavedJob::from_bytes(&bytes[..cut]).unwrap();
-        prop_assert_eq!(job.asked.contains(&"a".parse().unwrap()), cut + 1 >= ends[1]);
-        prop_assert_eq!(job.asked.contains(&"c".parse().unwrap()), cut + 1 >= ends[3]);
-        prop_assert_eq!(job.never_asked_nodes().len() + job.asked.len(), 4);
+        prop_assert_eq!(job.requested_nodes.contains(&"a".parse().unwrap()), cut + 1 >= ends[1]);
+        prop_assert_eq!(job.requested_nodes.contains(&"c".parse().unwrap()), cut + 1 >= ends[3]);
+        prop_assert_eq!(job.never_asked_nodes().len() + job.requested_nodes.len(), 4);
     }
 }

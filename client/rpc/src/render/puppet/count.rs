@@ -1,8 +1,8 @@
 //! Renders the number of nodes by Puppet state: the totals of `mco puppet count`.
 
+use muster_contract::puppet::PuppetStatusOutput;
 use serde::Serialize;
 
-use super::{flag_output, text_output};
 use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
 use crate::render::request::balance_line;
@@ -34,19 +34,17 @@ impl PuppetNodeTotals {
     pub fn from_report(report: &RequestReport) -> Self {
         let mut totals = Self::default();
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            let one = |holds: bool| usize::from(holds);
-            let [enabled, daemon] =
-                ["enabled", "daemon_present"].map(|name| flag_output(reply, name));
+            let count_if = |condition: bool| usize::from(condition);
+            let status: PuppetStatusOutput = reply.typed_outputs();
             totals.total += 1;
-            totals.enabled += one(enabled);
-            totals.disabled += one(!enabled);
-            totals.running += one(flag_output(reply, "applying"));
-            totals.stopped += one(text_output(reply, "status").as_deref() == Some("stopped"));
-            totals.daemons += one(daemon);
-            totals.without_daemon += one(!daemon);
-            totals.idling += one(flag_output(reply, "idling"));
-            totals.owing +=
-                one(super::number_output(reply, "pending").is_some_and(|owed| owed > 0));
+            totals.enabled += count_if(status.enabled);
+            totals.disabled += count_if(!status.enabled);
+            totals.running += count_if(status.applying);
+            totals.stopped += count_if(status.status == "stopped");
+            totals.daemons += count_if(status.daemon_present);
+            totals.without_daemon += count_if(!status.daemon_present);
+            totals.idling += count_if(status.idling);
+            totals.owing += count_if(status.pending > 0);
         }
         totals
     }

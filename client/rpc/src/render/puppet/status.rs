@@ -1,9 +1,10 @@
 //! Renders Puppet's state on each node.
 
+use muster_contract::puppet::PuppetStatusOutput;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::{flag_output, format_age, number_output, text_output};
+use super::format_age;
 use crate::render::grid::{TableCell, lay_out_table};
 use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
@@ -59,22 +60,24 @@ pub fn node_states(report: &RequestReport) -> Vec<PuppetNodeState> {
 
 impl PuppetNodeState {
     fn from_reply(reply: &NodeReply) -> Self {
+        let output: PuppetStatusOutput = reply.typed_outputs();
+        let is_present = |text: &String| !text.is_empty();
         Self {
             node: reply.node.clone(),
-            status: text_output(reply, "status").unwrap_or_default(),
-            enabled: flag_output(reply, "enabled"),
-            applying: flag_output(reply, "applying"),
-            idling: flag_output(reply, "idling"),
-            daemon_present: flag_output(reply, "daemon_present"),
-            disable_message: text_output(reply, "disable_message"),
-            lastrun: number_output(reply, "lastrun").unwrap_or(0),
-            since_lastrun: number_output(reply, "since_lastrun").unwrap_or(0),
-            holder: text_output(reply, "holder"),
-            holder_pid: number_output(reply, "holder_pid"),
-            run: text_output(reply, "run"),
-            progress: text_output(reply, "run_state"),
-            pending: number_output(reply, "pending").unwrap_or(0),
-            message: text_output(reply, "message").unwrap_or_default(),
+            status: output.status,
+            enabled: output.enabled,
+            applying: output.applying,
+            idling: output.idling,
+            daemon_present: output.daemon_present,
+            disable_message: Some(output.disable_message).filter(is_present),
+            lastrun: output.lastrun,
+            since_lastrun: output.since_lastrun,
+            holder: Some(output.holder).filter(is_present),
+            holder_pid: output.holder_pid,
+            run: output.run.filter(is_present),
+            progress: output.run_state.filter(is_present),
+            pending: output.pending,
+            message: output.message,
         }
     }
 

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use muster_contract::puppet::{LastRunSummaryOutput, PuppetRunClass};
 use muster_wire::identity::Identity;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::{flag_output, text_output};
 use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
 use crate::render::plan::node_count_text;
@@ -15,7 +14,7 @@ use crate::render::request::balance_line;
 use crate::render::spark::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
 use crate::report::RequestReport;
 
-/// The figures: output name and title.
+/// The figures: output name and title, in the order of [`figure_values`].
 const FIGURES: [(&str, &str); 8] = [
     ("total_resources", "Total resources"),
     ("out_of_sync_resources", "Out Of Sync resources"),
@@ -26,6 +25,26 @@ const FIGURES: [(&str, &str); 8] = [
     ("total_time", "Total run-time (seconds)"),
     ("since_lastrun", "Time since last run (seconds)"),
 ];
+
+/// The node's values of the figures.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counters and seconds are far below 2^53"
+)]
+fn figure_values(output: &LastRunSummaryOutput) -> [Option<f64>; FIGURES.len()] {
+    let counter = |count: Option<u64>| count.map(|count| count as f64);
+    let time = |seconds: Option<f64>| seconds.filter(|seconds| seconds.is_finite());
+    [
+        counter(output.total_resources),
+        counter(output.out_of_sync_resources),
+        counter(output.failed_resources),
+        counter(output.changed_resources),
+        counter(output.corrected_resources),
+        time(output.config_retrieval_time),
+        time(output.total_time),
+        counter(output.since_lastrun),
+    ]
+}
 
 /// Distribution of one figure.
 #[derive(Debug, PartialEq, Serialize)]
@@ -72,26 +91,29 @@ pub struct LastRunsSummary {
 impl LastRunsSummary {
     /// Evaluates successful replies to `puppet last_run_summary`.
     pub fn from_report(report: &RequestReport) -> Self {
-        let answered = || report.replies.iter().filter(|reply| reply.is_ok());
-        let numbers = |figure: &str| -> Vec<f64> {
-            let number = |value: &Value| value.as_f64().filter(|number| number.is_finite());
-            answered()
-                .filter_map(|reply| number(reply.data.get(figure)?))
-                .collect()
-        };
-        let mut classes = BTreeMap::new();
-        for class in answered().filter_map(|reply| text_output(reply, "class")) {
-            *classes.entry(class).or_default() += 1;
+        let mut numbers = FIGURES.map(|_| Vec::new());
+        let (mut nodes, mut classes, mut failed_runs) = (0, BTreeMap::new(), Vec::new());
+        for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
+            let output: LastRunSummaryOutput = reply.typed_outputs();
+            nodes += 1;
+            for (numbers, value) in numbers.iter_mut().zip(figure_values(&output)) {
+                numbers.extend(value);
+            }
+            let class = output.class.as_ref().map(PuppetRunClass::as_str);
+            if let Some(class) = class.filter(|class| !class.is_empty()) {
+                *classes.entry(class.to_owned()).or_default() += 1;
+            }
+            if output.failed_run {
+                failed_runs.push(reply.node.clone());
+            }
         }
-        let failed = answered().filter(|reply| flag_output(reply, "failed_run"));
-        let mut failed_runs: Vec<Identity> = failed.map(|reply| reply.node.clone()).collect();
         failed_runs.sort();
+        let figures = FIGURES.iter().zip(&numbers);
+        let figures = figures
+            .map(|((figure, _), numbers)| (*figure, FigureDistribution::from_numbers(numbers)));
         Self {
-            nodes: answered().count(),
-            distributions: FIGURES
-                .iter()
-                .map(|(figure, _)| (*figure, FigureDistribution::from_numbers(&numbers(figure))))
-                .collect(),
+            nodes,
+            distributions: figures.collect(),
             classes,
             failed_runs,
         }
@@ -103,14 +125,14 @@ impl LastRunsSummary {
         let nodes = node_count_text(self.nodes);
         page.push_line(format_args!("Summary statistics for {nodes}:\n"));
         for (figure, title) in FIGURES {
-            let Some(spread) = self.distributions.get(figure) else {
+            let Some(distribution) = self.distributions.get(figure) else {
                 continue;
             };
-            let (Some(min), Some(max)) = (spread.min, spread.max) else {
+            let (Some(min), Some(max)) = (distribution.min, distribution.max) else {
                 page.push_line(format_args!("{title:>33}: no data"));
                 continue;
             };
-            let bars = render_spark_bars(&spread.buckets, utf8);
+            let bars = render_spark_bars(&distribution.buckets, utf8);
             let (min, max) = (format_short(min), format_short(max));
             page.push_line(format_args!(
                 "{title:>33}: {bars}  min: {min:<6} max: {max}"

@@ -24,7 +24,7 @@ fn draw(report: &RequestReport, wish: Option<DisplayOverride>, verbose: bool) ->
         .unwrap();
     let view = RequestResultView {
         action,
-        wish,
+        display: wish,
         verbose,
         width: WIDTH,
     };
@@ -105,7 +105,7 @@ fn whoever_is_missing_is_named() {
         .missing
         .extend(report.stats.not_connected.clone());
     report.stats.unexpected = names(&["evil.example.net"]);
-    report.stats.disbelieved.insert("signature", 2);
+    report.stats.rejected.insert("signature", 2);
     report.stats.gaps.insert(ResultGap::Reconnected);
     let text = draw(&report, Some(DisplayOverride::Ok), true);
     insta::assert_snapshot!("request_missing_verbose", text);
@@ -176,7 +176,7 @@ fn draw_colourless(report: &RequestReport) -> String {
     let action = store.get("puppetral").unwrap().find_action("do").unwrap();
     let view = RequestResultView {
         action,
-        wish: None,
+        display: None,
         verbose: true,
         width: WIDTH,
     };
@@ -201,7 +201,7 @@ fn with_view<T>(width: usize, verbose: bool, draw: impl FnOnce(RequestResultView
     let wish = None;
     draw(RequestResultView {
         action,
-        wish,
+        display: wish,
         verbose,
         width,
     })

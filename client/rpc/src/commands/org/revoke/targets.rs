@@ -28,7 +28,7 @@ pub(super) struct RevokedKey {
     /// Time of issue of the key's newest token.
     pub(super) issued_at: Seconds,
     /// Owner of the key. `None` if the key is neither recorded nor in the register.
-    pub(super) party: Option<(PrincipalKind, Identity)>,
+    pub(super) principal: Option<(PrincipalKind, Identity)>,
 }
 
 impl RevokedKey {
@@ -38,20 +38,20 @@ impl RevokedKey {
             .realm_trust(self.realm)
             .map(|trust| &trust.claims().nats);
         let until = account.and_then(|account| account.revocations.get(&self.key.to_string()));
-        self.party.is_some() && until.is_some_and(|until| *until >= self.issued_at)
+        self.principal.is_some() && until.is_some_and(|until| *until >= self.issued_at)
     }
 }
 
 /// The names and keys from the arguments and from the list.
 pub(super) fn read_names(args: &OrgRevokeArgs) -> Result<Vec<String>, Error> {
-    let mut parties = args.parties.clone();
+    let mut names = args.names.clone();
     if let Some(path) = &args.from {
-        let words = read_list(path).map_err(OrganisationError::from)?;
-        let lines = words.lines().map(str::trim);
-        let named = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        parties.extend(named.map(str::to_owned));
+        let text = read_list(path).map_err(OrganisationError::from)?;
+        let lines = text.lines().map(str::trim);
+        let listed = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        names.extend(listed.map(str::to_owned));
     }
-    Ok(parties)
+    Ok(names)
 }
 
 fn read_list(path: &Path) -> Result<String, RpcFileError> {
@@ -70,25 +70,25 @@ fn read_list(path: &Path) -> Result<String, RpcFileError> {
 pub(super) async fn resolve_keys(
     organisation: &Organisation,
     register: Option<&NameRegister>,
-    parties: &[String],
+    names: &[String],
     kind: Option<PrincipalKind>,
     now: Seconds,
 ) -> Result<Vec<RevokedKey>, Error> {
     let records = organisation.read_records()?;
-    let finder = RecordIndex::new(&records);
-    let mut meant: BTreeMap<String, RevokedKey> = BTreeMap::new();
-    for party in parties {
-        let enrolled = enrolled_keys(register, party, kind).await?;
-        let issued = match finder.find_records(party, kind) {
+    let index = RecordIndex::new(&records);
+    let mut selected: BTreeMap<String, RevokedKey> = BTreeMap::new();
+    for name in names {
+        let enrolled = enrolled_keys(register, name, kind).await?;
+        let issued = match index.find_records(name, kind) {
             Ok(found) => found,
             Err(OrganisationError::Unknown(_)) if !enrolled.is_empty() => Vec::new(),
             Err(unknown @ OrganisationError::Unknown(_)) => {
-                let key = PublicKey::parse_kind(party, KeyKind::User).map_err(|_| unknown)?;
-                meant.entry(key.to_string()).or_insert(RevokedKey {
+                let key = PublicKey::parse_kind(name, KeyKind::User).map_err(|_| unknown)?;
+                selected.entry(key.to_string()).or_insert(RevokedKey {
                     realm: kind.map_or(AccountRealm::Fleet, PrincipalKind::realm),
                     key,
                     issued_at: now,
-                    party: None,
+                    principal: None,
                 });
                 continue;
             }
@@ -97,26 +97,26 @@ pub(super) async fn resolve_keys(
         if let (Some(record), false) = (issued.first(), enrolled.is_empty())
             && record.kind != PrincipalKind::Node
         {
-            let (name, kinds) = (party.clone(), vec![record.kind, PrincipalKind::Node]);
+            let (name, kinds) = (name.clone(), vec![record.kind, PrincipalKind::Node]);
             return Err(OrganisationError::Ambiguous { name, kinds }.into());
         }
-        let mut known = Vec::with_capacity(issued.len());
+        let mut recorded = Vec::with_capacity(issued.len());
         for record in issued {
-            known.push(RevokedKey {
+            recorded.push(RevokedKey {
                 realm: record.kind.realm(),
                 key: record.key,
                 issued_at: last_issued(register, record).await?,
-                party: Some((record.kind, record.name.clone())),
+                principal: Some((record.kind, record.name.clone())),
             });
         }
-        let issued = known.into_iter();
+        let issued = recorded.into_iter();
         for found in issued.chain(enrolled) {
             let issued_at = found.issued_at;
-            let known = meant.entry(found.key.to_string()).or_insert(found);
-            known.issued_at = known.issued_at.max(issued_at);
+            let entry = selected.entry(found.key.to_string()).or_insert(found);
+            entry.issued_at = entry.issued_at.max(issued_at);
         }
     }
-    Ok(meant.into_values().collect())
+    Ok(selected.into_values().collect())
 }
 
 /// Time of issue of the newest token of a key that was issued here, including renewals by an enroller.
@@ -137,24 +137,24 @@ async fn last_issued(
 /// The keys that an enroller issued under this name, or this single key.
 async fn enrolled_keys(
     register: Option<&NameRegister>,
-    party: &str,
+    name_or_key: &str,
     kind: Option<PrincipalKind>,
 ) -> Result<Vec<RevokedKey>, Error> {
     let Some(register) = register.filter(|_| kind.is_none_or(|kind| kind == PrincipalKind::Node))
     else {
         return Ok(Vec::new());
     };
-    let wanted = PublicKey::parse(party).ok();
+    let requested_key = PublicKey::parse(name_or_key).ok();
     let mut found = Vec::new();
-    for entry in register.find_enrolled(party).await? {
+    for entry in register.find_enrolled(name_or_key).await? {
         let keys = entry
             .all_keys()
-            .filter(|key| wanted.is_none_or(|wanted| wanted == *key));
+            .filter(|key| requested_key.is_none_or(|requested_key| requested_key == *key));
         found.extend(keys.map(|key| RevokedKey {
             realm: AccountRealm::Fleet,
             key,
             issued_at: entry.at / 1000,
-            party: Some((PrincipalKind::Node, entry.identity.clone())),
+            principal: Some((PrincipalKind::Node, entry.identity.clone())),
         }));
     }
     Ok(found)

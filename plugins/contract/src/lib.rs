@@ -1,0 +1,62 @@
+//! Inputs and outputs of the built-in agents that other crates read or write, one module for each agent.
+//!
+//! Readers accept values of other versions: unknown fields are ignored, and a field that is missing or null has its default.
+
+#![warn(missing_docs)]
+
+pub mod permit;
+pub mod provision;
+pub mod provisioner;
+pub mod puppet;
+pub mod puppetca;
+pub mod rpcutil;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::de::value::MapDeserializer;
+use serde_json::{Map, Value};
+
+/// Reads the inputs or outputs of an action. Null means "not computed" for every output of a DDL, so it counts as missing.
+pub fn read_values<T: DeserializeOwned>(values: &Map<String, Value>) -> serde_json::Result<T> {
+    let present = values.iter().filter(|(_, value)| !value.is_null());
+    T::deserialize(MapDeserializer::new(
+        present.map(|(name, value)| (name.as_str(), value)),
+    ))
+}
+
+/// Converts the inputs or outputs of an action to a JSON object; empty if they are none.
+pub fn write_values(values: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(values) {
+        Ok(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState, PuppetStatusOutput};
+    use super::read_values;
+
+    fn outcome(values: &Value) -> PuppetRunOutcome {
+        read_values(values.as_object().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn values_of_newer_and_older_nodes_are_read() {
+        let newer = outcome(&json!({
+            "run": "r", "state": "resting", "class": "half_done", "changed": 3, "not_known_yet": {"a": 1},
+        }));
+        assert_eq!(newer.state, PuppetRunState::Unknown);
+        assert_eq!(
+            newer.class,
+            Some(PuppetRunClass::Other("half_done".to_owned()))
+        );
+        assert_eq!(newer.changed, Some(3));
+        let older = outcome(&json!({"run": "r", "initiated_at": null, "class": null}));
+        assert_eq!((older.initiated_at, older.class), (0, None));
+        let other = json!({"run": 7});
+        assert!(read_values::<PuppetStatusOutput>(other.as_object().unwrap()).is_err());
+    }
+}
