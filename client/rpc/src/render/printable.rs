@@ -34,7 +34,7 @@ fn escape_matching(text: &str, is_kept: fn(char) -> bool) -> Cow<'_, str> {
             '\t' if !is_kept('\t') => escaped.push_str("\\t"),
             // Writing to a String cannot fail.
             c if needs_escape(c) && c.is_ascii() => {
-                drop(write!(escaped, "\\x{:02x}", u32::from(c)))
+                let _ = write!(escaped, "\\x{:02x}", u32::from(c));
             }
             c if needs_escape(c) => drop(write!(escaped, "\\u{{{:x}}}", u32::from(c))),
             c => escaped.push(c),
