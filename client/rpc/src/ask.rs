@@ -6,42 +6,42 @@
 //!
 //! The request is validated completely before the broker is contacted. Nothing here renders results.
 
-mod campaign;
+mod collect;
 mod confirm;
+mod ddl_cache;
+mod ddl_fetch;
 mod error;
 mod external;
-mod fetched;
 mod fleet;
-mod gather;
 mod interrupt;
-mod kept;
 mod listen;
 mod locate;
 mod nearest;
+mod ping;
 mod plan;
 mod progress;
+mod puppet_rollout;
 mod recorder;
-mod roll_call;
+mod request_words;
 mod rollout;
 mod secret;
 mod target;
-mod vouched;
-mod words;
+mod token_cache;
 
-pub use campaign::PuppetRolloutNotice;
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode, ask_confirmation, is_terminal};
+pub use ddl_cache::DdlCache;
+pub use ddl_fetch::FetchedDdl;
 pub use error::FleetRequestError;
-pub use fetched::FetchedDdl;
 pub use fleet::{DiscoveredNodes, FleetConnection, PingRequest};
-pub use kept::DdlCache;
 pub use listen::ListenRequest;
 pub use locate::locate_nodes;
 pub use nearest::nearest_name;
+pub use ping::RollCall;
 pub use plan::{AgentSchemas, RequestPlan};
 pub use progress::ProgressReporter;
+pub use puppet_rollout::PuppetRolloutNotice;
 pub use recorder::JobRecorder;
-pub use roll_call::RollCall;
+pub use request_words::RequestWords;
 pub use rollout::{FleetRequest, FleetRequestUpdate};
 pub use secret::read_secrets;
 pub use target::TargetSelection;
-pub use words::RequestWords;

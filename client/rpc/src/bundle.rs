@@ -3,8 +3,8 @@
 //! [`muster_wire::bundle`] defines the format and the verification of signers.
 
 pub mod agent;
-pub mod gather;
-pub mod place;
+pub mod collect;
+pub mod install;
 
 use std::fs::File;
 use std::io::{self, Read as _};

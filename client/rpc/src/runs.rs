@@ -1,6 +1,6 @@
 //! The result of a Puppet rollout: the common source of text output, JSON output and exit code. Renders nothing.
 
-pub mod board;
+pub mod run_log;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::tally::LabelCounter;
+use super::label_counts::LabelCounter;
 use super::{AggregateFold, SummaryResult};
 use crate::schema::AggregateSchema;
 

@@ -6,9 +6,9 @@ mod average;
 mod boolean_summary;
 mod chart;
 mod format;
+mod label_counts;
 mod sum;
 mod summary;
-mod tally;
 
 pub use chart::NumberDistribution;
 use serde_json::{Map, Number, Value};

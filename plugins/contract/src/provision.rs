@@ -51,7 +51,6 @@ pub struct IsDisabledOutput {
 
 /// State of a certificate request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CertificateRequestState {
     /// It was sent to the authority.
@@ -72,6 +71,7 @@ pub enum CertificateRequestState {
 #[serde(default)]
 pub struct RequestCertificateOutput {
     /// State of the request.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub state: CertificateRequestState,
     /// The name that the certificate is for.
     pub certname: String,

@@ -181,6 +181,7 @@ pub struct RunningRequestRow {
 #[serde(default)]
 pub struct RpcutilCancelOutput {
     /// The result.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub outcome: CancelOutcome,
     /// Caller of the cancelled request.
     pub caller: Option<String>,
@@ -192,7 +193,6 @@ pub struct RpcutilCancelOutput {
 
 /// Result of a request to cancel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CancelOutcome {
     /// The request was cancelled.

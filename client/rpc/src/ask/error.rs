@@ -8,7 +8,7 @@ use muster_client::{ClientError, DdlStoreError};
 use muster_ddl::InputValidationError;
 use muster_wire::filter::FilterError;
 
-use super::fetched::DdlFetchError;
+use super::ddl_fetch::DdlFetchError;
 use super::locate::LocateError;
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;

@@ -15,7 +15,7 @@ use super::interrupt::InterruptListener;
 use super::locate::locate_nodes;
 use super::progress::ProgressReporter;
 use super::target::TargetSelection;
-use super::vouched::PersistentTokenCache;
+use super::token_cache::PersistentTokenCache;
 use crate::clock;
 use crate::report::{RequestStats, ResultGap};
 use crate::settings::RpcSettings;

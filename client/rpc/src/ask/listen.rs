@@ -8,9 +8,9 @@ use muster_wire::identity::SubjectName;
 use muster_wire::subject::AnswerAddress;
 use uuid::Uuid;
 
+use super::collect::{ReportBuilder, ReportUpdate};
 use super::error::FleetRequestError;
 use super::fleet::FleetConnection;
-use super::gather::{ReportBuilder, ReportUpdate};
 use super::interrupt::InterruptListener;
 use super::rollout::FleetRequestUpdate;
 use crate::clock;

@@ -6,10 +6,10 @@ use muster_client::DdlStore;
 use muster_ddl::{ActionSchema, AgentDdl, InputValidationError};
 use serde_json::{Map, Value};
 
+use super::ddl_cache::CachedDdl;
 use super::error::FleetRequestError;
-use super::kept::CachedDdl;
 use super::nearest::nearest_name;
-use super::words::RequestWords;
+use super::request_words::RequestWords;
 use crate::settings::RpcSettings;
 
 /// The known DDLs, and names for suggestions.

@@ -10,9 +10,9 @@ use muster_client::{
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
 
+use super::collect::{ReportBuilder, ReportUpdate};
 use super::error::FleetRequestError;
 use super::fleet::{DiscoveredNodes, FleetConnection};
-use super::gather::{ReportBuilder, ReportUpdate};
 use super::interrupt::InterruptListener;
 use super::plan::RequestPlan;
 use super::progress::{ProgressIndicator, ProgressReporter};

@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::Args;
 
 use super::approval::ApprovalArgs;
-use super::errand::RequestFlags;
 use super::filters::FilterArgs;
 use super::output::OutputArgs;
-use super::pace::PaceArgs;
+use super::request_flags::RequestFlags;
+use super::rollout_flags::PaceArgs;
 use super::seconds::parse_seconds;
 
 /// Usage.

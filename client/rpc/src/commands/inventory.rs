@@ -1,10 +1,10 @@
 //! `rpc inventory`: shows all data of one node, and reports about all nodes.
 
+mod batches;
 mod collectives;
 mod error;
 mod export;
 mod report;
-mod turns;
 
 use std::collections::BTreeSet;
 

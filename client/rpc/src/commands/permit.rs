@@ -15,12 +15,12 @@ use crate::ask::{
     is_terminal,
 };
 use crate::cli::approval::ApprovalArgs;
-use crate::cli::errand::RequestFlags;
 use crate::cli::filters::{ConditionArgs, FilterArgs};
 use crate::cli::output::OutputArgs;
-use crate::cli::pace::PaceArgs;
 use crate::cli::permit::{PermitCommand, PermitListArgs, PermitReleaseArgs, PermitShowArgs};
 use crate::cli::request::RequestArgs;
+use crate::cli::request_flags::RequestFlags;
+use crate::cli::rollout_flags::PaceArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::permit::{

@@ -1,12 +1,12 @@
 //! `rpc provision`: enrols new machines. Some commands work on the organisation's files; the others call the provisioning service.
 
+mod control;
 mod host;
 mod release;
 mod service;
 mod status;
 mod token;
 mod user_data;
-mod wish;
 
 use crate::cli::provision::ProvisionCommand;
 use crate::commands::context::CommandContext;
@@ -26,10 +26,10 @@ pub async fn run(
         }
         ProvisionCommand::Status(args) => status::run(args, cx).await,
         ProvisionCommand::Watch(args) => status::watch_nodes(&args, cx).await,
-        ProvisionCommand::Retry(args) => wish::run("retry", &args.nodes, cx).await,
-        ProvisionCommand::Pause(args) => wish::run("pause", &args.nodes, cx).await,
-        ProvisionCommand::Resume(args) => wish::run("resume", &args.nodes, cx).await,
-        ProvisionCommand::Retire(args) => wish::retire_nodes(&args, cx).await,
+        ProvisionCommand::Retry(args) => control::run("retry", &args.nodes, cx).await,
+        ProvisionCommand::Pause(args) => control::run("pause", &args.nodes, cx).await,
+        ProvisionCommand::Resume(args) => control::run("resume", &args.nodes, cx).await,
+        ProvisionCommand::Retire(args) => control::retire_nodes(&args, cx).await,
         ProvisionCommand::Release(args) => {
             let organisation = open_organisation(&args.organisation, cx.environment)?;
             release::run(&args, &organisation, cx.printer).await

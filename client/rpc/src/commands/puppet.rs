@@ -1,9 +1,9 @@
 //! `rpc puppet`: shows Puppet's state on nodes, and starts runs on many nodes.
 
 mod change;
-mod look;
 mod output;
-mod past;
+mod query;
+mod resume;
 mod runs;
 
 use super::context::CommandContext;
@@ -17,9 +17,9 @@ const PUPPET_AGENT: &str = "puppet";
 /// Runs one of the commands.
 pub async fn run(command: PuppetCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match command {
-        PuppetCommand::Status(args) => look::show_status(args, cx).await,
-        PuppetCommand::Count(args) => look::show_counts(args, cx).await,
-        PuppetCommand::Summary(args) => look::show_summary(args, cx).await,
+        PuppetCommand::Status(args) => query::show_status(args, cx).await,
+        PuppetCommand::Count(args) => query::show_counts(args, cx).await,
+        PuppetCommand::Summary(args) => query::show_summary(args, cx).await,
         PuppetCommand::Runonce(args) => runs::run_once(&args, cx).await,
         PuppetCommand::Runall(args) => runs::run_all(&args, cx).await,
         PuppetCommand::Enable(args) => change::enable_runs(args, cx).await,

@@ -1,9 +1,9 @@
 //! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: calls an action on all matching nodes and shows their replies.
 
-pub mod keep;
 pub mod output;
-mod past;
 mod propose;
+mod resume;
+pub mod save;
 
 use std::collections::BTreeSet;
 
@@ -34,10 +34,10 @@ use crate::render::trace::RequestTrace;
 use crate::reply_filter::ReplyFilter;
 use crate::report::RequestReport;
 use crate::settings::RpcSettings;
-use keep::{JobCandidate, open_journal};
 use output::{RequestOutput, RequestOutputForm, divert_output, print_error};
-use past::EarlierJob;
 use propose::{ProposalRequest, write_proposal};
+use resume::EarlierJob;
+use save::{JobCandidate, open_journal};
 
 /// Runs the command. Prints replies as they arrive, unless they are sorted or part of a document.
 pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {

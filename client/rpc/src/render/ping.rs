@@ -6,8 +6,8 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
+use super::duration::format_milliseconds;
 use super::page::TextPage;
-use super::span::format_milliseconds;
 use super::trace::NodeTraceDocument;
 use crate::printer::WARNING;
 use crate::report::NodeTrace;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use muster_client::BatchedRollout;
 use muster_wire::identity::Identity;
 
+use super::duration::format_duration;
 use super::page::TextPage;
-use super::span::format_duration;
 
 /// Number of node names in the preview.
 const SAMPLE_SIZE: usize = 3;

@@ -5,10 +5,10 @@ use muster_contract::provisioner::{
 };
 use serde::Serialize;
 
+use super::duration::format_duration;
 use super::grid::{TableCell, lay_out_table};
 use super::page::TextPage;
 use super::printable::escape_to_line;
-use super::span::format_duration;
 
 /// Whether provisioning of any shown node has failed.
 pub fn has_failed(overview: &ProvisionerStatusOutput) -> bool {

@@ -9,13 +9,13 @@ use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
 use super::columns::format_columns;
+use super::duration::format_duration;
 use super::event::event_sentences;
 use super::grid::{RenderedTable, TableCell, lay_out_table};
 use super::group::EqualReplyGroup;
 use super::page::TextPage;
 use super::printable::{escape_to_line, escape_unprintable};
 use super::request_stats::render_request_stats;
-use super::span::format_duration;
 use super::value::{compact_value, hang_lines, value_lines};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::report::{NodeReply, RequestReport, ResultGap};

@@ -1,7 +1,7 @@
 //! Renders counts and times of a request for verbose output.
 
+use super::duration::format_duration;
 use super::page::TextPage;
-use super::span::format_duration;
 use crate::clock;
 use crate::report::RequestStats;
 

@@ -9,13 +9,13 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::duration::format_duration;
 use super::page::TextPage;
 use super::plan::{list_first_nodes, node_count_text};
 use super::printable::escape_to_line;
-use super::span::format_duration;
 use crate::clock;
 use crate::printer::{BAD, GOOD, STRONG};
-use crate::runs::board::RunLogLine;
+use crate::runs::run_log::RunLogLine;
 use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// Maximum node names beside a count.
@@ -375,8 +375,8 @@ mod tests {
     use crate::render::fixtures::plain;
     use crate::render::is_within_width;
     use crate::render::json::to_safe_line;
-    use crate::runs::board::RunLogLine;
     use crate::runs::fixtures::{outcome, ran, runs};
+    use crate::runs::run_log::RunLogLine;
 
     #[test]
     fn the_articles_words() {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
+use super::duration::format_milliseconds;
 use super::page::TextPage;
 use super::printable::escape_to_line;
-use super::span::format_milliseconds;
 use crate::printer::{BAD, STRONG};
 use crate::report::{NodeReply, NodeTrace, RequestReport};
 

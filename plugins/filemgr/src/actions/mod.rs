@@ -1,13 +1,13 @@
 //! The actions of `filemgr`, one file for each action or pair of actions.
 
+mod create;
 mod list;
-mod make;
 mod read;
 mod remove;
 mod status;
 
+pub(crate) use create::{FilemgrMkdirAction, FilemgrTouchAction};
 pub(crate) use list::FilemgrListAction;
-pub(crate) use make::{FilemgrMkdirAction, FilemgrTouchAction};
 pub(crate) use read::FilemgrReadAction;
 pub(crate) use remove::FilemgrRemoveAction;
 pub(crate) use status::FilemgrStatusAction;

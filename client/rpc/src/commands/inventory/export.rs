@@ -17,8 +17,8 @@ use serde_json::json;
 use super::super::context::CommandContext;
 use super::super::inquiry;
 use super::super::request::report_no_nodes;
+use super::batches::{self, ReplyVerdict};
 use super::error::InventoryFileError;
-use super::turns::{self, ReplyVerdict};
 use crate::ask::{AgentSchemas, FleetConnection, ProgressReporter};
 use crate::cli::filters::FilterArgs;
 use crate::error::Error;
@@ -85,15 +85,16 @@ pub async fn run(
     let mut document =
         InventoryWriter::begin_document(BufWriter::new(file), &groups).map_err(failed)?;
 
-    let total = turns::ask_in_batches(&fleet, &plan, found, cx, |reply| match node_entry(&reply) {
-        Ok(node) => {
-            document.write_node(&node).map_err(failed)?;
-            Ok(ReplyVerdict::Accepted)
-        }
-        Err(message) => Ok(ReplyVerdict::Rejected(message)),
-    })
-    .await?;
-    turns::report_missing(&total, "left out of the file", cx);
+    let total =
+        batches::ask_in_batches(&fleet, &plan, found, cx, |reply| match node_entry(&reply) {
+            Ok(node) => {
+                document.write_node(&node).map_err(failed)?;
+                Ok(ReplyVerdict::Accepted)
+            }
+            Err(message) => Ok(ReplyVerdict::Rejected(message)),
+        })
+        .await?;
+    batches::report_missing(&total, "left out of the file", cx);
     if total.ok == 0 {
         return Ok(total.exit_code());
     }

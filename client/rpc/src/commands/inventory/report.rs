@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::context::CommandContext;
 use super::super::request::report_no_nodes;
 use super::super::{form, inquiry};
-use super::turns::{self, ReplyVerdict};
+use super::batches::{self, ReplyVerdict};
 use crate::ask::{
     AgentSchemas, DiscoveredNodes, FleetConnection, ProgressReporter, TargetSelection,
 };
@@ -43,7 +43,7 @@ pub async fn run(
         report_no_nodes(&target, cx);
         return Ok(CommandExitCode::Local);
     }
-    let total = turns::ask_in_batches(&fleet, &plan, found, cx, |reply| {
+    let total = batches::ask_in_batches(&fleet, &plan, found, cx, |reply| {
         if !reply.is_ok() {
             let reason = printable::escape_to_line(&reply.message);
             return Ok(ReplyVerdict::Rejected(format!("{}: {reason}", reply.node)));
@@ -55,6 +55,6 @@ pub async fn run(
         Ok(ReplyVerdict::Accepted)
     })
     .await?;
-    turns::report_missing(&total, "nothing printed", cx);
+    batches::report_missing(&total, "nothing printed", cx);
     Ok(total.exit_code())
 }

@@ -12,7 +12,7 @@ use muster_wire::identity::SubjectName;
 use muster_wire::limits;
 use muster_wire::token::{AccountTrust, PublicKey};
 
-use crate::bundle::{BundleFileError, agent, gather, place, read_limited};
+use crate::bundle::{BundleFileError, agent, collect, install, read_limited};
 use crate::cli::plugin::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
 use crate::clock;
 use crate::commands::context::CommandContext;
@@ -40,7 +40,7 @@ pub fn pack_bundle(
     };
     let signer = load_signer(&creds).map_err(BundleFileError::from)?;
     let account = account_token(&account)?;
-    let collected = gather::collect_bundle_files(&args.directory)?;
+    let collected = collect::collect_bundle_files(&args.directory)?;
     for path in &collected.left_out {
         cx.printer
             .print_detail(format_args!("left out: {}", path.display()));
@@ -117,7 +117,7 @@ pub fn install_bundle(
         );
         return Err(BundleFileError::Agent(reason).into());
     }
-    let previous = place::install_bundle(&args.into, &verified, now, args.downgrade)?;
+    let previous = install::install_bundle(&args.into, &verified, now, args.downgrade)?;
     let (name, signer) = (&manifest.name, &verified.signer);
     let replaced = previous.map_or_else(String::new, |previous| {
         format!(" instead of {}", previous.version)
@@ -126,7 +126,7 @@ pub fn install_bundle(
         "{GOOD}installed{GOOD:#} {name} {version}{replaced}, signed by {} ({})",
         signer.identity, signer.key
     ));
-    let directory = place::bundle_directory(&args.into, name);
+    let directory = install::bundle_directory(&args.into, name);
     cx.printer.print_line(directory.display())?;
     let policy = format!("{name}.policy");
     if manifest.files.contains_key(&policy) {
@@ -143,14 +143,14 @@ pub fn remove_bundle(
     args: &PluginRemoveArgs,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let installed = place::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
+    let installed = install::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
         BundleFileError::NotInstalled {
             name: args.agent.to_string(),
             path: args.from.clone(),
         }
     })?;
     let record = &installed.record;
-    for file in place::changed_files(&installed)? {
+    for file in install::changed_files(&installed)? {
         cx.printer
             .print_warning(format_args!("{file} since it was installed"));
     }
@@ -165,7 +165,7 @@ pub fn remove_bundle(
         cx.printer.print_message("nothing was removed");
         return Ok(CommandExitCode::Local);
     }
-    let remaining = place::remove_bundle(&installed)?;
+    let remaining = install::remove_bundle(&installed)?;
     cx.printer
         .print_message(format_args!("{GOOD}removed{GOOD:#} {description}"));
     if !remaining.is_empty() {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::PUPPET_AGENT;
 use crate::cli::approval::ApprovalArgs;
-use crate::cli::errand::RequestFlags;
 use crate::cli::output::OutputArgs;
-use crate::cli::pace::PaceArgs;
 use crate::cli::puppet::{PuppetChangeArgs, PuppetDisableArgs, PuppetRestartArgs};
 use crate::cli::request::RequestArgs;
+use crate::cli::request_flags::RequestFlags;
+use crate::cli::rollout_flags::PaceArgs;
 use crate::commands::context::CommandContext;
 use crate::commands::request;
 use crate::error::Error;

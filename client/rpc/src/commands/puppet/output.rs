@@ -17,7 +17,7 @@ use crate::render::runs::{
     PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine, describe_log_line, describe_run_end,
     describe_stop_reason, format_log_line, render_runs_summary,
 };
-use crate::runs::board::RunLogLine;
+use crate::runs::run_log::RunLogLine;
 use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// The output form.

@@ -11,20 +11,20 @@ use uuid::Uuid;
 
 use super::PUPPET_AGENT;
 use super::output::{PuppetOutput, PuppetOutputForm};
-use super::past::{RemainingRollout, remaining_rollout};
+use super::resume::{RemainingRollout, remaining_rollout};
 use crate::ask::{
     AgentSchemas, ConfirmContext, ConfirmDecision, DiscoveredNodes, FleetConnection, FleetRequest,
     FleetRequestError, JobRecorder, ProgressReporter, RequestPlan, TargetSelection,
     ask_confirmation, is_terminal,
 };
-use crate::cli::errand::RequestFlags;
 use crate::cli::filters::FilterArgs;
 use crate::cli::puppet::{PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs};
+use crate::cli::request_flags::RequestFlags;
 use crate::clock;
 use crate::commands::context::CommandContext;
 use crate::commands::inquiry;
-use crate::commands::request::keep::{JobCandidate, open_journal};
 use crate::commands::request::report_no_nodes;
+use crate::commands::request::save::{JobCandidate, open_journal};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::jobs::{JobEntry, JobJournal, JobStore};

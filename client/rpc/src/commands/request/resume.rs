@@ -8,8 +8,8 @@ use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
 use crate::ask::{FleetRequest, RequestWords};
-use crate::cli::errand::RequestFlags;
-use crate::cli::pace::PaceArgs;
+use crate::cli::request_flags::RequestFlags;
+use crate::cli::rollout_flags::PaceArgs;
 use crate::environment::ProcessEnvironment;
 use crate::jobs::{JobState, JobStore, SavedJob, SavedJobError};
 

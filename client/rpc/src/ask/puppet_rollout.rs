@@ -17,7 +17,7 @@ use super::recorder::JobRecorder;
 use crate::error::Error;
 use crate::jobs::JobEnd;
 use crate::report::NodeReply;
-use crate::runs::board::{RunLogLine, RunLogTracker};
+use crate::runs::run_log::{RunLogLine, RunLogTracker};
 use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// How often delayed log lines are checked.

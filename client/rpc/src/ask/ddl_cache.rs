@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use muster_ddl::{AgentDdl, MAX_DDL_BYTES};
 use serde::{Deserialize, Serialize};
 
-use super::fetched::{DdlFetchError, FetchedDdl};
+use super::ddl_fetch::{DdlFetchError, FetchedDdl};
 use crate::caches;
 use crate::clock;
 use crate::environment::ProcessEnvironment;
@@ -109,7 +109,7 @@ fn read_cached_ddl(path: &Path) -> Option<CachedDdl> {
 #[cfg(test)]
 mod tests {
     use super::DdlCache;
-    use crate::ask::fetched::FetchedDdl;
+    use crate::ask::ddl_fetch::FetchedDdl;
 
     #[test]
     fn what_is_kept_is_found_again_and_what_is_damaged_is_not() {

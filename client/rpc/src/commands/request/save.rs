@@ -6,9 +6,9 @@ use std::time::Duration;
 use muster_wire::content::digest_contents;
 use muster_wire::identity::{Identity, SubjectName};
 
-use super::past::EarlierJob;
+use super::resume::EarlierJob;
 use crate::ask::{FleetRequest, FleetRequestError, RequestPlan, TargetSelection};
-use crate::cli::errand::RequestFlags;
+use crate::cli::request_flags::RequestFlags;
 use crate::clock;
 use crate::commands::context::CommandContext;
 use crate::diagnostics::error_chain;
