@@ -82,8 +82,9 @@ fn source_files(directory: &Path) -> Vec<PathBuf> {
 
 /// The head of a credentials file is quoted from NATS.
 fn is_source(name: &str) -> bool {
-    let is_code = name.ends_with(".rs") && !["tests.rs", "creds.rs"].contains(&name);
-    is_code || name.ends_with(".json")
+    let extension = name.rsplit('.').next();
+    let is_code = extension == Some("rs") && !["tests.rs", "creds.rs"].contains(&name);
+    is_code || extension == Some("json")
 }
 
 /// The string literals of several words, and the documentation of arguments, which is their help.

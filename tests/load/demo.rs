@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::process::beside;
 
 /// How long a daemon may take to start, and an old one to end.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A running one; ended with its owner.
 pub(crate) struct Demo {

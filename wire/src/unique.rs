@@ -89,8 +89,8 @@ struct SeenKeys<'de> {
 impl<'de> SeenKeys<'de> {
     const MAX_COMPARED: usize = 16;
 
-    fn contains(&self, key: &Cow<'de, str>) -> bool {
-        self.first.contains(key) || self.others.contains(key)
+    fn contains(&self, key: &str) -> bool {
+        self.first.iter().any(|first| first == key) || self.others.contains(key)
     }
 
     fn insert(&mut self, key: Cow<'de, str>) {

@@ -360,10 +360,10 @@ mod tests {
                 (Ok(won), Err(lost)) | (Err(lost), Ok(won)) => (won, lost),
                 other => panic!("round {round}: {other:?}"),
             };
-            let FencedLockError::Held { lock: held, .. } = loser else {
+            let FencedLockError::Held { lock, .. } = loser else {
                 panic!("round {round}: {loser:?}");
             };
-            assert_eq!(held, winner);
+            assert_eq!(lock, winner);
             assert_eq!(winner.fence, round + 1);
             assert!(hold.release_lock(Some(winner.fence), false, now).unwrap());
         }

@@ -269,7 +269,7 @@ mod tests {
         let answering = std::thread::spawn(move || {
             let (mut connection, _) = receiver.accept().unwrap();
             let mut request = [0; 4096];
-            connection.read(&mut request).unwrap();
+            assert!(connection.read(&mut request).unwrap() > 0);
             connection
                 .write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n")
                 .unwrap();

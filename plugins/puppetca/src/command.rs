@@ -52,8 +52,8 @@ impl<'a> CaCommandLine<'a> {
 
     /// Runs the command. Returns exit code, standard output, and all output as one line.
     fn run_command(&self, action: &[&str]) -> Result<(i32, Vec<u8>, String), CaError> {
-        let args = action.iter().map(|arg| (*arg).to_owned());
-        let argv = self.options.command.iter().cloned().chain(args);
+        let action = action.iter().map(|argument| (*argument).to_owned());
+        let argv = self.options.command.iter().cloned().chain(action);
         let mut command = Command::new(argv.chain(self.options.arguments.iter().cloned()));
         command.timeout = Some(self.timeout);
         command.cancel = self.cancel.clone();

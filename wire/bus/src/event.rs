@@ -131,10 +131,10 @@ fn log_event(event: &BusEvent) {
             tracing::info!("the broker closed the connection: the token expired");
         }
         BusEvent::Refused(reason) => {
-            tracing::error!(why = %reason, "the broker refused an operation")
+            tracing::error!(why = %reason, "the broker refused an operation");
         }
         BusEvent::Unreachable(reason) => {
-            tracing::warn!(why = %reason, "cannot connect to the broker")
+            tracing::warn!(why = %reason, "cannot connect to the broker");
         }
         BusEvent::Closed => tracing::debug!("connection to the broker closed"),
     }

@@ -216,9 +216,9 @@ struct CheckpointFields {
 impl AuditLineKind {
     /// Parses a whole line.
     pub fn parse_line(line: &[u8]) -> Option<(ChainLink, Self)> {
-        let (link, fields) = ChainLink::split_line(line)?;
+        let (chain_link, fields) = ChainLink::split_line(line)?;
         let Some(kind) = fields.strip_prefix(b"\"audit\":\"") else {
-            return Some((link, Self::Record));
+            return Some((chain_link, Self::Record));
         };
         let line_kind = if kind.starts_with(b"header\"") {
             serde_json::from_slice(line)
@@ -231,7 +231,7 @@ impl AuditLineKind {
         } else {
             None
         };
-        Some((link, line_kind.unwrap_or(Self::Broken)))
+        Some((chain_link, line_kind.unwrap_or(Self::Broken)))
     }
 }
 

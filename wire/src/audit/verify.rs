@@ -122,17 +122,17 @@ impl ChainVerifier {
             Some((link, kind)) => (Some(link), kind),
             None => (None, AuditLineKind::Broken),
         };
-        let line = ChainLine {
+        let chain_line = ChainLine {
             at: self.location,
             hash: LineHash::of_bytes(bytes),
             bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             link,
             kind,
         };
-        if line.at.line == 1 && !matches!(line.kind, AuditLineKind::Header(_)) {
-            self.add_finding(AuditFinding::NoHeader { at: line.at });
+        if chain_line.at.line == 1 && !matches!(chain_line.kind, AuditLineKind::Header(_)) {
+            self.add_finding(AuditFinding::NoHeader { at: chain_line.at });
         }
-        self.check_line(line);
+        self.check_line(chain_line);
     }
 
     /// Processes the bytes after the last line end of the last file: a torn line.
@@ -228,38 +228,38 @@ impl ChainVerifier {
 
     /// Accepts the first line of the log without a predecessor check.
     fn accept_first_line(&mut self, line: ChainLine) {
-        let Some(link) = line.link else {
+        let Some(chain_link) = line.link else {
             return self.add_finding(AuditFinding::Altered { at: line.at });
         };
-        if link.seq > 0 {
-            self.verification
-                .notes
-                .push(AuditNote::BeginsLate { seq: link.seq });
+        if chain_link.seq > 0 {
+            self.verification.notes.push(AuditNote::BeginsLate {
+                seq: chain_link.seq,
+            });
         }
         self.accept_line(line);
     }
 
     /// Accepts a line that follows the previous one, or that is the best available successor.
     fn accept_line(&mut self, line: ChainLine) {
-        let Some(link) = line.link else { return };
+        let Some(chain_link) = line.link else { return };
         self.previous_position = self.chain.map(|(position, _)| position);
         self.chain = Some((
             ChainPosition {
-                next: link.seq.saturating_add(1),
+                next: chain_link.seq.saturating_add(1),
                 prev: line.hash,
             },
             line.at,
         ));
         self.verification.last = Some(AuditAnchor {
-            seq: link.seq,
+            seq: chain_link.seq,
             hash: line.hash,
         });
         self.verification.unsigned += 1;
-        self.compare_anchor(link.seq, line.hash, line.at);
+        self.compare_anchor(chain_link.seq, line.hash, line.at);
         match line.kind {
             AuditLineKind::Header(header) => self.check_header(&header, line.at),
             AuditLineKind::Checkpoint(checkpoint) => {
-                self.check_checkpoint(checkpoint, link.seq, line.at);
+                self.check_checkpoint(checkpoint, chain_link.seq, line.at);
             }
             AuditLineKind::Gap(AuditGap {
                 kind: GapKind::Missing { written },

@@ -170,7 +170,7 @@ impl<'a> PolicyExplainDocument<'a> {
             page.push_line(format_args!("{:>6}  {}", step.line, escape_to_line(&text)));
             match &step.mismatch {
                 Some(mismatch) => {
-                    page.push_line(format_args!("        no: {}", escape_to_line(mismatch)))
+                    page.push_line(format_args!("        no: {}", escape_to_line(mismatch)));
                 }
                 None => page.push_line(format_args!("        {style}this line decides{style:#}")),
             }

@@ -20,7 +20,7 @@ pub(crate) struct PackageCheckupdatesOutput {
     count: usize,
 }
 
-/// A package with an available update. The field names are those of the MCollective agent `package`.
+/// A package with an available update. The field names are those of the `MCollective` agent `package`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
 struct OutdatedPackageRow {

@@ -34,12 +34,13 @@ impl FromStr for AssumedOutput {
         };
         let SelectExpression(BooleanTree::Term(SelectCondition::Test(
             ConditionSubject::Output(output),
-            test,
+            value_test,
         ))) = SelectExpression::parse(text)?
         else {
             return Err(invalid());
         };
-        let ValueTest::Compare(FactOperator::Equal, FactOperand::Literal(literal)) = test else {
+        let ValueTest::Compare(FactOperator::Equal, FactOperand::Literal(literal)) = value_test
+        else {
             return Err(invalid());
         };
         let SourceOutput { lookup, name, .. } = output;

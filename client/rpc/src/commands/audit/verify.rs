@@ -32,17 +32,17 @@ pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<Comma
             LogFilePart::Torn(rest) => verifier.push_torn_end(rest),
         })?;
     }
-    let verified = VerifiedAuditLog {
+    let log = VerifiedAuditLog {
         files: &files,
         verification: verifier.finish(),
         strict: args.strict,
     };
     if let Some(json) = json {
-        cx.print_json(&AuditVerdictDocument::new(&verified), &json)?;
+        cx.print_json(&AuditVerdictDocument::new(&log), &json)?;
     } else {
-        cx.printer.print_text(render_verdict(&verified))?;
+        cx.printer.print_text(render_verdict(&log))?;
     }
-    Ok(if verified.has_passed() {
+    Ok(if log.has_passed() {
         CommandExitCode::Passed
     } else {
         CommandExitCode::SomeFailed

@@ -205,14 +205,14 @@ fn parse_all(text: &str) -> Vec<PackageState> {
 fn parse_provides(text: &str) -> Vec<PackageState> {
     let line = |line: &str| {
         let (fields, provided) = line.trim_end().strip_suffix(']')?.split_once(" [")?;
-        let provider = parse_line(fields)?;
+        let package_state = parse_line(fields)?;
         let package = |name: &str| PackageState {
             name: name
                 .split_whitespace()
                 .next()
                 .unwrap_or_default()
                 .to_owned(),
-            ..provider.clone()
+            ..package_state.clone()
         };
         Some(provided.split(',').map(package).collect::<Vec<_>>())
     };
