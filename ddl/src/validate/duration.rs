@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-pub(super) const REQUIREMENT: &str = "a duration like 10s, 1h30m or 1.5d";
-
 /// Nanoseconds per unit; longer names first, so that `m` does not match before `ms`.
 const DURATION_UNITS: [(&str, u128); 10] = [
     ("ns", 1),

@@ -1,21 +1,12 @@
 //! Validation of a single value: its type, length, choices and validator.
 //!
-//! One file per validator. `input` checks which inputs an action accepts.
+//! `input` checks which inputs an action accepts.
 
 pub mod duration;
 
 mod dialect;
-mod enumeration;
-mod ipaddress;
-mod ipv4;
-mod ipv6;
-mod maxlength;
-mod puppet_server_address;
-mod puppet_tags;
-mod puppet_variable;
+mod named;
 mod regex;
-mod service_name;
-mod shellsafe;
 mod typecheck;
 
 use std::fmt;
@@ -23,6 +14,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use self::named::{NAMED_VALIDATORS, NamedValidator};
 pub use self::regex::InvalidPattern;
 use crate::schema::{InputSchema, OutputSchema};
 use crate::value_type::ValueType;
@@ -50,76 +42,10 @@ pub enum ValueViolation {
     Validator(&'static str),
 }
 
-/// A validator that DDLs refer to by name.
-struct NamedValidator {
-    name: &'static str,
-    requirement: &'static str,
-    accepts: fn(&str) -> bool,
-}
-
-/// All named validators, including older names.
-static NAMED_VALIDATORS: [NamedValidator; 11] = [
-    NamedValidator {
-        name: "duration",
-        requirement: duration::REQUIREMENT,
-        accepts: duration::is_duration,
-    },
-    NamedValidator {
-        name: "ipaddress",
-        requirement: ipaddress::REQUIREMENT,
-        accepts: ipaddress::is_ip_address,
-    },
-    NamedValidator {
-        name: "ipv4",
-        requirement: ipv4::REQUIREMENT,
-        accepts: ipv4::is_ipv4_address,
-    },
-    NamedValidator {
-        name: "ipv4address",
-        requirement: ipv4::REQUIREMENT,
-        accepts: ipv4::is_ipv4_address,
-    },
-    NamedValidator {
-        name: "ipv6",
-        requirement: ipv6::REQUIREMENT,
-        accepts: ipv6::is_ipv6_address,
-    },
-    NamedValidator {
-        name: "ipv6address",
-        requirement: ipv6::REQUIREMENT,
-        accepts: ipv6::is_ipv6_address,
-    },
-    NamedValidator {
-        name: "puppet_server_address",
-        requirement: puppet_server_address::REQUIREMENT,
-        accepts: puppet_server_address::is_puppet_server_address,
-    },
-    NamedValidator {
-        name: "puppet_tags",
-        requirement: puppet_tags::REQUIREMENT,
-        accepts: puppet_tags::is_puppet_tags,
-    },
-    NamedValidator {
-        name: "puppet_variable",
-        requirement: puppet_variable::REQUIREMENT,
-        accepts: puppet_variable::is_puppet_variable,
-    },
-    NamedValidator {
-        name: "service_name",
-        requirement: service_name::REQUIREMENT,
-        accepts: service_name::is_service_name,
-    },
-    NamedValidator {
-        name: "shellsafe",
-        requirement: shellsafe::REQUIREMENT,
-        accepts: shellsafe::is_shell_safe,
-    },
-];
-
 /// The compiled `validation` of an input.
 #[derive(Clone)]
 pub(crate) enum ValidationRule {
-    Named(&'static str, &'static str, fn(&str) -> bool),
+    Named(&'static NamedValidator),
     Pattern(regex::ValidationPattern),
 }
 
@@ -133,7 +59,7 @@ impl ValidationRule {
     /// A bare lower-case word is a validator's name, all other text is a regular expression.
     pub(crate) fn new(text: &str) -> Result<Self, ValidationRuleError> {
         if let Some(named) = NAMED_VALIDATORS.iter().find(|named| named.name == text) {
-            return Ok(Self::Named(named.name, named.requirement, named.accepts));
+            return Ok(Self::Named(named));
         }
         let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_word) {
@@ -146,16 +72,16 @@ impl ValidationRule {
 
     pub(crate) fn rule_text(&self) -> &str {
         match self {
-            Self::Named(name, _, _) => name,
+            Self::Named(named) => named.name,
             Self::Pattern(pattern) => pattern.pattern_text(),
         }
     }
 
     fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
         match self {
-            Self::Named(_, requirement, accepts) => accepts(text)
+            Self::Named(named) => (named.accepts)(text)
                 .then_some(())
-                .ok_or(ValueViolation::Validator(requirement)),
+                .ok_or(ValueViolation::Validator(named.requirement)),
             Self::Pattern(pattern) => pattern.check_text(text),
         }
     }
@@ -185,9 +111,9 @@ impl InputSchema {
         let Some(text) = value.as_str() else {
             return Ok(());
         };
-        maxlength::check_max_length(self.max_length, text)?;
-        if self.value_type == ValueType::List {
-            enumeration::check_choice(&self.choices, text)?;
+        check_max_length(self.max_length, text)?;
+        if self.value_type == ValueType::List && !self.choices.iter().any(|choice| choice == text) {
+            return Err(ValueViolation::NotAChoice(self.choices.clone()));
         }
         self.rule
             .as_ref()
@@ -202,5 +128,15 @@ impl OutputSchema {
             return Ok(());
         }
         typecheck::check_type(self.value_type, value)
+    }
+}
+
+/// Checks the length in characters. A limit of 0 means no limit, as in `MCollective`.
+fn check_max_length(limit: u64, text: &str) -> Result<(), ValueViolation> {
+    let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+    if limit == 0 || length <= limit {
+        Ok(())
+    } else {
+        Err(ValueViolation::TooLong(limit))
     }
 }
