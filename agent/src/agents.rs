@@ -17,6 +17,7 @@ use muster_restart::cycle::MachinePaths;
 use muster_restart::{DetachedLauncher, RestartManager, RestartStore};
 use muster_wire::identity::SubjectName;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 
 use crate::config::{self, Config};
 
@@ -46,13 +47,15 @@ pub enum PluginSetupError {
     Registry(#[from] RegistryError),
 }
 
-/// Access of agents to the data that the broker stores; connect it when there is a broker.
+/// What agents share with the daemon. Connect the permits and the provisioner when there is a broker.
 #[derive(Debug, Clone)]
 pub struct BrokerHandles {
     /// Run permits.
     pub permits: muster_permits::PermitClient,
     /// The provisioning service's data.
     pub provisioner: muster_provisioner::ProvisionerHandle,
+    /// Notified when the agent `provision` changes the markers of the node.
+    pub provisioning_changed: Arc<Notify>,
 }
 
 impl BrokerHandles {
@@ -61,6 +64,7 @@ impl BrokerHandles {
         Self {
             permits: muster_permits::PermitClient::new(config.identity.clone()),
             provisioner: muster_provisioner::ProvisionerHandle::default(),
+            provisioning_changed: Arc::default(),
         }
     }
 }
@@ -203,6 +207,7 @@ fn builtin_agents(
             provision,
             state,
             handles.permits.clone(),
+            Arc::clone(&handles.provisioning_changed),
         )?);
     }
     Ok(agents)

@@ -31,11 +31,8 @@ use crate::services;
 use crate::state_lock;
 use crate::trust_sync::TokenChange;
 
-/// Poll interval of the provisioning marker during provisioning.
-const PROVISIONING_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Poll interval of the provisioning marker otherwise. Longer, because an idle daemon should rarely wake up and reprovisioning is a manual
-/// decision.
-const PROVISIONED_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
+const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Delay from readiness to the release of start-up memory. By then presence is written and early requests are answered.
 const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(3);
@@ -118,7 +115,11 @@ pub async fn run_until_signal(
     let mut tasks = vec![
         tokio::spawn(supervisor.clone().handle_signals(signals)),
         tokio::spawn(supervisor.clone().refresh_periodically()),
-        tokio::spawn(watch_provisioning(Arc::clone(&core), identity_store)),
+        tokio::spawn(watch_provisioning(
+            Arc::clone(&core),
+            identity_store,
+            Arc::clone(&broker_handles.provisioning_changed),
+        )),
         tokio::spawn(compact_seen_journal(Arc::clone(&core))),
     ];
     if let Some(interval) = poll_interval {
@@ -200,8 +201,8 @@ async fn wait_for_enrolment(
     }
 }
 
-/// Offers the agents for the current provisioning state; returns whether the node is being provisioned.
-fn restrict_to_provisioning(core: &DaemonCore, identity_store: &IdentityStore) -> bool {
+/// Offers the agents for the current provisioning state.
+fn restrict_to_provisioning(core: &DaemonCore, identity_store: &IdentityStore) {
     let provisioning = identity_store.is_provisioning();
     if core.restrict_to_provisioning(provisioning) {
         let [first, second] = enrolment::PROVISIONING_AGENTS;
@@ -213,18 +214,20 @@ fn restrict_to_provisioning(core: &DaemonCore, identity_store: &IdentityStore) -
             tracing::info!("provisioned: all agents are available");
         }
     }
-    provisioning
 }
 
-/// Polls the marker file, which the provisioner removes.
-async fn watch_provisioning(core: Arc<DaemonCore>, identity_store: IdentityStore) {
+/// Offers the agents for the provisioning state each time the agent `provision` has changed it.
+async fn watch_provisioning(
+    core: Arc<DaemonCore>,
+    identity_store: IdentityStore,
+    changed: Arc<Notify>,
+) {
     loop {
-        let interval = if restrict_to_provisioning(&core, &identity_store) {
-            PROVISIONING_POLL_INTERVAL
-        } else {
-            PROVISIONED_POLL_INTERVAL
-        };
-        tokio::time::sleep(interval).await;
+        restrict_to_provisioning(&core, &identity_store);
+        tokio::select! {
+            () = changed.notified() => {}
+            () = tokio::time::sleep(MARKER_POLL_INTERVAL) => {}
+        }
     }
 }
 

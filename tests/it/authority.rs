@@ -262,8 +262,13 @@ async fn provisioning_runs_keep_within_the_limit_of_their_pool() {
         let permits = PermitClient::new(signer.identity().clone());
         permits.connect(connect(&server, &signer).await);
         let options = serde_json::from_value(options).unwrap();
-        let agent =
-            muster_provision::build_agent(options, directory.join("state"), permits).unwrap();
+        let agent = muster_provision::build_agent(
+            options,
+            directory.join("state"),
+            permits,
+            Arc::default(),
+        )
+        .unwrap();
         runs.push(async move { ask(&agent, "run_puppet", json!({})).await });
     }
     for run in futures_util::future::join_all(runs).await {
@@ -300,7 +305,7 @@ fn provision(server: &PuppetServer, state: &Path, name: &str) -> Agent {
         json!({"enabled": true, "command": ["/usr/bin/puppet"], "arguments": server.machine(name)});
     let options = serde_json::from_value(options).unwrap();
     let permits = PermitClient::new(Identity::parse(name).unwrap());
-    muster_provision::build_agent(options, state.join(name), permits).unwrap()
+    muster_provision::build_agent(options, state.join(name), permits, Arc::default()).unwrap()
 }
 
 /// A9.2 from the node's side: request, signature, first run, second run.

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
 use muster_permits::PermitClient as Permits;
+use tokio::sync::Notify;
 
 pub use fenced_lock::{DISABLED_FILE, PROVISIONING_FILE};
 pub use options::Options;
@@ -29,13 +30,14 @@ pub use options::Options;
 use step_context::StepContext;
 
 /// Builds the agent with every action that its DDL declares. `state` is the daemon's state directory, which contains the lock and the marker of a
-/// provisioned node. `permits` provides permits for runs, if the options require them.
+/// provisioned node. `permits` provides permits for runs, if the options require them. `changed` is notified when a marker has changed.
 pub fn build_agent(
     options: Options,
     state: PathBuf,
     permits: Permits,
+    changed: Arc<Notify>,
 ) -> Result<Agent, AgentError> {
-    let context = Arc::new(StepContext::new(options, state, permits));
+    let context = Arc::new(StepContext::new(options, state, permits, changed));
     Agent::builder(ddl::builtin_agent("provision").unwrap_or_default())?
         .with_action(actions::ProvisionLockAction(Arc::clone(&context)))
         .with_action(actions::ProvisionUnlockAction(Arc::clone(&context)))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use muster_api::system::command::CancelFlag;
 use muster_api::{ActionError, CallContext};
 use muster_permits::PermitClient as Permits;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::fenced_lock::FencedLock;
@@ -25,12 +26,20 @@ pub(crate) struct StepContext {
     pub(crate) engine: PathBuf,
     /// Provides the permits of runs.
     pub(crate) permits: Permits,
+    /// Notified when a marker has changed.
+    pub(crate) changed: Arc<Notify>,
 }
 
 impl StepContext {
-    pub(crate) fn new(options: Options, state: PathBuf, permits: Permits) -> Self {
+    pub(crate) fn new(
+        options: Options,
+        state: PathBuf,
+        permits: Permits,
+        changed: Arc<Notify>,
+    ) -> Self {
         Self {
             permits,
+            changed,
             options,
             engine: state.join("engine"),
             lock: FencedLock::new(state),

@@ -56,7 +56,8 @@ impl Machine {
         };
         change(&mut options);
         let node = Identity::parse("web1.acme.net").unwrap();
-        let agent = build_agent(options, path("state"), Permits::new(node)).unwrap();
+        let agent =
+            build_agent(options, path("state"), Permits::new(node), Arc::default()).unwrap();
         Self { directory, agent }
     }
 

@@ -56,6 +56,7 @@ async fn finish_provisioning(
             let changed = context
                 .lock
                 .finish_provisioning(fence, unlock, cx.system.now())?;
+            context.changed.notify_one();
             Ok(ProvisionDisableOutput {
                 disabled: true,
                 changed,
@@ -146,6 +147,7 @@ impl AgentAction for ReprovisionAction {
                 }
                 // Last, so that no provisioning begins while files are being removed.
                 let is_cleared = context.lock.clear_disabled()?;
+                context.changed.notify_one();
                 Ok(ReprovisionOutput {
                     changed: is_cleared || !wiped.is_empty(),
                     wiped,
