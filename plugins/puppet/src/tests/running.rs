@@ -144,6 +144,11 @@ impl Foreign {
             .arg("60")
             .spawn()
             .unwrap();
+        // `spawn` returns a moment before the kernel shows the arguments of the new program.
+        let arguments = format!("/proc/{}/cmdline", child.id());
+        while std::fs::read(&arguments).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
         std::fs::write(
             machine.state("agent_catalog_run.lock"),
             child.id().to_string(),
