@@ -1,4 +1,4 @@
-# Everything that CI runs is `make test`; nothing else is needed to begin. `make help` lists the targets.
+# `make test` runs everything that CI runs. `make help` lists the targets.
 
 SHELL := /bin/bash
 TOOLS := $(CURDIR)/target/tools
@@ -7,80 +7,80 @@ export CARGO_TERM_COLOR ?= never
 
 .PHONY: help demo demo-provision test check fmt lint unit doc deny audit sbom tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz install clean
 
-help: ## this list
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-demo: tools ## a broker and five nodes do the main job, and are cleaned up
+demo: tools ## start a broker and five nodes, run example requests, and remove everything
 	@cargo build --quiet --release --bin rpc --bin rpcd
 	@tools/demo target/release
 
-demo-provision: tools puppet ## ten newcomers become nodes of a real Puppet Server, and one is retired
+demo-provision: tools puppet ## enrol ten new machines with a real Puppet Server, provision them, and retire one
 	@cargo build --quiet --release --bin rpc --bin rpcd
 	@tools/demo-provision target/release
 
-test: fmt lint unit doc deny ## everything that CI runs
+test: fmt lint unit doc deny ## run everything that CI runs
 
-fmt: ## the code is formatted
+fmt: ## check the format of the code
 	cargo fmt --all --check
 
-lint: ## no warnings in any target; names and module circles within their limits
+lint: ## run clippy on all targets, warnings are errors; check the limits for names and module cycles
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	tools/names --check
 
-unit: tools puppet ## every test, on a real nats-server
+unit: tools puppet ## run all tests, with a real nats-server; run the commands in the documentation
 	cargo build --locked --bin rpc --bin rpcd
 	cargo nextest run --workspace --locked
 	cargo test --workspace --doc --locked --quiet
 	tools/check-docs target/debug
 
-doc: ## documentation without broken links
+doc: ## build the API documentation; warnings, such as broken links, are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
-deny: tools ## licences, sources and banned crates
+deny: tools ## check licences, sources and banned crates
 	cargo deny --offline --locked check bans licenses sources
 
-audit: tools ## known advisories, from a database that is on this machine already (exit code 3: there is none)
+audit: tools ## check the dependencies against a local advisory database (exit code 3: no database)
 	@tools/audit
 
-sbom: ## what rpc and rpcd are made of, as CycloneDX: target/sbom.cdx.json
+sbom: ## write the bill of materials of rpc and rpcd in CycloneDX format: target/sbom.cdx.json
 	@tools/sbom target/sbom.cdx.json
 
-tools: ## fetch nats-server, cargo-nextest and cargo-deny if they are missing
+tools: ## download nats-server, cargo-nextest and cargo-deny if they are missing
 	@tools/fetch $(TOOLS)
 
-puppet: ## install Puppet and Puppet Server beside us, if we are root and they are missing: tests ask them
+puppet: ## install Puppet and Puppet Server, which tests need, if they are missing and the user is root
 	@tools/fetch-puppet
 	@tools/fetch-puppetserver
 
-parity: tools puppet ## N random catalogs (200), applied by Puppet and by rpcd
+parity: tools puppet ## apply N random catalogs (default 200) with Puppet and with rpcd, and compare the results
 	cargo build --quiet --locked --bin rpcd
 	PARITY_N=$(or $(N),200) cargo nextest run --workspace --locked -E 'test(parity::)'
 
 LOAD := target/release/load
 
-bench: tools bench-programs ## every promise about speed and size, beside its floor; writes target/bench.json (APPEND=1: docs/benchmarks.md)
+bench: tools bench-programs ## measure every guarantee about speed and size next to its floor; write target/bench.json (APPEND=1: add to docs/benchmarks.md)
 	$(LOAD) run --json target/bench.json $(if $(APPEND),--append docs/benchmarks.md)
 
-bench-permits: tools bench-programs ## simulated rollouts under run permits: whether the cap holds, and what it costs
+bench-permits: tools bench-programs ## simulate rollouts with run permits: check that the limit holds, and measure the overhead
 	$(LOAD) permits
 
-bench-gate: tools bench-programs ## a shorter run; fails if a ratio is worse than the committed one by more than its tolerance
+bench-gate: tools bench-programs ## run a shorter benchmark; fail if a ratio is worse than the committed one by more than its tolerance
 	$(LOAD) run --short --json target/bench-gate.json --gate tests/load/baseline.json
 
-bench-baseline: tools bench-programs ## the same run, whose ratios are to be committed
+bench-baseline: tools bench-programs ## run the shorter benchmark, and write its ratios to the file to commit
 	$(LOAD) run --short --baseline tests/load/baseline.json
 
 bench-programs:
 	@cargo build --quiet --release --locked --bin rpc --bin rpcd --bin load
 
-faults: tools ## every fault of tests/it/faults, N times in a row (10)
+faults: tools ## run the fault tests of tests/it/faults N times in a row (default 10)
 	cargo build --quiet --locked --bin rpc --bin rpcd
 	tools/faults $(or $(N),10)
 
-fuzz: ## each decoder for a minute (needs nightly and cargo-fuzz)
+fuzz: ## fuzz each decoder for one minute (needs nightly and cargo-fuzz)
 	tools/fuzz
 
-install: ## rpc and rpcd, manual pages and completions, below DESTDIR and PREFIX
+install: ## install rpc, rpcd, manual pages and completions below DESTDIR and PREFIX
 	cargo build --release --locked --bin rpc --bin rpcd
 	install -D -m 0755 target/release/rpcd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/rpcd
 	install -D -m 0755 target/release/rpc $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/rpc
@@ -93,5 +93,5 @@ install: ## rpc and rpcd, manual pages and completions, below DESTDIR and PREFIX
 	install -D -m 0644 packaging/sysusers.d/muster.conf $(DESTDIR)/usr/lib/sysusers.d/muster.conf
 	install -D -m 0644 packaging/rpcd.service.d/observe.conf $(DESTDIR)$(or $(PREFIX),/usr/local)/share/muster/rpcd.service.d/observe.conf
 
-clean: ## remove what was built
+clean: ## remove all build results
 	cargo clean

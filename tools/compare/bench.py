@@ -1,7 +1,7 @@
-"""What the comparisons share: processes that are ended by their own id, memory, wall time, and the file of results.
+"""Common code of the comparisons: child processes, memory, wall time, and the results file.
 
-Nothing here knows a system that is measured. Everything that is started listens on loopback, lives in a scratch directory, and is ended
-with the script, however that ends.
+Contains nothing specific to a measured system. All processes listen on loopback, have their files in a temporary directory, and are
+terminated by process id when the script ends, also after an error.
 """
 
 import argparse
@@ -32,19 +32,19 @@ def fail(text):
 
 
 def arguments(description, more=None):
-    """The flags that every script has."""
+    """The options of every script."""
     parser = argparse.ArgumentParser(description=description.strip().splitlines()[0])
     sizes = lambda text: tuple(int(part) for part in text.split(","))
-    parser.add_argument("--nodes", type=sizes, default=SIZES, help="how many daemons, one run for each (10,25,50)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each command is timed (%(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("target/compare"), help="directory of the results (%(default)s)")
+    parser.add_argument("--nodes", type=sizes, default=SIZES, help="numbers of daemons, one run for each number (10,25,50)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="number of measurements of each command (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("target/compare"), help="output directory for the results (%(default)s)")
     if more:
         more(parser)
     return parser.parse_args()
 
 
 class Scratch:
-    """A directory and the processes that were started in it. Both are gone afterwards."""
+    """A temporary directory and the processes started in it. Terminates the processes and removes the directory at exit."""
 
     def __init__(self, name):
         self.path = Path(tempfile.mkdtemp(prefix=f"muster-compare-{name}."))
@@ -54,14 +54,14 @@ class Scratch:
             signal.signal(number, lambda *_: sys.exit(130))
 
     def start(self, name, command, **environment):
-        """Starts a program in a session of its own, with a log of its own."""
+        """Starts a program in its own session, with its own log file."""
         with open(self.path / f"{name}.log", "wb") as log:
             child = subprocess.Popen(
                 [str(word) for word in command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Where a program leaves what it leaves when it dies.
+                # Core dumps and similar files are written here.
                 cwd=self.path,
                 env={**os.environ, **{key: str(value) for key, value in environment.items()}},
                 start_new_session=True,
@@ -70,7 +70,7 @@ class Scratch:
         return child
 
     def stop(self):
-        """Ends what was started, the last first: politely, then for good."""
+        """Terminates all processes, the last one first: with TERM, then with KILL."""
         for number, patience in ((signal.SIGTERM, 15), (signal.SIGKILL, 5)):
             for child in reversed(self.children):
                 try:
@@ -88,7 +88,7 @@ class Scratch:
     def close(self):
         self.stop()
         if os.environ.get("KEEP"):
-            say(f"kept: {self.path}")
+            say(f"directory kept: {self.path}")
         else:
             shutil.rmtree(self.path, ignore_errors=True)
 
@@ -97,18 +97,18 @@ class Scratch:
 
 
 def free_port():
-    """A port of loopback that nobody has now."""
+    """A free port on loopback."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
 
 
 def awaited(seconds, what, condition):
-    """Waits until something holds, and tells how many seconds that took."""
+    """Waits until the condition is true; returns the number of seconds. Ends the script at the time limit."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > seconds:
-            fail(f"{what} did not happen within {seconds} s")
+            fail(f"time limit of {seconds} s exceeded: {what}")
         time.sleep(0.2)
     return round(time.monotonic() - began, 1)
 
@@ -120,7 +120,7 @@ def is_open(port):
 
 
 def output(command, **environment):
-    """What a command prints on its standard output; its exit code does not matter."""
+    """The standard output of a command; the exit code is ignored."""
     done = subprocess.run(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,
@@ -134,7 +134,7 @@ def output(command, **environment):
 
 
 def timed(rounds, command, complete=lambda text: True, **environment):
-    """Wall time of whole commands in milliseconds, process start included. A round whose answer is not complete is no measurement."""
+    """Wall time of whole commands in milliseconds, including process start. Rounds with incomplete output are repeated."""
     times, missed = [], 0
     while len(times) < rounds:
         began = time.monotonic()
@@ -145,13 +145,13 @@ def timed(rounds, command, complete=lambda text: True, **environment):
             continue
         missed += 1
         if missed > rounds:
-            say(f"given up, not all answered: {' '.join(str(word) for word in command)}")
+            say(f"no measurement, too many rounds with missing replies: {' '.join(str(word) for word in command)}")
             return None
     return {"min": min(times), "median": round(statistics.median(times), 1), "max": max(times), "missed": missed}
 
 
 def family(pid):
-    """A process and everything that it started."""
+    """The ids of a process and of all its descendants."""
     found, queue = [], [pid]
     while queue:
         at = queue.pop()
@@ -165,7 +165,7 @@ def family(pid):
 
 
 def pss(pid):
-    """The share of memory of a process and its children in MiB: what is shared is divided among those who share it."""
+    """Proportional set size of a process and its descendants in MiB: shared pages are divided among the processes that share them."""
     total = 0
     for member in family(pid):
         try:
@@ -188,7 +188,7 @@ def machine():
 
 
 def keep(out, system, version, about, runs):
-    """Writes the results where `table` finds them."""
+    """Writes the results to the directory that `table` reads."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{system}.json"
     document = {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A resource type for Muster: one setting of an INI file. Reads one JSON object, prints one JSON object.
 
-The engine decides what differs and in which order; this program only looks (`read`) and changes one property (`apply`).
+The engine compares the desired state with the actual state, and decides the order of changes. This program only returns the
+actual state (`read`) and changes one property (`apply`).
 """
 import json
 import os
@@ -18,7 +19,10 @@ def lines(path):
 
 
 def find(text, section, setting):
-    """The line of the setting, or None; and the line after which it belongs."""
+    """Returns two indexes: of the line of the setting, and of the line at which a new setting is inserted.
+
+    The first is None if the setting is absent; the second is None if the section is absent.
+    """
     current, after = "", 0 if section == "" else None
     for number, line in enumerate(text):
         word = line.strip()
