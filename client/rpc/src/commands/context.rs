@@ -1,6 +1,6 @@
 //! The context of every command that sends requests: configuration path, environment and printer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use muster_client::DataDdlStore;
@@ -15,6 +15,7 @@ use crate::environment::ProcessEnvironment;
 use crate::error::Error;
 use crate::printer::OutputPrinter;
 use crate::render::json;
+use crate::render::printable::escape_to_line;
 use crate::report::RequestReport;
 use crate::settings::{RpcSettings, RpcSettingsError};
 
@@ -100,6 +101,28 @@ impl CommandContext<'_> {
                     JqRunError::Output(error) => error.into(),
                     JqRunError::Jq(source) => OutputFormError::Jq { source }.into(),
                 })
+            }
+        }
+    }
+
+    /// Prints a warning for each message of failed replies, with the number of nodes: for commands whose table has no row for them.
+    pub fn warn_of_failures(&self, report: &RequestReport) {
+        let mut messages: BTreeMap<&str, Vec<&Identity>> = BTreeMap::new();
+        for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+            messages
+                .entry(&reply.message)
+                .or_default()
+                .push(&reply.node);
+        }
+        for (message, nodes) in messages {
+            let message = escape_to_line(message);
+            match nodes.as_slice() {
+                [node] => self
+                    .printer
+                    .print_warning(format_args!("{node}: {message}")),
+                nodes => self
+                    .printer
+                    .print_warning(format_args!("{} nodes: {message}", nodes.len())),
             }
         }
     }

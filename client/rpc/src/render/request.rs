@@ -128,7 +128,11 @@ impl RequestResultView<'_> {
             for line in escape_unprintable(&reply.message).lines() {
                 page.push_line(format_args!("{INDENT}{WARNING}{line}{WARNING:#}"));
             }
-            if let Some(detail) = reply.reason.as_ref().and_then(reason_detail) {
+            let detail = reply
+                .reason
+                .as_ref()
+                .and_then(|reason| reason_detail(reason, &reply.message));
+            if let Some(detail) = detail {
                 page.push_line(format_args!("{INDENT}{detail}"));
             }
         }
@@ -229,8 +233,8 @@ fn reply_heading(sender: &str, reply: &NodeReply) -> String {
         return format!("{STRONG}{sender}{STRONG:#}");
     }
     let status = match &reply.reason {
-        Some(reason) => format!("{} ({})", reply.status.display_text(), reason.as_str()),
-        None => reply.status.display_text().to_owned(),
+        Some(reason) => reason_title(reason),
+        None => reply.status.display_text(),
     };
     format!("{STRONG}{sender:<NODE_NAME_WIDTH$}{STRONG:#} {BAD}{status}{BAD:#}")
 }
@@ -258,11 +262,25 @@ fn outcome_text(reply: &NodeReply) -> String {
     format!("{status}: {}", escape_to_line(&reply.message))
 }
 
-/// Details of a reason besides its code.
-fn reason_detail(reason: &ReplyReason) -> Option<String> {
+fn reason_title(reason: &ReplyReason) -> &'static str {
+    match reason {
+        ReplyReason::Timeout { .. } => "Timed Out",
+        ReplyReason::Busy { .. } => "Busy",
+        ReplyReason::Denied { .. } => "Denied",
+        ReplyReason::Expired { .. } => "Request Expired",
+        ReplyReason::Oversized { .. } => "Reply Too Large",
+        ReplyReason::Cancelled => "Cancelled",
+        ReplyReason::Broken => "Agent Failed",
+        ReplyReason::Stopping => "Daemon Stopping",
+    }
+}
+
+/// Details of a reason that neither its title nor the message has.
+fn reason_detail(reason: &ReplyReason, message: &str) -> Option<String> {
     match reason {
         ReplyReason::Timeout { after_ms } => Some(format!("the time limit was {after_ms} ms")),
         ReplyReason::Busy { retry_after_ms } => Some(format!("retry in {retry_after_ms} ms")),
+        ReplyReason::Denied { rule } if message.contains(rule.as_str()) => None,
         ReplyReason::Denied { rule } => Some(format!("decided by {}", escape_to_line(rule))),
         ReplyReason::Expired { age_ms } => Some(format!("{age_ms} ms old by the node's clock")),
         ReplyReason::Oversized { bytes } => Some(format!("{bytes} bytes")),

@@ -94,6 +94,7 @@ impl PuppetQueryResult {
             cx.print_json(document, json)?;
         } else if self.report.stats.discovered > 0 {
             cx.printer.print_text(text())?;
+            cx.warn_of_failures(&self.report);
         }
         cx.warn_of_gaps(&self.report);
         Ok(self.report.stats.exit_code())
