@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use crate::nats_server::NatsServer;
 use crate::organisation::{Organisation, connect};
 
-/// Keys and token of the newcomers' account.
+/// Keys and token of the bootstrap account.
 #[derive(Debug)]
 pub struct Newcomers {
     account: KeyPair,

@@ -67,7 +67,7 @@ pub enum NodeEnrolmentError {
         source: NameError,
     },
     /// The operator did not sign the enrolment account.
-    #[error("the newcomers' account token in {} cannot be used", path.display())]
+    #[error("the bootstrap account token in {} cannot be used", path.display())]
     Trust {
         /// The file.
         path: PathBuf,

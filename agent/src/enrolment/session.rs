@@ -83,7 +83,7 @@ impl BootstrapCredentials {
         };
         let operator =
             PublicKey::parse(&config.trust.operator).map_err(|error| trust_error(error.into()))?;
-        let text = identity_store::read_token_file("the newcomers' account token", account)?;
+        let text = identity_store::read_token_file("the bootstrap account token", account)?;
         let enrolment_account = AccountTrust::new(operator, text.trim()).map_err(trust_error)?;
         Ok(Self {
             signer,
@@ -140,7 +140,7 @@ pub(super) async fn enrol_node(
     store.store_enrolment(&session.proposal, &acceptance)?;
     tracing::info!(identity = %session.proposal.identity, "enrolled");
     if let Err(error) = session.bus.close().await {
-        tracing::debug!(%error, "cannot close the connection to the newcomers' account cleanly");
+        tracing::debug!(%error, "cannot close the connection to the bootstrap account cleanly");
     }
     Ok(())
 }

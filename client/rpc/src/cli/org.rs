@@ -47,7 +47,7 @@ pub enum OrgCommand {
   rpc org push
   rpc org push --replicas 3")]
     Push(OrgPushArgs),
-    /// Add the newcomers account, for machines that are not enrolled yet, to an organisation created by an earlier version
+    /// Add the bootstrap account, for machines that are not enrolled yet, to an organisation created by an earlier version
     #[command(after_help = "Examples:
   rpc org newcomers
   rpc provision token --names 'web-*.acme.net'     also adds it if it is missing")]

@@ -89,7 +89,7 @@ Examples:
   rpc provision token --names '**.lab.acme.net' --facts role=lab --name lab";
 
 const HOST_HELP: &str = "\
-The directory contains credentials for the fleet's account and the newcomers
+The directory contains credentials for the fleet's account and the bootstrap
 account, the key that signs node tokens, and a configuration fragment that
 refers to them. With these files an attacker can create nodes and call any
 agent: protect them like the organisation's directory.

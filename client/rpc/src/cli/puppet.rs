@@ -8,6 +8,7 @@ use muster_wire::identity::SubjectName;
 
 use super::filters::FilterArgs;
 use super::json::JsonArgs;
+use super::rollout_flags::parse_nonzero_amount;
 use super::seconds::parse_seconds;
 
 const RUN_OPTIONS_HEADING: &str = "Run options";
@@ -325,15 +326,6 @@ pub struct PuppetRunallArgs {
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
-}
-
-/// Parses an amount that is not zero.
-fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String> {
-    let amount: CountOrPercent = text.parse().map_err(|error| format!("{error}"))?;
-    if amount.is_zero() {
-        return Err("this selects no node; use 1 or more".to_owned());
-    }
-    Ok(amount)
 }
 
 #[cfg(test)]

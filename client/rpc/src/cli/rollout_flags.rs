@@ -55,7 +55,7 @@ impl PaceArgs {
 }
 
 /// Parses an amount that is not zero.
-fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String> {
+pub(super) fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String> {
     let amount: CountOrPercent = text.parse().map_err(|error| format!("{error}"))?;
     if amount.is_zero() {
         return Err("this selects no node; use 1 or more".to_owned());

@@ -1,4 +1,4 @@
-//! Issues the operator token and the account tokens. The tokens of the fleet and newcomers accounts are signed again at each change.
+//! Issues the operator token and the account tokens. The tokens of the fleet and bootstrap accounts are signed again at each change.
 
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
@@ -118,7 +118,7 @@ pub fn system_token(
     )?)
 }
 
-/// Issues the token of the newcomers account: who may request enrolment and who replies. It shares no subjects with the fleet's account.
+/// Issues the token of the bootstrap account: who may request enrolment and who replies. It shares no subjects with the fleet's account.
 pub fn newcomers_token(
     account: PublicKey,
     newcomer: PublicKey,

@@ -29,11 +29,11 @@ pub mod name {
     pub const ACCOUNT: &str = "account.jwt";
     /// Certificate of the TLS authority.
     pub const AUTHORITY: &str = "ca.pem";
-    /// Token of the newcomers account.
+    /// Token of the bootstrap account.
     pub const NEWCOMERS: &str = "newcomers.jwt";
     /// Credentials of the provisioner in the fleet's account.
     pub const SERVICE_CREDS: &str = "service.creds";
-    /// Credentials of the provisioner in the newcomers account.
+    /// Credentials of the provisioner in the bootstrap account.
     pub const NEWCOMERS_CREDS: &str = "newcomers.creds";
     /// Secret key that signs node tokens.
     pub const NODE_KEY: &str = "node-signing.nk";

@@ -180,8 +180,8 @@ pub enum OrganisationError {
     /// No credentials were ever issued for this name or key.
     #[error("no credentials were ever issued for `{0}`")]
     Unknown(String),
-    /// The organisation has no newcomers account yet.
-    #[error("this organisation has no newcomers account yet")]
+    /// The organisation has no bootstrap account yet.
+    #[error("this organisation has no bootstrap account yet")]
     NoNewcomers,
     /// The grant of the bootstrap token is not valid.
     #[error("the bootstrap token is not valid")]

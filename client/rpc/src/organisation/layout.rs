@@ -27,11 +27,11 @@ pub enum OrganisationKey {
     Service,
     /// Signs tokens of system account users.
     SystemRole,
-    /// Identity key of the newcomers account.
+    /// Identity key of the bootstrap account.
     Newcomers,
-    /// Signs bootstrap credentials, in the newcomers account.
+    /// Signs bootstrap credentials, in the bootstrap account.
     Newcomer,
-    /// Signs tokens of enrollers, in the newcomers account.
+    /// Signs tokens of enrollers, in the bootstrap account.
     Enroller,
 }
 
@@ -83,7 +83,7 @@ impl OrganisationLayout {
         self.0.join("system.jwt")
     }
 
-    /// The account token of the newcomers account. The file may be missing in older organisations.
+    /// The account token of the bootstrap account. The file may be missing in older organisations.
     pub fn newcomers_token(&self) -> PathBuf {
         self.0.join("newcomers.jwt")
     }

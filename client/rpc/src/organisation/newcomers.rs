@@ -1,4 +1,4 @@
-//! The newcomers account of an organisation, for bootstrapping machines and the enrollers that admit them.
+//! The bootstrap account of an organisation, for bootstrapping machines and the enrollers that admit them.
 //!
 //! Organisations of older versions lack this account. It is added under the organisation's lock, and the description that names it is
 //! written last. After an interruption the next attempt reuses the keys that exist already.
@@ -25,7 +25,7 @@ impl AccountTrusts {
         &self.fleet
     }
 
-    /// The newcomers account, if it exists.
+    /// The bootstrap account, if it exists.
     pub fn newcomers_trust(&self) -> Option<&AccountTrust> {
         self.newcomers.as_ref()
     }
@@ -65,7 +65,7 @@ impl Organisation {
         })
     }
 
-    /// Adds the newcomers account if it is missing. Returns whether it was missing.
+    /// Adds the bootstrap account if it is missing. Returns whether it was missing.
     pub fn add_newcomers_account(
         &mut self,
         _lock: &OrganisationLock,
@@ -86,7 +86,7 @@ impl Organisation {
         Ok(true)
     }
 
-    /// Creates keys and token of the newcomers account. The caller must write the description that makes them effective.
+    /// Creates keys and token of the bootstrap account. The caller must write the description that makes them effective.
     pub(super) fn create_newcomers_account(
         &mut self,
         operator: &KeyPair,

@@ -46,7 +46,7 @@ pub struct OrganisationProfile {
     pub account: PublicKey,
     /// Public key of the system account.
     pub system_account: PublicKey,
-    /// Public key of the newcomers account; absent in organisations of earlier versions.
+    /// Public key of the bootstrap account; absent in organisations of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newcomers_account: Option<PublicKey>,
     /// Addresses and settings of the broker.

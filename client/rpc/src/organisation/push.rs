@@ -86,7 +86,7 @@ struct ClaimsUpdateStatus {
 }
 
 impl Organisation {
-    /// Pushes the account tokens to the broker, then announces the token of the newcomers account to enrollers. The fleet's token is
+    /// Pushes the account tokens to the broker, then announces the token of the bootstrap account to enrollers. The fleet's token is
     /// published by [`Self::publish_account`].
     pub async fn push_tokens(&self, now: Millis) -> Result<(), PushError> {
         let trusts = self.account_trusts()?;

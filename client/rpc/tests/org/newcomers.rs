@@ -11,7 +11,7 @@ use muster_wire::token::{AccountTrust, KeyPair, PublicKey, UserCredentials, User
 use crate::broker::{Broker, nats_server};
 use crate::world::{World, mode, pair, talk};
 
-/// Takes the newcomers' account away, as it was before there was one.
+/// Takes the bootstrap account away, as it was before there was one.
 fn as_before(world: &World) {
     let profile = world.org().join("organisation.toml");
     let text = fs::read_to_string(&profile).unwrap();

@@ -1,4 +1,4 @@
-//! `rpc org newcomers`: adds the newcomers account to an organisation that lacks it.
+//! `rpc org newcomers`: adds the bootstrap account to an organisation that lacks it.
 
 use crate::clock;
 use crate::error::Error;
@@ -14,7 +14,7 @@ pub async fn run(
 ) -> Result<CommandExitCode, Error> {
     let lock = organisation.lock()?;
     if !add_account(&mut organisation, &lock, printer).await? {
-        printer.print_message("the organisation has an account for newcomers already");
+        printer.print_message("the organisation has a bootstrap account already");
     }
     Ok(CommandExitCode::Passed)
 }
@@ -30,7 +30,7 @@ pub async fn add_account(
         return Ok(false);
     }
     printer.print_message(format_args!(
-        "{GOOD}added{GOOD:#} an account for newcomers to the organisation {}",
+        "{GOOD}added{GOOD:#} a bootstrap account to the organisation {}",
         organisation.profile().name
     ));
     match organisation.push_tokens(clock::now()).await {

@@ -28,7 +28,7 @@ pub struct OrganisationDocument<'a> {
     account_issued_at: Seconds,
     revocations: usize,
     roles: Vec<RolePermissions>,
-    /// Roles of the newcomers' account; absent if there is no such account.
+    /// Roles of the bootstrap account; absent if there is no such account.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     newcomer_roles: Vec<RolePermissions>,
 }
