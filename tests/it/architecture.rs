@@ -205,7 +205,7 @@ fn every_dependency_is_named_in_the_code() {
             let name = dependency["name"].as_str().unwrap();
             let renamed = LIBRARY_NAMES.iter().find(|(package, _)| *package == name);
             let library = renamed.map_or(name, |(_, library)| library);
-            if !code.contains(&library.replace('-', "_")) {
+            if !names_crate(&code, &library.replace('-', "_")) {
                 unused.push(format!("{}: {name}", package["name"].as_str().unwrap()));
             }
         }
@@ -214,6 +214,22 @@ fn every_dependency_is_named_in_the_code() {
         unused.is_empty(),
         "dependencies that no code names: {unused:?}"
     );
+}
+
+/// Whether code outside comments has a path into the crate or imports it: `tar::`, `use tar;`. A word that contains the name does not count.
+fn names_crate(code: &str, library: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    code.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .any(|line| {
+            line.match_indices(library).any(|(at, _)| {
+                let after = &line[at + library.len()..];
+                !line[..at].ends_with(is_word)
+                    && (after.starts_with("::")
+                        || after.starts_with(';')
+                        || after.starts_with(" as "))
+            })
+        })
 }
 
 /// All Rust code of one crate, without that of crates below it.

@@ -189,6 +189,9 @@ pub enum OrganisationError {
     /// The package download for a new machine is not valid.
     #[error("the package download is not valid")]
     Fetch(#[from] PackageDownloadError),
+    /// The YAML writer refused the user data of a new machine.
+    #[error("the user data could not be rendered as YAML")]
+    UserData(#[from] serde_saphyr::ser::Error),
     /// Principals of several kinds have this name.
     #[error("`{name}` is ambiguous: it is {}", join_kinds(kinds))]
     Ambiguous {

@@ -6,6 +6,8 @@
 
 use std::ops::{Bound, RangeBounds as _};
 
+use semver::{BuildMetadata, Prerelease, Version};
+
 use crate::filter::error::FilterFault;
 use crate::filter::pattern::MAX_PATTERN_BYTES;
 
@@ -27,26 +29,7 @@ struct VersionRangeSet {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct VersionRange {
     is_excluded: bool,
-    bounds: (Bound<SemanticVersion>, Bound<SemanticVersion>),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct SemanticVersion {
-    numbers: [u64; 3],
-    stage: ReleaseStage,
-}
-
-/// In release order: pre-releases before the release.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum ReleaseStage {
-    Pre(Vec<PrereleaseIdentifier>),
-    Release,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum PrereleaseIdentifier {
-    Number(u64),
-    Text(String),
+    bounds: (Bound<Version>, Bound<Version>),
 }
 
 /// Longer operators precede their prefixes.
@@ -84,7 +67,7 @@ impl VersionConstraint {
         let Some((version, 1..=3)) = read_version(version) else {
             return false;
         };
-        let is_pre = version.stage != ReleaseStage::Release;
+        let is_pre = !version.pre.is_empty();
         self.alternatives.iter().any(|range_set| {
             (range_set.pre_releases || !is_pre)
                 && range_set
@@ -123,7 +106,7 @@ impl VersionRangeSet {
                 return Err(FilterFault::new(at, expected));
             };
             range_set.ranges.push(range);
-            range_set.pre_releases |= version.stage != ReleaseStage::Release;
+            range_set.pre_releases |= !version.pre.is_empty();
             rest = after.trim_start_matches(is_separator);
         }
         if range_set.ranges.is_empty() {
@@ -137,13 +120,13 @@ impl VersionRangeSet {
 impl VersionRange {
     /// The range of an operator and a version of which `given` numbers were written. Without numbers, only equality and
     /// inequality are valid.
-    fn from_operator(operator: &str, version: &SemanticVersion, given: usize) -> Option<Self> {
+    fn from_operator(operator: &str, version: &Version, given: usize) -> Option<Self> {
         use Bound::{Excluded, Included, Unbounded};
         let from = || Included(version.clone());
         // The end of all versions that begin with the written numbers.
         let to = || match given {
             3 => Some(Included(version.clone())),
-            _ => version.before_next(given.saturating_sub(1)).map(Excluded),
+            _ => before_next(version, given.saturating_sub(1)).map(Excluded),
         };
         let bounds = match operator {
             "" | "=" | "==" | "!=" if given == 0 => (Unbounded, Unbounded),
@@ -151,17 +134,18 @@ impl VersionRange {
             "" | "=" | "==" | "!=" => (from(), to()?),
             ">=" | "=>" => (from(), Unbounded),
             ">" if given == 3 => (Excluded(version.clone()), Unbounded),
-            ">" => (Included(version.before_next(given - 1)?), Unbounded),
+            ">" => (Included(before_next(version, given - 1)?), Unbounded),
             "<=" | "=<" => (Unbounded, to()?),
             "<" => (Unbounded, Excluded(version.clone())),
             "^" => {
-                let first_nonzero = version.numbers.iter().take(given).position(|n| *n != 0);
+                let numbers = [version.major, version.minor, version.patch];
+                let first_nonzero = numbers.iter().take(given).position(|n| *n != 0);
                 let last = first_nonzero.unwrap_or(given - 1);
-                (from(), Excluded(version.before_next(last)?))
+                (from(), Excluded(before_next(version, last)?))
             }
             _ => (
                 from(),
-                Excluded(version.before_next(usize::from(given > 1))?),
+                Excluded(before_next(version, usize::from(given > 1))?),
             ),
         };
         let is_excluded = operator == "!=";
@@ -172,64 +156,52 @@ impl VersionRange {
     }
 }
 
-impl SemanticVersion {
-    /// The lower bound, pre-releases included, of versions whose number at this place is one greater.
-    /// `None` on overflow.
-    fn before_next(&self, index: usize) -> Option<Self> {
-        let [major, minor, patch] = self.numbers;
-        let numbers = match index {
-            0 => [major.checked_add(1)?, 0, 0],
-            1 => [major, minor.checked_add(1)?, 0],
-            _ => [major, minor, patch.checked_add(1)?],
-        };
-        let stage = ReleaseStage::Pre(Vec::new());
-        Some(Self { numbers, stage })
-    }
+/// The lowest version, pre-releases included, whose number at this place is one greater. `None` on overflow.
+fn before_next(version: &Version, index: usize) -> Option<Version> {
+    let mut next = match index {
+        0 => Version::new(version.major.checked_add(1)?, 0, 0),
+        1 => Version::new(version.major, version.minor.checked_add(1)?, 0),
+        _ => Version::new(version.major, version.minor, version.patch.checked_add(1)?),
+    };
+    // Numbers precede words, and 0 is the lowest number.
+    next.pre = Prerelease::new("0").ok()?;
+    Some(next)
 }
 
 /// A version, and how many of its numbers were written. `x` and `*` count as omitted.
-fn read_version(text: &str) -> Option<(SemanticVersion, usize)> {
+fn read_version(text: &str) -> Option<(Version, usize)> {
     let text = text.trim();
     let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
     let text = text
         .split_once('+')
         .map_or(text, |(version, _build)| version);
-    let (numbers_text, stage) = match text.split_once('-') {
-        Some((numbers, pre)) => (numbers, ReleaseStage::Pre(read_identifiers(pre)?)),
-        None => (text, ReleaseStage::Release),
+    let (numbers_text, pre) = match text.split_once('-') {
+        Some((_, "")) => return None,
+        Some((numbers, pre)) => (numbers, Prerelease::new(pre).ok()?),
+        None => (text, Prerelease::EMPTY),
     };
-    let mut parts = numbers_text.split('.');
-    let mut numbers = [0; 3];
-    let mut given = 0;
-    let mut has_wildcard = false;
-    for (number, part) in numbers.iter_mut().zip(parts.by_ref()) {
-        has_wildcard |= matches!(part, "x" | "X" | "*");
-        if !has_wildcard {
-            *number = read_number(part)?;
-            given += 1;
-        } else if !matches!(part, "x" | "X" | "*") {
-            return None;
-        }
-    }
-    if parts.next().is_some() || (given < 3 && stage != ReleaseStage::Release) {
+    let is_wildcard = |part: &str| matches!(part, "x" | "X" | "*");
+    let written: Vec<&str> = numbers_text.split('.').collect();
+    let given = written.iter().take_while(|part| !is_wildcard(part)).count();
+    let (numbers, wildcards) = written.split_at_checked(given)?;
+    if written.len() > 3 || !wildcards.iter().all(|part| is_wildcard(part)) {
         return None;
     }
-    Some((SemanticVersion { numbers, stage }, given))
+    if given < 3 && !pre.is_empty() {
+        return None;
+    }
+    let number = |index: usize| numbers.get(index).map_or(Some(0), |part| read_number(part));
+    let version = Version {
+        major: number(0)?,
+        minor: number(1)?,
+        patch: number(2)?,
+        pre,
+        build: BuildMetadata::EMPTY,
+    };
+    Some((version, given))
 }
 
-fn read_identifiers(text: &str) -> Option<Vec<PrereleaseIdentifier>> {
-    text.split('.')
-        .map(|part| {
-            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-            if part.is_empty() || !part.bytes().all(is_allowed) {
-                return None;
-            }
-            let number = read_number(part).map(PrereleaseIdentifier::Number);
-            Some(number.unwrap_or_else(|| PrereleaseIdentifier::Text(part.to_owned())))
-        })
-        .collect()
-}
-
+/// Unlike [`Version::parse`], accepts leading zeros: `5.04` is a version of many programs.
 fn read_number(text: &str) -> Option<u64> {
     let is_numeric = text.bytes().all(|byte| byte.is_ascii_digit());
     if is_numeric { text.parse().ok() } else { None }

@@ -42,7 +42,8 @@ pub fn run(
         _ => DaemonInstallMethod::Image,
     };
     let document =
-        cloud_init::render_user_data(&machine_files(args, &text, organisation)?, &install);
+        cloud_init::render_user_data(&machine_files(args, &text, organisation)?, &install)
+            .map_err(OrganisationError::from)?;
     if document.len() > MAX_USER_DATA_BYTES {
         printer.print_warning(format_args!(
             "the user data has {} bytes, and some clouds accept at most {MAX_USER_DATA_BYTES}; compress it with gzip, which cloud-init supports",
