@@ -13,12 +13,12 @@ use muster_api::system::System;
 use muster_api::system::error::error_chain;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions};
+use muster_policy::PolicySet;
 use muster_puppet::PuppetRunMonitor;
 use muster_secret::{SecretFileError, SecretOwner};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::limits;
-use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
 use muster_wire::token::{
@@ -136,7 +136,7 @@ pub enum AssembleError {
     Service(#[from] muster_provisioner::ProvisionerServiceError),
     /// The enrolment service cannot be set up.
     #[error("cannot start the enrolment service")]
-    Enrol(#[source] muster_wire::enrol::NodeEnrollerError),
+    Enrol(#[source] muster_enrol::NodeEnrollerError),
     /// The journal of seen requests cannot be used.
     #[error(transparent)]
     Seen(#[from] SeenError),

@@ -13,12 +13,12 @@ use muster_api::{
     RunningRequest, ValidatedDataSource,
 };
 use muster_ddl::AgentDdl;
+use muster_filter::state::{NodeFacts, NodeView};
 use muster_host::{AgentRegistry, RunningRequests};
+use muster_policy::PolicySet;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
-use muster_wire::state::{NodeFacts, NodeView};
 use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{AccountTrust, TokenCache, TokenError};
 use serde_json::Value;

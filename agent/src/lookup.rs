@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use muster_api::progress::ProgressSink;
 use muster_api::{CallContext, NodeHandle, ValidatedDataSource};
-use muster_wire::filter::{
+use muster_filter::{
     DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, NodeFilter, TruthValue,
 };
+use muster_policy::{PolicyPrincipal, PolicyQuery};
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::policy::{PolicyPrincipal, PolicyQuery};
 use muster_wire::request::Request;
 use muster_wire::token::VerifiedUser;
 use muster_wire::trace::TraceContext;

@@ -1,15 +1,15 @@
-//! Reads the policy directory. [`muster_wire::policy`] defines policies, and that an invalid one denies.
+//! Reads the policy directory. [`muster_policy`] defines policies, and that an invalid one denies.
 //!
 //! Files are read when policies are loaded, never for a request.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_secret::{ProtectedFileError, check_protected, read_protected};
-use muster_wire::policy::{
+use muster_policy::{
     GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyFault, PolicyProblem, PolicySet, PolicySource,
     RuleVerdict,
 };
+use muster_secret::{ProtectedFileError, check_protected, read_protected};
 
 use crate::listing;
 
@@ -59,10 +59,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
-    use muster_wire::filter::KnownLookups;
+    use muster_filter::KnownLookups;
+    use muster_filter::state::{NodeFacts, NodeView};
+    use muster_policy::{PolicyFault, PolicyPrincipal, PolicyQuery, PolicySet, RuleVerdict};
     use muster_wire::identity::SubjectName;
-    use muster_wire::policy::{PolicyFault, PolicyPrincipal, PolicyQuery, PolicySet, RuleVerdict};
-    use muster_wire::state::{NodeFacts, NodeView};
 
     use super::load_policies;
 

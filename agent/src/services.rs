@@ -7,11 +7,11 @@ use std::time::Duration;
 use muster_api::system::System;
 use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions as Connection};
 use muster_client::{Client, DiscoveryWindow};
+use muster_enrol::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
 use muster_provisioner::plan::ProvisioningPlan;
 use muster_provisioner::{
     BucketEnrolmentStore, EnrolmentOptions, EnrolmentService, ProvisionerHandle, ProvisionerService,
 };
-use muster_wire::enrol::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::subject;

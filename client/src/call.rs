@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_wire::filter::NodeFilter;
+use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::subject::AnswerAddress;
 use muster_wire::token::PublicKey;

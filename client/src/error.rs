@@ -55,7 +55,7 @@ pub enum ClientError {
     Seal(#[from] EnvelopeSignError),
     /// The filter does not allow the added condition.
     #[error("the filter cannot be used")]
-    Filter(#[from] muster_wire::filter::FilterError),
+    Filter(#[from] muster_filter::FilterError),
     /// The caller's token does not grant this agent; the broker would reject the request without a reply.
     #[error("your credentials do not permit requests to agent `{agent}`; they permit {allowed}")]
     NotGranted {

@@ -3,7 +3,7 @@
 //! ```no_run
 //! # async fn example(settings: muster_client::ClientSettings) -> Result<(), Box<dyn std::error::Error>> {
 //! use muster_client::{CallEvent, CallTarget, Client, RpcCall};
-//! use muster_wire::filter::NodeFilter;
+//! use muster_filter::NodeFilter;
 //!
 //! let client = Client::connect(settings).await?;
 //! let found = client.discover_nodes(&NodeFilter::default().with_class("apache")?.with_agent("rpcutil")?).await?;

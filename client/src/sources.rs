@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_ddl::{BUILTIN_DATA_SOURCES, DataDdl, ValueType};
-use muster_wire::filter::{
+use muster_filter::{
     DeclaredQuery, DeclaredSource, DeclaredSources, NodeFilter, OutputKind, SelectExpression,
 };
 
@@ -107,7 +107,7 @@ pub fn value_kind(value_type: ValueType) -> OutputKind {
 mod tests {
     use std::time::Duration;
 
-    use muster_wire::filter::{NodeFilter, SelectExpression};
+    use muster_filter::{NodeFilter, SelectExpression};
 
     use super::DataDdlStore;
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use muster_bus::{Bus, BusMessage, BusSubscription};
 use muster_client::{CallTarget, RpcCall};
+use muster_filter::NodeFilter;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::now;
 use muster_tests::organisation::{Organisation, connect};
-use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::subject::AnswerAddress;

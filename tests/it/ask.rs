@@ -7,10 +7,10 @@ use muster_bus::{Bus, BusSubscription, Bytes};
 use muster_client::{
     CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, ReceivedReply, RpcCall,
 };
+use muster_filter::NodeFilter;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::{Broker, Organisation, connect};
-use muster_wire::filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
 use muster_wire::request::{Request, RequestTarget};

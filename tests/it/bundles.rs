@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use muster_bundle::PLUGIN_SIGN_TAG;
 use muster_tests::command::Command;
-use muster_wire::bundle::PLUGIN_SIGN_TAG;
 use muster_wire::status::ReplyStatus;
 use muster_wire::token::UserRole;
 use serde_json::json;

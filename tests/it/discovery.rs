@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use muster_client::{CallTarget, Client, DiscoveryWindow};
+use muster_filter::NodeFilter;
 use muster_tests::let_pass;
 use muster_tests::organisation::Organisation;
-use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use serde_json::{Value, json};

@@ -101,7 +101,7 @@ impl Scene {
         await_answer("the node answers", PATIENCE, async || {
             let call = caller
                 .client
-                .discover_nodes(&muster_wire::filter::NodeFilter::default())
+                .discover_nodes(&muster_filter::NodeFilter::default())
                 .await;
             call.is_ok_and(|found| !found.nodes.is_empty())
                 .then_some(())

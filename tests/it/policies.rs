@@ -7,10 +7,10 @@ use std::time::Duration;
 use muster_agent::clock::WallClock;
 use muster_agent::core::PolicyOptions;
 use muster_client::{CallTarget, RpcCall};
+use muster_filter::NodeFilter;
 use muster_tests::nats_server::PATIENCE;
 use muster_tests::organisation::options;
 use muster_tests::{await_answer, await_state};
-use muster_wire::filter::NodeFilter;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::token::UserRole;
 use serde_json::{Value, json};
@@ -94,10 +94,8 @@ async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
         "allow\trip\t*\t*\ndeny eve * *\n",
     )
     .unwrap();
-    let (policy, problems) = muster_agent::policy::load_policies(
-        scratch.path(),
-        muster_wire::policy::RuleVerdict::Allow,
-    );
+    let (policy, problems) =
+        muster_agent::policy::load_policies(scratch.path(), muster_policy::RuleVerdict::Allow);
     assert!(
         problems[0]
             .to_string()

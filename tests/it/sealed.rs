@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use muster_client::{CallEvent, CallTarget, ClientError, RpcCall};
+use muster_filter::NodeFilter;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::PATIENCE;
 use muster_wire::encrypted_inputs::InputEncryptor;
-use muster_wire::filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::request::RequestTarget;
 use muster_wire::status::ReplyStatus;

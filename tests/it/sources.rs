@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use muster_api::{ActionError, CallContext, DataSource, ValidatedDataSource};
 use muster_client::Client;
+use muster_filter::NodeFilter;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::PATIENCE;
-use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::request::{Request, RequestTarget};
 use muster_wire::status::{ReplyReason, ReplyStatus};

@@ -1,8 +1,8 @@
 //! `rpc stats`: what a daemon refuses in silence is counted, and shown to whoever asks.
 
+use muster_filter::NodeFilter;
 use muster_tests::command::Command;
 use muster_tests::now;
-use muster_wire::filter::NodeFilter;
 use muster_wire::identity::SubjectName;
 use muster_wire::request::{Request, RequestTarget};
 use muster_wire::sign::{EnvelopeKind, sign_envelope};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use muster_client::{CallTarget, RpcCall};
+use muster_filter::NodeFilter;
 use muster_tests::fleet::{Blueprint, TestNode};
-use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use muster_agent::external::ExternalAgentManager;
 use muster_api::NodeHandle as _;
+use muster_filter::NodeFilter;
 use muster_host::external::{AgentDirectory, ExternalOptions};
 use muster_tests::await_state;
-use muster_wire::filter::NodeFilter;
 use muster_wire::status::ReplyStatus;
 use serde_json::{Value, json};
 use tempfile::TempDir;

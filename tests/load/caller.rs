@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_bus::{BrokerAddress, Bus, BusOptions};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, RpcCall};
-use muster_wire::filter::NodeFilter;
+use muster_filter::NodeFilter;
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;

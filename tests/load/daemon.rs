@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use muster_client::{BrokerAddress, CallTarget, Client, ClientSettings, DiscoveryWindow};
-use muster_wire::filter::NodeFilter;
+use muster_filter::NodeFilter;
 use muster_wire::fresh::{CLOCK_SKEW_MILLIS, remember_until};
 use muster_wire::identity::{Identity, SubjectName};
 

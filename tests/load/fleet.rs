@@ -10,11 +10,11 @@ use futures_util::{StreamExt as _, stream};
 use muster_agent::policy;
 use muster_agent::virtual_nodes::{NodeFleet, NodeTemplate, VirtualNode};
 use muster_bus::Bus;
+use muster_policy::RuleVerdict;
 use muster_tests::command::Command;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_wire::identity::Identity;
-use muster_wire::policy::RuleVerdict;
 use tempfile::TempDir;
 
 use crate::caller::{Caller, Kind, connect};

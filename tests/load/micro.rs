@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use muster_agent::virtual_nodes::VirtualNode;
+use muster_filter::NodeFilter;
+use muster_filter::state::NodeView;
 use muster_tests::organisation::Organisation;
 use muster_wire::Millis;
-use muster_wire::filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
 use muster_wire::request::{Request, RequestTarget};
 use muster_wire::sign::{
     EnvelopeKind, ExpectedAnswer, Signer, open_replies, open_request, sign_envelope,
 };
-use muster_wire::state::NodeView;
 use muster_wire::status::ReplyStatus;
 use muster_wire::subject::RequestAddress;
 use muster_wire::token::{AccountTrust, TokenCache};

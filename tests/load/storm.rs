@@ -192,7 +192,7 @@ async fn returned(bus: Bus, begun: Instant) -> Duration {
 async fn everybody(fleet: &Fleet, nodes: usize) -> bool {
     let client = fleet.caller().client();
     let mut call = ping(
-        CallTarget::Filter(muster_wire::filter::NodeFilter::default()),
+        CallTarget::Filter(muster_filter::NodeFilter::default()),
         Duration::from_secs(2),
     );
     call.expect = Some(nodes);

@@ -17,7 +17,7 @@ use muster_api::system::real::RealSystem;
 use muster_api::{Agent, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
 use muster_permits::PermitClient;
-use muster_wire::policy::RuleVerdict;
+use muster_policy::RuleVerdict;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 use serde_json::Value;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use muster_bus::BusSubscription;
-use muster_wire::enrol::{
-    EnrolmentOutcome, EnrolmentSettings, HandledEnrolment, MemoryEnrolmentStore, NodeEnroller,
-    NodeEnrollerParts,
+use muster_enrol::{
+    EnrolmentSettings, HandledEnrolment, MemoryEnrolmentStore, NodeEnroller, NodeEnrollerParts,
 };
+use muster_wire::enrol::EnrolmentOutcome;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::subject::{self, AnswerAddress};

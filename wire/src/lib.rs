@@ -1,30 +1,25 @@
-//! The wire protocol: requests, replies, subjects, identities, tokens, signatures and filters.
+//! The wire protocol: requests, replies, subjects, identities, tokens and signatures.
 //!
 //! Everything here is a pure function of its arguments. Nothing opens a file or a socket or reads a clock: instants are passed in as
 //! [`Millis`], keys are passed in as bytes, and the crates `bus`, `agent` and `client` do the input and output.
 //!
 //! The path of one request through this crate: [`sign::sign_envelope`] signs a [`request::Request`], the caller publishes it on a
 //! [`subject`], [`sign::open_request`] verifies it against a [`token::AccountTrust`], [`fresh`] rejects expired and repeated
-//! requests, and [`filter`] matches it against the node. The [`reply::Reply`] returns the same way.
+//! requests, and [`muster_filter`] matches it against the node. The [`reply::Reply`] returns the same way.
 
 #![warn(missing_docs)]
 
 pub mod approval;
-pub mod audit;
-pub mod bundle;
 pub mod content;
 pub mod encrypted_inputs;
 pub mod enrol;
-pub mod filter;
 pub mod fresh;
 pub mod identity;
 pub mod limits;
-pub mod policy;
 pub mod progress;
 pub mod reply;
 pub mod request;
 pub mod sign;
-pub mod state;
 pub mod status;
 pub mod stores;
 pub mod subject;

@@ -8,11 +8,11 @@ use uuid::Uuid;
 
 use crate::Millis;
 use crate::encrypted_inputs::EncryptedInputs;
-use crate::filter::NodeFilter;
 use crate::identity::{Identity, SubjectName};
 use crate::limits;
 use crate::trace::TraceContext;
 use crate::unique::check_unique_keys;
+use muster_filter::NodeFilter;
 
 /// The body of a signed request. Unknown fields are refused: an older node must not ignore a field that restricts a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
-use muster_wire::audit::{AuditAnchor, AuditGap, AuditHeader, ChainPosition, NotAnObject};
+use muster_audit::{AuditAnchor, AuditGap, AuditHeader, ChainPosition, NotAnObject};
 use serde::Serialize;
 
 use super::files::{self, AuditLogTail};

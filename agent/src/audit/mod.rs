@@ -3,7 +3,7 @@
 //! Lines go through a bounded queue to a thread that owns the file, so that neither a slow disk nor hashing delays requests. Lines that do not fit
 //! are counted, and the count is written; with `audit.fail_closed` the request is refused instead. Messages of unauthenticated senders are counted,
 //! not listed, so that a flood cannot fill the disk. A full file is rotated; logrotate may do this too: move the file away and call
-//! [`AuditLog::reopen`]. Changes, refusals and reads have separate files. [`muster_wire::audit`] defines the chain and its verification.
+//! [`AuditLog::reopen`]. Changes, refusals and reads have separate files. [`muster_audit`] defines the chain and its verification.
 
 mod files;
 mod log;
@@ -16,8 +16,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use muster_audit::AuditAnchor;
 use muster_wire::Millis;
-use muster_wire::audit::AuditAnchor;
 use muster_wire::sign::Signer;
 
 pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use muster_wire::audit::AuditAnchor;
+use muster_audit::AuditAnchor;
 
 use super::log::ChainedLog;
 use super::record::{self, AuditRecord};

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::defaults::DetectedDefaults;
 use super::{Config, ConfigError, ConfigFault, LogFormat, SettingOrigin};
-use muster_wire::policy::RuleVerdict;
+use muster_policy::RuleVerdict;
 
 const OPERATOR: &str = "OAFGH3WGBOD7HWXMWZ6D2ABKXUVSGZ3FOJ7ZZEQDZSEQDLSPFZEXAMPL";
 

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use muster_policy::RuleVerdict;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::policy::RuleVerdict;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 

@@ -254,7 +254,8 @@ fn damaged_error<E: std::error::Error + Send + Sync + 'static>(
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use muster_wire::enrol::{EnrolmentAcceptance, issue_node_token};
+    use muster_enrol::issue_node_token;
+    use muster_wire::enrol::EnrolmentAcceptance;
     use muster_wire::token::{KeyKind, KeyPair};
 
     use super::{EnrolmentDetails, IdentityStore};

@@ -8,6 +8,7 @@ use muster_bus::{
     BrokerAddress, BrokerCredentials, Bus, BusError, BusMessage, BusOptions, Bytes,
     ReconnectBackoff,
 };
+use muster_filter::state::NodeFacts;
 use muster_secret::SecretOwner;
 use muster_system::System;
 use muster_system::error::error_chain;
@@ -18,7 +19,6 @@ use muster_wire::enrol::{
 };
 use muster_wire::identity::Identity;
 use muster_wire::sign::{EnvelopeSignError, Signer};
-use muster_wire::state::NodeFacts;
 use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserCredentials};
 use serde_json::{Map, Value};

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use muster_filter::state::NodeFactsError;
 use muster_system::SystemError;
-use muster_wire::state::NodeFactsError;
 
 /// A source that failed.
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_filter::state::facts::MAX_FACTS_BYTES;
 use muster_system::{Command, System};
-use muster_wire::state::facts::MAX_FACTS_BYTES;
 use serde_json::{Map, Value};
 
 use super::error::FactError;

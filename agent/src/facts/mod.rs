@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use muster_filter::state::NodeFacts;
 use muster_system::System;
 use muster_wire::identity::Identity;
-use muster_wire::state::NodeFacts;
 use serde_json::{Map, Value};
 
 pub use cloud::CloudCollector;

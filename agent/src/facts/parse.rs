@@ -1,6 +1,6 @@
 //! Parses facts from text: JSON, YAML, and lines of `name=value`. The caller has limited the size of the text.
 
-use muster_wire::state::NodeFacts;
+use muster_filter::state::NodeFacts;
 use serde_json::{Map, Value};
 
 use super::error::FactError;

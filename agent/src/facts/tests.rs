@@ -4,10 +4,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use muster_filter::state::NodeFacts;
 use muster_system::fake::FakeSystem;
 use muster_system::{CommandOutput, System};
 use muster_wire::identity::Identity;
-use muster_wire::state::NodeFacts;
 use serde_json::{Value, json};
 
 use super::{FactError, FactMachines, FactProblem, FactSources, FactStore};
@@ -242,7 +242,7 @@ fn a_scratch_root_has_its_own_os_and_the_hosts_programs() {
 
 /// Whether the fact at this path is known.
 fn is_known(store: &FactStore, path: &str) -> bool {
-    let path = muster_wire::state::FactPath::parse(path).unwrap();
+    let path = muster_filter::state::FactPath::parse(path).unwrap();
     store.current().is_known(&path)
 }
 

@@ -1,12 +1,12 @@
 //! Part of stage 6: verifies a second person's approval, if the policy or the node requires one.
 
 use muster_api::system::error::error_chain;
+use muster_filter::{EvaluationProgress, KnownLookups};
+use muster_policy::{PolicyPrincipal, PolicyQuery, PolicySet};
 use muster_wire::Millis;
 use muster_wire::approval::{ApprovedProposal, open_approval};
-use muster_wire::filter::{EvaluationProgress, KnownLookups};
 use muster_wire::fresh::InsertionOutcome;
 use muster_wire::identity::Identity;
-use muster_wire::policy::{PolicyPrincipal, PolicyQuery, PolicySet};
 use uuid::Uuid;
 
 use super::AcceptedRequest;

@@ -3,9 +3,9 @@
 //! A policy that needs data sources is evaluated outside the order of arrival, as filters are: [`authorise_with_lookups`]. An action that reads a
 //! data source is checked against the policy `data` too, as filters are.
 
-use muster_wire::filter::{EvaluationProgress, KnownLookups};
+use muster_filter::{EvaluationProgress, KnownLookups};
+use muster_policy::{PolicyDecision, PolicyPrincipal, PolicyQuery, PolicySet};
 use muster_wire::identity::SubjectName;
-use muster_wire::policy::{PolicyDecision, PolicyPrincipal, PolicyQuery, PolicySet};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::sync::OwnedSemaphorePermit;
 

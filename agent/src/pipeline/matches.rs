@@ -3,7 +3,7 @@
 //! A filter that needs data sources is evaluated outside the order of arrival: [`match_with_lookups`]. A node that cannot decide whether it is
 //! targeted sends no reply.
 
-use muster_wire::filter::{EvaluationProgress, KnownLookups, TruthValue};
+use muster_filter::{EvaluationProgress, KnownLookups, TruthValue};
 use muster_wire::request::{Request, RequestTarget};
 use tokio::sync::OwnedSemaphorePermit;
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
 use muster_host::CallOutcome;
+use muster_policy::PolicyPrincipal;
 use muster_wire::limits;
-use muster_wire::policy::PolicyPrincipal;
 use muster_wire::progress::ProgressCounts;
 use muster_wire::reply::Reply;
 use muster_wire::sign::{EnvelopeKind, EnvelopeSignError, sign_envelope};

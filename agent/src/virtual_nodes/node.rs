@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use muster_filter::state::NodeFacts;
 use muster_wire::identity::{Identity, NameError};
-use muster_wire::state::NodeFacts;
 use serde_json::json;
 
 /// One virtual node.

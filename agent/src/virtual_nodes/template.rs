@@ -9,8 +9,8 @@ use std::sync::Arc;
 use muster_api::ddl::AgentDdl;
 use muster_api::{Agent, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
+use muster_policy::PolicySet;
 use muster_wire::identity::SubjectName;
-use muster_wire::policy::PolicySet;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 

@@ -1,6 +1,6 @@
 //! Packs, installs and removes bundles of external agents as files, and defines the errors.
 //!
-//! [`muster_wire::bundle`] defines the format and the verification of signers.
+//! [`muster_bundle`] defines the format and the verification of signers.
 
 pub mod agent;
 pub mod collect;
@@ -10,9 +10,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use muster_bundle::BundleError;
 use muster_client::ClientError;
 use muster_ddl::DdlError;
-use muster_wire::bundle::BundleError;
 use muster_wire::identity::NameError;
 
 use crate::error::CommandError;

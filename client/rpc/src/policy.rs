@@ -1,4 +1,4 @@
-//! Reads, checks and tests policies as local files. [`muster_wire::policy`] defines their meaning; nothing here sends requests or prints.
+//! Reads, checks and tests policies as local files. [`muster_policy`] defines their meaning; nothing here sends requests or prints.
 
 mod cases;
 mod data;

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use muster_ddl::ActionSchema;
-use muster_wire::filter::{
+use muster_filter::state::{FactPath, NodeFacts, NodeView};
+use muster_filter::{
     DataLookup, DataLookupResult, DeclaredQuery, DeclaredSource, DeclaredSources,
     EvaluationProgress, FilterError, KnownLookups, OutputKind, SelectExpression, TruthValue,
 };
-use muster_wire::state::{FactPath, NodeFacts, NodeView};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Map, Value, json};
 

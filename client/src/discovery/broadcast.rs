@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_wire::filter::NodeFilter;
+use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 use tokio::time::Instant;
 

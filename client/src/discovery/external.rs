@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_wire::filter::FilterPattern;
+use muster_filter::FilterPattern;
 use muster_wire::identity::{Identity, NameError};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use muster_wire::filter::NodeFilter;
+    use muster_filter::NodeFilter;
     use serde_json::json;
 
     use super::{DiscoveryQuery, build_request, parse_reply};

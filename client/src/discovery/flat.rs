@@ -13,7 +13,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 
-use muster_wire::filter::NodeFilter;
+use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError};
 use serde_json::Value;
 

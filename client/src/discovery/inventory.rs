@@ -22,9 +22,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use muster_wire::filter::{DeclaredSources, FilterError, NodeFilter};
+use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::{DeclaredSources, FilterError, NodeFilter};
 use muster_wire::identity::{Identity, NameError};
-use muster_wire::state::{NodeFacts, NodeView};
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

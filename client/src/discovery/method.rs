@@ -172,7 +172,7 @@ impl FromStr for DiscoveryMethod {
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::filter::NodeFilter;
+    use muster_filter::NodeFilter;
 
     use super::{ConditionKind, DiscoveryMethod};
     use crate::discovery::DiscoveryQuery;

@@ -24,7 +24,7 @@ pub mod puppetdb;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_wire::filter::NodeFilter;
+use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 
 pub use method::{ConditionKind, DiscoveryMethod, DiscoveryMethodError, UnsupportedCondition};

@@ -53,6 +53,7 @@ pub use data_source::{DataSource, DataSourceError, ValidatedDataSource};
 pub use error::ActionError;
 pub use finding::{FindingLevel, HealthFinding};
 pub use muster_ddl as ddl;
+pub use muster_filter as filter;
 pub use muster_system as system;
 pub use muster_wire as wire;
 pub use node::{AgentInfo, AgentProblem, CounterSnapshot, NodeHandle, RunningRequest};

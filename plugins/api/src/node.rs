@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use muster_ddl::AgentDdl;
+use muster_filter::state::NodeFacts;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::state::NodeFacts;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_ddl::{AgentDdl, DataDdl, ValueType, builtin_data};
+use muster_filter::state::NodeFacts;
 use muster_system::System;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::state::NodeFacts;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use tokio::time::Instant;

@@ -1,6 +1,6 @@
 //! Data source `process("nginx")` or `process("/nginx: worker/")`: counts processes by name or command line.
 
-use muster_api::wire::filter::FilterPattern;
+use muster_api::filter::FilterPattern;
 use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use muster_api::filter::FilterPattern;
 use muster_api::system::command::CancelFlag;
 use muster_api::system::{System, SystemError};
-use muster_api::wire::filter::FilterPattern;
 
 /// Largest name file in bytes.
 const MAX_NAME_BYTES: u64 = 4 * 1024;

@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_api::wire::Millis;
-use muster_api::wire::enrol::{
-    EnrolmentApproval, EnrolmentStore, NameClaimOutcome, NameEntry, OpenEnrolmentRequest,
-};
+use muster_api::wire::enrol::OpenEnrolmentRequest;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::stores::{
     PROVISION_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET, renewed_token_key,
@@ -18,6 +16,7 @@ use muster_api::wire::token::{AccountTrust, KeyPair, PublicKey};
 use muster_bus::{Bucket, BucketError, Bus, Bytes, NameStore, TokenRenewal, TokenRenewalError};
 use muster_client::{CallTarget, Client, ClientError, RpcCall};
 use muster_contract::provisioner::ProvisioningState;
+use muster_enrol::{EnrolmentApproval, EnrolmentStore, NameClaimOutcome, NameEntry};
 use tokio::sync::Mutex;
 
 use crate::store::{NodeRecordError, NodeRecordStore};

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_api::filter::NodeFilter;
 use muster_api::system::error::error_chain;
-use muster_api::wire::filter::NodeFilter;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
@@ -47,7 +47,7 @@ pub struct MasterFilterError {
     text: String,
     /// The cause.
     #[source]
-    source: muster_api::wire::filter::FilterError,
+    source: muster_api::filter::FilterError,
 }
 
 impl FleetClient {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use muster_api::ddl::{AgentDdl, REDACTED, builtin_agent};
+use muster_api::filter::state::NodeFacts;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{FileAttributes, System};
 use muster_api::testing::{TestNode, data_differences, differences};
 use muster_api::wire::identity::SubjectName;
-use muster_api::wire::state::NodeFacts;
 use muster_api::wire::status::ReplyStatus;
 use muster_api::{ActionError, AgentInfo, AgentProblem, CounterSnapshot};
 use serde_json::{Map, Value, json};

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_client::{CallEvent, CallTarget, RpcCall};
+use muster_filter::NodeFilter;
 use muster_tests::rpcd::Rpcd;
 use muster_tests::{await_answer, await_state, let_pass};
-use muster_wire::filter::NodeFilter;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::rngs::StdRng;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use muster_client::{
     CallEvent, CallStats, CallTarget, Client, ConnectionDisturbance, DiscoveryWindow, RpcCall,
 };
+use muster_filter::NodeFilter;
 use muster_tests::fault_proxy::{Fault, FaultProxy};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::{Organisation, options};
-use muster_wire::filter::NodeFilter;
 use serde_json::json;
 use tokio::time::timeout;
 

@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use muster_wire::bundle::{BundleArchive, BundleManifest, BundleSignerTrust, check_path};
+use muster_bundle::{BundleArchive, BundleManifest, BundleSignerTrust, check_path};
 use muster_wire::identity::SubjectName;
 use muster_wire::token::{KeyKind, KeyPair, PublicKey};
 

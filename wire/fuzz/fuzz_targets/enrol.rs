@@ -2,9 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_wire::enrol::{
-    EnrolmentAnswer, EnrolmentRequest, NamePattern, TokenGrant, TokenGrantFact,
-};
+use muster_wire::enrol::{EnrolmentAnswer, EnrolmentRequest, NamePattern, TokenGrant, TokenGrantFact};
 use muster_wire::identity::Identity;
 use muster_wire::sign::{Envelope, EnvelopeKind};
 

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_wire::filter::NodeFilter;
+use muster_filter::NodeFilter;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(filter) = serde_json::from_slice::<NodeFilter>(bytes) {

@@ -11,7 +11,7 @@
 //! request or as the other. They are carried as base64url of the envelope.
 //!
 //! A proposal lists the nodes by name and the inputs in clear text, so that the approver sees what will run. Secret inputs are
-//! named and represented by digests. Not in this module: the approver's permission (see [`crate::policy`]), and single use of
+//! named and represented by digests. Not in this module: the approver's permission (see `muster-policy`), and single use of
 //! an approval (the node records its id in the replay protection, as for requests).
 
 mod inputs;

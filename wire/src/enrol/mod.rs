@@ -12,16 +12,12 @@
 //! permits one action: requesting enrolment under one of the names in it. The node's private key is generated on the
 //! machine and stays there. Holders of a shared credential can read each other's answers, but cannot use them without that key.
 //!
-//! Read in this order: [`TokenGrant`], [`EnrolmentRequest`], [`open_enrolment_request`], [`decide_enrolment`], [`NodeEnroller`], [`EnrolmentAnswer`],
-//! [`EnrolmentAcceptance::verify_tokens`].
+//! The decision is in the crate `muster-enrol`. Read in this order: [`TokenGrant`], [`EnrolmentRequest`], [`open_enrolment_request`],
+//! [`EnrolmentAnswer`], [`EnrolmentAcceptance::verify_tokens`].
 
 mod answer;
-mod decide;
-mod enroller;
-mod entry;
 mod names;
 mod request;
-mod store;
 mod token_grant;
 
 pub use answer::{
@@ -29,16 +25,9 @@ pub use answer::{
     EnrolmentOutcome, EnrolmentRefusal, EnrolmentRefusalReason, open_enrolment_answer,
     sign_enrolment_answer,
 };
-pub use decide::{EnrolmentDecision, KnownName, decide_enrolment};
-pub use enroller::{
-    EnrolmentSettings, HandledEnrolment, NodeEnroller, NodeEnrollerError, NodeEnrollerParts,
-    issue_node_token,
-};
-pub use entry::{NameClaimOutcome, NameEntry};
 pub use names::{NamePattern, NamePatternError};
 pub use request::{
     EnrolmentNonce, EnrolmentNonceError, EnrolmentRequest, EnrolmentRequestError,
     OpenEnrolmentRequest, open_enrolment_request, sign_enrolment_request,
 };
-pub use store::{EnrolmentApproval, EnrolmentStore, MemoryEnrolmentStore};
 pub use token_grant::{TokenGrant, TokenGrantError, TokenGrantFact};

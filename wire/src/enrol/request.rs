@@ -17,11 +17,11 @@ use crate::identity::Identity;
 use crate::sign::{
     Envelope, EnvelopeKind, EnvelopeSignError, MessageRefusal, Signer, sign_envelope,
 };
-use crate::state::NodeFacts;
 use crate::token::{
     AccountTrust, KeyError, KeyKind, KeyPair, PublicKey, TokenCache, UserRole, VerifiedUser,
 };
 use crate::{Millis, limits};
+use muster_filter::state::NodeFacts;
 
 /// Domain prefix of the bytes that the new key signs.
 const PROOF_DOMAIN: &[u8] = b"muster.hello.proof.v1\0";

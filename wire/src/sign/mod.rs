@@ -42,7 +42,7 @@ pub enum EnvelopeKind {
     Proposal,
     /// A [`crate::approval::ProposalApproval`].
     Approval,
-    /// A [`crate::bundle::BundleManifest`].
+    /// A bundle manifest of `muster-bundle`.
     Bundle,
     /// A [`crate::enrol::EnrolmentRequest`] with its proof.
     Hello,

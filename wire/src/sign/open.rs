@@ -1,6 +1,6 @@
 //! Opens requests, replies and progress messages: verifies the sender and its role, and compares the body with its context.
 //!
-//! Not in this module: age and replay ([`crate::fresh`]), filter matching ([`crate::filter`]), and whether this node is among the
+//! Not in this module: age and replay ([`crate::fresh`]), filter matching ([`muster_filter`]), and whether this node is among the
 //! listed targets, which the daemon's matching stage checks.
 
 use std::sync::Arc;

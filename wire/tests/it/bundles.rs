@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_wire::bundle::{
+use muster_bundle::{
     BundleArchive, BundleError, BundleFile, BundleFileMode, BundleManifest, BundleSignerTrust,
     OpenBundle, PLUGIN_SIGN_TAG, check_path, pack_bundle,
 };

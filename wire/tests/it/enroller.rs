@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use muster_enrol::{
+    HandledEnrolment, MemoryEnrolmentStore, NameEntry, NodeEnroller, NodeEnrollerError,
+    NodeEnrollerParts,
+};
 use muster_wire::enrol::{
     EnrolmentAcceptance, EnrolmentAnswerError, EnrolmentNonce, EnrolmentOutcome,
-    EnrolmentRefusalReason, EnrolmentRequest, EnrolmentRequestError, HandledEnrolment,
-    MemoryEnrolmentStore, NameEntry, NodeEnroller, NodeEnrollerError, NodeEnrollerParts,
-    open_enrolment_answer, sign_enrolment_request,
+    EnrolmentRefusalReason, EnrolmentRequest, EnrolmentRequestError, open_enrolment_answer,
+    sign_enrolment_request,
 };
 use muster_wire::sign::Signer;
 use muster_wire::token::encode::{self, TokenValidity};

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use muster_enrol::{
+    EnrolmentApproval, EnrolmentDecision, EnrolmentSettings, KnownName, MemoryEnrolmentStore,
+    NameEntry, NodeEnroller, NodeEnrollerParts, decide_enrolment,
+};
+use muster_filter::state::NodeFacts;
 use muster_wire::enrol::{
-    EnrolmentAcceptance, EnrolmentAnswer, EnrolmentAnswerError, EnrolmentApproval,
-    EnrolmentDecision, EnrolmentNonce, EnrolmentOutcome, EnrolmentRequest, EnrolmentRequestError,
-    EnrolmentSettings, KnownName, MemoryEnrolmentStore, NameEntry, NodeEnroller, NodeEnrollerParts,
-    OpenEnrolmentRequest, TokenGrant, TokenGrantError, decide_enrolment, open_enrolment_answer,
-    open_enrolment_request, sign_enrolment_answer, sign_enrolment_request,
+    EnrolmentAcceptance, EnrolmentAnswer, EnrolmentAnswerError, EnrolmentNonce, EnrolmentOutcome,
+    EnrolmentRequest, EnrolmentRequestError, OpenEnrolmentRequest, TokenGrant, TokenGrantError,
+    open_enrolment_answer, open_enrolment_request, sign_enrolment_answer, sign_enrolment_request,
 };
 use muster_wire::sign::{EnvelopeKind, MessageRefusal, Signer, sign_envelope};
-use muster_wire::state::NodeFacts;
 use muster_wire::token::claims::{
     AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
 };

@@ -1,6 +1,6 @@
 //! Sealing and opening, one by one and together.
 
-use muster_wire::filter::NodeFilter;
+use muster_filter::NodeFilter;
 use muster_wire::progress::{MAX_PROGRESS_MESSAGES, ProgressMessage};
 use muster_wire::request::RequestTarget;
 use muster_wire::sign::{

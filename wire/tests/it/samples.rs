@@ -2,13 +2,13 @@
 
 use std::iter::successors;
 
+use muster_bundle::{
+    BundleArchive, BundleError, BundleFile, BundleFileMode, BundleSignerTrust, PLUGIN_SIGN_TAG,
+    pack_bundle,
+};
 use muster_wire::approval::{
     ProposalApproval, ProposalInputs, RequestProposal, encode_envelope, open_approval,
     open_proposal,
-};
-use muster_wire::bundle::{
-    BundleArchive, BundleError, BundleFile, BundleFileMode, BundleSignerTrust, PLUGIN_SIGN_TAG,
-    pack_bundle,
 };
 use muster_wire::enrol::{
     EnrolmentAnswer, EnrolmentDeferral, EnrolmentOutcome, open_enrolment_answer,

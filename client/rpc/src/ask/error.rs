@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use muster_client::discovery::{DiscoveryOptionError, UnsupportedCondition};
 use muster_client::{ClientError, DdlStoreError};
 use muster_ddl::InputValidationError;
-use muster_wire::filter::FilterError;
+use muster_filter::FilterError;
 
 use super::ddl_fetch::DdlFetchError;
 use super::locate::LocateError;

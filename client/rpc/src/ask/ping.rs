@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use muster_client::{CallEvent, CallTarget, ClientError, ReceivedReply, RpcCall};
+use muster_filter::NodeFilter;
 use muster_wire::Millis;
-use muster_wire::filter::NodeFilter;
 use muster_wire::identity::Identity;
 
 use super::error::FleetRequestError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster_client::discovery::{ConditionKind, DiscoveryOptions};
 use muster_client::{DataDdlStore, DiscoveryQuery, DiscoverySource};
 use muster_ddl::ActionSchema;
-use muster_wire::filter::{FilterError, NodeFilter};
+use muster_filter::{FilterError, NodeFilter};
 use muster_wire::identity::SubjectName;
 
 use super::error::FleetRequestError;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use muster_bundle::{BundleFile, BundleFileMode};
 use muster_ddl::AgentDdl;
-use muster_wire::bundle::{BundleFile, BundleFileMode};
 
 use super::{BundleFileError, printable_text};
 

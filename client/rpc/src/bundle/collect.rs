@@ -5,7 +5,7 @@ use std::fs::{self, DirEntry};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_wire::bundle::{BundleFile, BundleFileMode};
+use muster_bundle::{BundleFile, BundleFileMode};
 use muster_wire::limits;
 
 use super::{BundleFileError, read_limited};
@@ -120,7 +120,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    use muster_wire::bundle::BundleFileMode;
+    use muster_bundle::BundleFileMode;
 
     use super::{BundleFileError, collect_bundle_files};
 

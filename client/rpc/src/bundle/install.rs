@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use muster_wire::bundle::{BundleFile, BundleFileMode, ManifestEntry, OpenBundle};
+use muster_bundle::{BundleFile, BundleFileMode, ManifestEntry, OpenBundle};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::{Millis, limits};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -71,11 +71,9 @@ pub fn find_installed(
         })?;
     // Removal deletes the paths of the record, so they must stay below the directory.
     for file in record.files.keys() {
-        muster_wire::bundle::check_path(agent, file).map_err(|source| {
-            BundleFileError::Refused {
-                path: path.clone(),
-                source,
-            }
+        muster_bundle::check_path(agent, file).map_err(|source| BundleFileError::Refused {
+            path: path.clone(),
+            source,
         })?;
     }
     Ok(Some(InstalledBundle { record, directory }))

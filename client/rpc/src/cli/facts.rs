@@ -1,7 +1,7 @@
 //! Arguments of `rpc facts`.
 
 use clap::Args;
-use muster_wire::state::FactPath;
+use muster_filter::state::FactPath;
 
 use super::filters::FilterArgs;
 use super::json::JsonArgs;

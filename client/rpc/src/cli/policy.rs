@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use muster_policy::{PolicyPrincipal, RuleVerdict, parse_instant};
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
-use muster_wire::policy::{PolicyPrincipal, RuleVerdict, parse_instant};
 
 use super::json::JsonArgs;
 

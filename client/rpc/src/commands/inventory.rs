@@ -9,8 +9,8 @@ mod report;
 use std::collections::BTreeSet;
 
 use muster_contract::rpcutil::RpcutilInventoryOutput;
+use muster_filter::state::NodeFacts;
 use muster_wire::identity::Identity;
-use muster_wire::state::NodeFacts;
 
 use super::context::CommandContext;
 use super::{form, inquiry};

@@ -13,7 +13,7 @@ use crate::policy::{
 };
 use crate::render::policy as render;
 use muster_client::DataDdlStore;
-use muster_wire::policy::{PolicyQuery, RuleVerdict};
+use muster_policy::{PolicyQuery, RuleVerdict};
 use serde_json::Map;
 
 /// Runs one of the commands.

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use muster_wire::Millis;
-use muster_wire::identity::SubjectName;
-use muster_wire::policy::{
+use muster_policy::{
     PolicyExplanation, PolicyPrincipal, PolicyQuery, PolicySet, RuleVerdict, parse_instant,
 };
+use muster_wire::Millis;
+use muster_wire::identity::SubjectName;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

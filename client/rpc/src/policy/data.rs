@@ -1,6 +1,6 @@
 //! Assumed results of a node's data sources. Pure functions.
 
-use muster_wire::filter::{AssumedOutput, DataLookup, DataLookupResult, KnownLookups};
+use muster_filter::{AssumedOutput, DataLookup, DataLookupResult, KnownLookups};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::error::PolicyError;
 pub struct AssumedDataValues(BTreeMap<DataLookup, Map<String, Value>>);
 
 impl TryFrom<BTreeMap<String, Map<String, Value>>> for AssumedDataValues {
-    type Error = muster_wire::filter::FilterError;
+    type Error = muster_filter::FilterError;
 
     fn try_from(values: BTreeMap<String, Map<String, Value>>) -> Result<Self, Self::Error> {
         let entry = |(lookup, outputs): (String, _)| Ok((lookup.parse()?, outputs));

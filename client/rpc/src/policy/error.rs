@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use muster_wire::filter::FilterError;
-use muster_wire::state::NodeFactsError;
+use muster_filter::FilterError;
+use muster_filter::state::NodeFactsError;
 
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;

@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 
 use muster_client::DdlStore;
 use muster_ddl::AgentDdl;
+use muster_filter::DeclaredSources;
+use muster_policy::{CallerWord, PolicyFile, PolicyProblem, PolicyRule, PolicySet, RuleVerdict};
 use muster_wire::Millis;
-use muster_wire::filter::DeclaredSources;
-use muster_wire::policy::{
-    CallerWord, PolicyFile, PolicyProblem, PolicyRule, PolicySet, RuleVerdict,
-};
 use serde::Serialize;
 
 use crate::ask::nearest_name;
@@ -269,7 +267,7 @@ mod tests {
     use std::path::PathBuf;
 
     use muster_client::{DataDdlStore, DdlStore};
-    use muster_wire::policy::{PolicySet, PolicySource, RuleVerdict, parse_instant};
+    use muster_policy::{PolicySet, PolicySource, RuleVerdict, parse_instant};
 
     use super::{LintLevel, LoadedPolicies, lint_policies};
 

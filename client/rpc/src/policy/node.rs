@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use muster_contract::rpcutil::RpcutilInventoryOutput;
-use muster_wire::filter::FactTerm;
-use muster_wire::state::{NodeFacts, NodeView};
+use muster_filter::FactTerm;
+use muster_filter::state::{NodeFacts, NodeView};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -6,11 +6,11 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_secret::check_protected;
-use muster_wire::policy::{
+use muster_policy::{
     GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyFault, PolicyProblem, PolicySet, PolicySource,
     RuleVerdict,
 };
+use muster_secret::check_protected;
 
 use super::error::PolicyError;
 use super::lint::{LintFinding, LintLevel};

@@ -1,7 +1,7 @@
 //! Renders the evaluation of a filter for a saved inventory.
 
 use muster_client::discovery::inventory::NodeEvaluation;
-use muster_wire::filter::TruthValue;
+use muster_filter::TruthValue;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -180,7 +180,7 @@ impl<'a> FilterNodeDocument<'a> {
 #[cfg(test)]
 mod tests {
     use muster_client::discovery::inventory::NodeEvaluation;
-    use muster_wire::filter::TruthValue;
+    use muster_filter::TruthValue;
 
     use super::FilterTestDocument;
     use crate::exit::CommandExitCode;

@@ -1,7 +1,7 @@
 //! Renders policy findings, explanations and test results.
 
+use muster_policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
 use muster_wire::identity::SubjectName;
-use muster_wire::policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
 use serde::Serialize;
 
 use super::page::TextPage;

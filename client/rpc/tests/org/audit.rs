@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use muster_wire::audit::{AuditHeader, ChainPosition};
+use muster_audit::{AuditHeader, ChainPosition};
 use muster_wire::sign::Signer;
 use muster_wire::token::UserCredentials;
 
@@ -163,14 +163,14 @@ fn records_are_shown_by_caller_agent_and_verdict() {
 
 #[test]
 fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record() {
-    use muster_wire::audit::HeadRecord;
+    use muster_audit::HeadRecord;
     let log = Log::new();
     let state = log.world.scratch.path().join("state");
     fs::create_dir(&state).unwrap();
     let whole = fs::read_to_string(&log.files[1]).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let last = ChainPosition::after_line(lines[lines.len() - 1].as_bytes()).unwrap();
-    let anchor = muster_wire::audit::AuditAnchor {
+    let anchor = muster_audit::AuditAnchor {
         seq: last.next - 1,
         hash: last.prev,
     };

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use muster_bus::{Bus, NameStore};
-use muster_wire::enrol::NameEntry;
+use muster_enrol::NameEntry;
 use muster_wire::identity::Identity;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::stores::{PROVISION_BUCKET, TRUST_BUCKET, renewed_token_key};

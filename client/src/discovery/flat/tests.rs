@@ -88,7 +88,7 @@ fn yaml_is_known_by_its_beginning_its_name_or_because_somebody_says_so() {
 #[test]
 fn identities_choose_from_a_list() {
     let nodes = parse("web1\nweb2\ndb1\n").unwrap();
-    let filter = muster_wire::filter::NodeFilter::default();
+    let filter = muster_filter::NodeFilter::default();
     assert_eq!(filter_identities(nodes.clone(), &filter), nodes);
     let web = filter
         .with_identity("/^web/")

@@ -2,11 +2,9 @@
 //!
 //! Nodes use the same evaluation. An inventory has no results of data sources: each is either assumed by the caller or unknown.
 
-use muster_wire::filter::{
-    DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue,
-};
+use muster_filter::state::NodeView;
+use muster_filter::{DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue};
 use muster_wire::identity::Identity;
-use muster_wire::state::NodeView;
 
 use super::{FleetInventory, InventoryError, InventoryNodeView, InventorySelector};
 use crate::discovery::DiscoveryQuery;
@@ -93,8 +91,8 @@ fn naming_text(query: &DiscoveryQuery) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::filter::{AssumedOutput, KnownLookups, NodeFilter, TruthValue};
-    use muster_wire::filter::{DataLookupResult, FilterError};
+    use muster_filter::{AssumedOutput, KnownLookups, NodeFilter, TruthValue};
+    use muster_filter::{DataLookupResult, FilterError};
     use serde_json::{Map, json};
 
     use super::{FleetInventory, NodeEvaluation};

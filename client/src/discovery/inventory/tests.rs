@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use muster_wire::filter::NodeFilter;
+use muster_filter::NodeFilter;
 use proptest::prelude::*;
 
 use super::{FleetInventory, InventoryError, find_problems};
@@ -49,7 +49,7 @@ fn find(wanted: &DiscoveryQuery) -> Result<Vec<String>, InventoryError> {
 }
 
 fn wanted(
-    change: impl FnOnce(NodeFilter) -> Result<NodeFilter, muster_wire::filter::FilterError>,
+    change: impl FnOnce(NodeFilter) -> Result<NodeFilter, muster_filter::FilterError>,
 ) -> DiscoveryQuery {
     DiscoveryQuery {
         filter: change(NodeFilter::default()).unwrap(),

@@ -6,7 +6,7 @@
 //!
 //! `PuppetDB` compares differently from a node: string comparison is case-sensitive, and regular expressions are `PostgreSQL`'s.
 
-use muster_wire::filter::{FactOperator, FactTerm, FilterPattern};
+use muster_filter::{FactOperator, FactTerm, FilterPattern};
 use serde_json::{Value, json};
 
 use super::super::DiscoveryQuery;
@@ -231,7 +231,7 @@ fn strip_slashes(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::filter::{FactOperator, FactTerm, NodeFilter};
+    use muster_filter::{FactOperator, FactTerm, NodeFilter};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use muster_api::ActionError;
+use muster_api::filter::FilterPattern;
 use muster_api::system::System;
 use muster_api::system::command::CancelFlag;
 use muster_api::system::process::ProcessStat;
-use muster_api::wire::filter::FilterPattern;
 
 use crate::table::{self, ProcessEntry};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_wire::audit::{AuditAnchor, HeadRecord};
+use muster_audit::{AuditAnchor, HeadRecord};
 
 use super::{AuditReadError, lines};
 

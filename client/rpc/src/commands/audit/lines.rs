@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
-use muster_wire::audit::ChainLink;
+use muster_audit::ChainLink;
 use muster_wire::limits::MAX_AUDIT_LINE_BYTES;
 
 use super::AuditReadError;

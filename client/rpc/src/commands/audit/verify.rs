@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_wire::audit::{AuditAnchor, AuditKeyTrust, ChainVerifier};
+use muster_audit::{AuditAnchor, AuditKeyTrust, ChainVerifier};
 
 use super::lines::{self, LogFilePart};
 use super::{AuditReadError, CommandContext, head};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-use muster_wire::bundle::PLUGIN_SIGN_TAG;
+use muster_bundle::PLUGIN_SIGN_TAG;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::scope::CallerGrant;
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_wire::bundle::PLUGIN_SIGN_TAG;
+use muster_bundle::PLUGIN_SIGN_TAG;
 use muster_wire::identity::SubjectName;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::token::scope::CallerGrant;

@@ -4,10 +4,10 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use muster_client::load_signer;
-use muster_wire::bundle::{
+use muster_bundle::{
     BundleArchive, BundleError, BundleSignerTrust, PLUGIN_SIGN_TAG, pack_bundle as seal,
 };
+use muster_client::load_signer;
 use muster_wire::identity::SubjectName;
 use muster_wire::limits;
 use muster_wire::token::{AccountTrust, PublicKey};

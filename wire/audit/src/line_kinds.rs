@@ -1,0 +1,262 @@
+//! The chain's own line kinds: header, checkpoint and gap.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::{Signature, VerifyingKey};
+use serde::{Deserialize, Serialize};
+
+use super::chain::{ChainLink, ChainPosition, LineHash, NotAnObject};
+use super::{AUDIT_FORMAT, AuditKeyTrust};
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::token::{KeyPair, PublicKey};
+
+const SIGNATURE_FIELD_PREFIX: &[u8] = b",\"signature\":\"";
+const SIGNATURE_CHARACTERS: usize = 86;
+
+/// Identifies the node. The first line of every file, and the first line after every daemon start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditHeader {
+    audit: HeaderTag,
+    /// RFC 3339, for display.
+    pub time: String,
+    /// The same instant, at which the token is validated.
+    pub unix_ms: Millis,
+    /// [`AUDIT_FORMAT`].
+    pub format: String,
+    /// The node's name.
+    pub node: Identity,
+    /// The public key that signs the following checkpoints (`U...`).
+    pub key: PublicKey,
+    /// The node's token, which contains the key.
+    pub token: String,
+    /// The account token, which authorizes the node's token and is signed by the operator.
+    pub account: String,
+}
+
+/// A closed-off torn line, or known missing lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditGap {
+    audit: GapTag,
+    /// RFC 3339, for display.
+    pub time: String,
+    /// The kind of gap.
+    #[serde(flatten)]
+    pub kind: GapKind,
+}
+
+/// The reason of a gap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum GapKind {
+    /// A crash or a full disk cut off the previous line, which has no number of its own.
+    Torn {
+        /// Length of the remaining fragment, in bytes.
+        bytes: u64,
+        /// The hash of the fragment.
+        fragment: String,
+    },
+    /// The daemon's head record has a higher number than the log.
+    Missing {
+        /// The last number in the head record.
+        written: u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum HeaderTag {
+    #[serde(rename = "header")]
+    Header,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum GapTag {
+    #[serde(rename = "gap")]
+    Gap,
+}
+
+impl AuditHeader {
+    /// Creates a header for this instant.
+    pub fn new(
+        (unix_ms, time): (Millis, String),
+        node: Identity,
+        key: PublicKey,
+        token: String,
+        account: String,
+    ) -> Self {
+        Self {
+            audit: HeaderTag::Header,
+            time,
+            unix_ms,
+            format: AUDIT_FORMAT.to_owned(),
+            node,
+            key,
+            token,
+            account,
+        }
+    }
+
+    /// Verifies the header's key by the tokens or by the pinned keys; otherwise returns the reason.
+    pub(super) fn verify_key(&self, trust: &AuditKeyTrust) -> Result<VerifyingKey, String> {
+        if self.format != AUDIT_FORMAT {
+            return Err(format!("the format in the header is not {AUDIT_FORMAT}"));
+        }
+        trust.verify_header(self)?;
+        self.key.verifying_key().map_err(|error| error.to_string())
+    }
+}
+
+impl AuditGap {
+    /// A gap after a line that was cut off.
+    pub fn torn_line(time: String, fragment: &[u8]) -> Self {
+        Self::new(
+            time,
+            GapKind::Torn {
+                bytes: u64::try_from(fragment.len()).unwrap_or(u64::MAX),
+                fragment: LineHash::of_bytes(fragment).to_string(),
+            },
+        )
+    }
+
+    /// A gap for written lines up to this number that are missing.
+    pub fn missing_lines(time: String, written: u64) -> Self {
+        Self::new(time, GapKind::Missing { written })
+    }
+
+    /// Whether the gap follows a torn fragment.
+    pub fn is_torn(&self) -> bool {
+        matches!(self.kind, GapKind::Torn { .. })
+    }
+
+    fn new(time: String, kind: GapKind) -> Self {
+        Self {
+            audit: GapTag::Gap,
+            time,
+            kind,
+        }
+    }
+}
+
+impl ChainPosition {
+    /// Appends a header or gap, or any other value that serializes as a JSON object.
+    pub fn append_mark(
+        self,
+        mark: &impl Serialize,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, NotAnObject> {
+        let record = serde_json::to_vec(mark).map_err(|_| NotAnObject)?;
+        self.append_record(&record, out)
+    }
+
+    /// Appends a checkpoint: the node's signature of everything before it.
+    #[must_use]
+    pub fn append_checkpoint(
+        self,
+        time: &str,
+        node: &Identity,
+        key: &KeyPair,
+        out: &mut Vec<u8>,
+    ) -> Self {
+        let start = self.begin_line(out);
+        // None of these texts can contain a character that JSON would escape.
+        let fields = format!(
+            r#""audit":"checkpoint","time":"{time}","node":"{node}","key":"{}""#,
+            key.public_key()
+        );
+        out.extend_from_slice(fields.as_bytes());
+        let signed = checkpoint_signed_bytes(out.get(start..).unwrap_or_default());
+        let signature = URL_SAFE_NO_PAD.encode(key.sign(&signed).to_bytes());
+        out.extend_from_slice(SIGNATURE_FIELD_PREFIX);
+        out.extend_from_slice(signature.as_bytes());
+        out.extend_from_slice(b"\"}");
+        self.end_line(start, out)
+    }
+}
+
+/// The signed bytes of a checkpoint: the format name, a NUL, and its own line up to the signature.
+fn checkpoint_signed_bytes(line: &[u8]) -> Vec<u8> {
+    [AUDIT_FORMAT.as_bytes(), &[0], line].concat()
+}
+
+/// A parsed line.
+#[derive(Debug)]
+pub enum AuditLineKind {
+    /// Identifies the node.
+    Header(Box<AuditHeader>),
+    /// A signature.
+    Checkpoint(AuditCheckpoint),
+    /// A closed-off gap.
+    Gap(AuditGap),
+    /// Any line that is not the chain's own.
+    Record,
+    /// A line with an `audit` field that is not a valid chain line.
+    Broken,
+}
+
+/// A signature of everything before it.
+#[derive(Debug)]
+pub struct AuditCheckpoint {
+    /// RFC 3339, for display.
+    pub time: String,
+    /// The node's name.
+    pub node: Identity,
+    /// The claimed signing key.
+    pub key: PublicKey,
+    signed: Vec<u8>,
+    signature: Signature,
+}
+
+#[derive(Deserialize)]
+struct CheckpointFields {
+    time: String,
+    node: Identity,
+    key: PublicKey,
+}
+
+impl AuditLineKind {
+    /// Parses a whole line.
+    pub fn parse_line(line: &[u8]) -> Option<(ChainLink, Self)> {
+        let (chain_link, fields) = ChainLink::split_line(line)?;
+        let Some(kind) = fields.strip_prefix(b"\"audit\":\"") else {
+            return Some((chain_link, Self::Record));
+        };
+        let line_kind = if kind.starts_with(b"header\"") {
+            serde_json::from_slice(line)
+                .ok()
+                .map(|header| Self::Header(Box::new(header)))
+        } else if kind.starts_with(b"gap\"") {
+            serde_json::from_slice(line).ok().map(Self::Gap)
+        } else if kind.starts_with(b"checkpoint\"") {
+            AuditCheckpoint::parse_line(line).map(Self::Checkpoint)
+        } else {
+            None
+        };
+        Some((chain_link, line_kind.unwrap_or(Self::Broken)))
+    }
+}
+
+impl AuditCheckpoint {
+    fn parse_line(line: &[u8]) -> Option<Self> {
+        let fields: CheckpointFields = serde_json::from_slice(line).ok()?;
+        let rest = line.strip_suffix(b"\"}")?;
+        let (rest, text) = rest.split_at_checked(rest.len().checked_sub(SIGNATURE_CHARACTERS)?)?;
+        let body = rest.strip_suffix(SIGNATURE_FIELD_PREFIX)?;
+        let mut signature = [0; Signature::BYTE_SIZE];
+        match URL_SAFE_NO_PAD.decode_slice(text, &mut signature) {
+            Ok(Signature::BYTE_SIZE) => {}
+            _ => return None,
+        }
+        Some(Self {
+            time: fields.time,
+            node: fields.node,
+            key: fields.key,
+            signed: checkpoint_signed_bytes(body),
+            signature: Signature::from_bytes(&signature),
+        })
+    }
+
+    /// Whether this key made the signature.
+    pub(super) fn verify_signature(&self, key: &VerifyingKey) -> bool {
+        key.verify_strict(&self.signed, &self.signature).is_ok()
+    }
+}

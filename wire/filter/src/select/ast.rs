@@ -1,0 +1,161 @@
+//! The syntax trees of expressions: as written ([`SelectStatement`]), and as checked ([`SelectCondition`]).
+
+use super::semver::VersionConstraint;
+use crate::lookup::DataLookup;
+use crate::pattern::FilterPattern;
+use crate::state::FactPath;
+use crate::term::{FactOperand, FactOperator, LiteralOperand};
+
+/// Statements or conditions joined by `and`, `or` and `not`. Lists have two elements or more, and no element of the list's
+/// own kind, so redundant parentheses do not change the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum BooleanTree<T> {
+    All(Vec<BooleanTree<T>>),
+    Any(Vec<BooleanTree<T>>),
+    Not(Box<BooleanTree<T>>),
+    Term(T),
+}
+
+impl<T> BooleanTree<T> {
+    /// `a and b and ...`.
+    pub(super) fn join_all(first: Self, others: Vec<Self>) -> Self {
+        if others.is_empty() {
+            return first;
+        }
+        let mut list = Vec::new();
+        for tree in [first].into_iter().chain(others) {
+            match tree {
+                Self::All(inner) => list.extend(inner),
+                other => list.push(other),
+            }
+        }
+        Self::All(list)
+    }
+
+    /// `a or b or ...`.
+    pub(super) fn join_any(first: Self, others: Vec<Self>) -> Self {
+        if others.is_empty() {
+            return first;
+        }
+        let mut list = Vec::new();
+        for tree in [first].into_iter().chain(others) {
+            match tree {
+                Self::Any(inner) => list.extend(inner),
+                other => list.push(other),
+            }
+        }
+        Self::Any(list)
+    }
+
+    /// `not a`.
+    pub(super) fn negate_tree(tree: Self) -> Self {
+        Self::Not(Box::new(tree))
+    }
+
+    /// The operands of `and`, `or` and `not`, in the order as written.
+    pub(super) fn leaf_terms(&self) -> Vec<&T> {
+        match self {
+            Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::leaf_terms).collect(),
+            Self::Not(inner) => inner.leaf_terms(),
+            Self::Term(term) => vec![term],
+        }
+    }
+
+    /// The depth of the tree; its printed form nests no deeper.
+    pub(super) fn depth(&self) -> usize {
+        match self {
+            Self::All(list) | Self::Any(list) => {
+                1 + list.iter().map(Self::depth).max().unwrap_or(0)
+            }
+            Self::Not(inner) => 1 + inner.depth(),
+            Self::Term(_) => 0,
+        }
+    }
+}
+
+/// One operand of `and`, `or` and `not`, as written.
+#[derive(Debug)]
+pub(super) struct SelectStatement {
+    pub(super) left: SelectValue,
+    /// The comparison operator and right side; `None` if the value stands alone.
+    pub(super) comparison: Option<(ComparisonOperator, SelectValue)>,
+    /// End offset of the statement, in bytes.
+    pub(super) end: usize,
+}
+
+/// A comparison operator.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ComparisonOperator {
+    Operator(FactOperator),
+    In,
+    NotIn,
+}
+
+/// A parsed value with its byte offset from the start of the expression.
+#[derive(Debug)]
+pub(super) struct SelectValue {
+    pub(super) at: usize,
+    pub(super) kind: SelectValueKind,
+}
+
+#[derive(Debug)]
+pub(super) enum SelectValueKind {
+    /// Without quotes.
+    Word(String),
+    /// A quoted text, without its quotes.
+    Text(String),
+    /// With its slashes.
+    Regex(String),
+    List(Vec<SelectValue>),
+    Call(FunctionCall),
+}
+
+/// `source("argument").field`.
+#[derive(Debug)]
+pub(super) struct FunctionCall {
+    pub(super) source: String,
+    pub(super) arguments: Vec<SelectValue>,
+    pub(super) field: Option<CallField>,
+}
+
+/// The field after the dot of a call, with its offset.
+#[derive(Debug)]
+pub(super) struct CallField {
+    pub(super) at: usize,
+    pub(super) name: String,
+}
+
+/// A condition on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SelectCondition {
+    /// A value and its test.
+    Test(ConditionSubject, ValueTest),
+    Class(FilterPattern),
+    Agent(FilterPattern),
+    /// A class or an agent.
+    With(FilterPattern),
+}
+
+/// The source of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ConditionSubject {
+    Fact(FactPath),
+    Output(SourceOutput),
+}
+
+/// One output of a data source: `service("sshd").running`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SourceOutput {
+    pub(super) lookup: DataLookup,
+    pub(super) name: String,
+}
+
+/// A test of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ValueTest {
+    Compare(FactOperator, FactOperand),
+    /// The value is a list or a map that contains this.
+    Include(LiteralOperand),
+    /// The value is a version that satisfies this.
+    Version(VersionConstraint),
+}

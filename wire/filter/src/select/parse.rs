@@ -1,0 +1,248 @@
+//! Parses tokens: `not` binds tighter than `and`, and `and` tighter than `or`.
+//!
+//! ```text
+//! expression = all { or all }                    or  = "or"  | "||"
+//! all        = one { and one }                   and = "and" | "&&"
+//! one        = not one | "(" expression ")" | statement
+//! statement  = value [ operator right | [ "not" ] "in" ( list | value ) ]
+//! right      = value | "(" value ")"
+//! list       = "[" value { "," value } "]"
+//! value      = word | "text" | /regex/ | word "(" [ value { "," value } ] ")" [ ".field" ]
+//! ```
+//!
+//! [`check`](super::check) interprets the values and checks that they fit together.
+
+use std::iter::Peekable;
+use std::vec;
+
+use super::MAX_SELECT_DEPTH;
+use super::ast::{
+    BooleanTree, CallField, ComparisonOperator, FunctionCall, SelectStatement, SelectValue,
+    SelectValueKind,
+};
+use super::lex::{SelectToken, SelectTokenKind, tokenize_select};
+use crate::error::FilterFault;
+
+/// Parses an expression.
+pub(super) fn parse_select(text: &str) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+    let mut parser = SelectParser {
+        tokens: tokenize_select(text)?.into_iter().peekable(),
+        end: text.len(),
+        depth: 0,
+    };
+    let tree = parser.parse_or()?;
+    match parser.tokens.peek() {
+        None => Ok(tree),
+        Some(token) => Err(FilterFault::new(token.at, "and, or, or the end")),
+    }
+}
+
+pub(super) fn too_deep(at: usize) -> FilterFault {
+    let expected = format!("an expression nested at most {MAX_SELECT_DEPTH} levels deep");
+    FilterFault::new(at, expected)
+}
+
+struct SelectParser {
+    tokens: Peekable<vec::IntoIter<SelectToken>>,
+    /// The length of the text.
+    end: usize,
+    depth: usize,
+}
+
+impl SelectParser {
+    fn parse_or(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+        let first = self.parse_and()?;
+        let mut others = Vec::new();
+        while self.accept_token(&SelectTokenKind::Or) {
+            others.push(self.parse_and()?);
+        }
+        Ok(BooleanTree::join_any(first, others))
+    }
+
+    fn parse_and(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+        let first = self.parse_unary()?;
+        let mut others = Vec::new();
+        while self.accept_token(&SelectTokenKind::And) {
+            others.push(self.parse_unary()?);
+        }
+        Ok(BooleanTree::join_all(first, others))
+    }
+
+    fn parse_unary(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+        let at = self.next_offset();
+        if self.accept_token(&SelectTokenKind::Not) {
+            return self
+                .parse_nested(at, Self::parse_unary)
+                .map(BooleanTree::negate_tree);
+        }
+        if self.accept_token(&SelectTokenKind::Open) {
+            let tree = self.parse_nested(at, Self::parse_or)?;
+            self.expect_token(&SelectTokenKind::Close, "and, or, or a closing parenthesis")?;
+            return Ok(tree);
+        }
+        self.parse_statement().map(BooleanTree::Term)
+    }
+
+    fn parse_statement(&mut self) -> Result<SelectStatement, FilterFault> {
+        let expected =
+            "a condition: a class, a fact such as country=uk, not, or an opening parenthesis";
+        let left = self.parse_value(expected)?;
+        let comparison = match self.parse_comparison()? {
+            None => None,
+            Some(ComparisonOperator::Operator(operator)) => Some((
+                ComparisonOperator::Operator(operator),
+                self.parse_right_operand()?,
+            )),
+            Some(membership) => Some((membership, self.parse_members()?)),
+        };
+        let end = self.next_offset();
+        Ok(SelectStatement {
+            left,
+            comparison,
+            end,
+        })
+    }
+
+    fn parse_comparison(&mut self) -> Result<Option<ComparisonOperator>, FilterFault> {
+        let found = match self.tokens.peek().map(|token| &token.kind) {
+            Some(&SelectTokenKind::Compare(operator)) => ComparisonOperator::Operator(operator),
+            Some(SelectTokenKind::In) => ComparisonOperator::In,
+            Some(SelectTokenKind::Not) => {
+                self.tokens.next();
+                self.expect_token(&SelectTokenKind::In, "`in` after not, or `and` before it")?;
+                return Ok(Some(ComparisonOperator::NotIn));
+            }
+            _ => return Ok(None),
+        };
+        self.tokens.next();
+        Ok(Some(found))
+    }
+
+    /// The right operand. Parentheses are accepted because Choria's own examples write `matches('x')`.
+    fn parse_right_operand(&mut self) -> Result<SelectValue, FilterFault> {
+        let expected = "a value after the operator (in quotes, if it is a keyword)";
+        let at = self.next_offset();
+        if self.accept_token(&SelectTokenKind::OpenList) {
+            return Err(FilterFault::new(at, "one value (`in` takes a list)"));
+        }
+        if !self.accept_token(&SelectTokenKind::Open) {
+            return self.parse_value(expected);
+        }
+        let value = self.parse_value(expected)?;
+        self.expect_token(
+            &SelectTokenKind::Close,
+            "a closing parenthesis after the value",
+        )?;
+        Ok(value)
+    }
+
+    /// The right side of `in`.
+    fn parse_members(&mut self) -> Result<SelectValue, FilterFault> {
+        let at = self.next_offset();
+        if !self.accept_token(&SelectTokenKind::OpenList) {
+            return self.parse_value("a list such as [\"uk\", \"de\"], a fact, classes or agents");
+        }
+        let items =
+            self.parse_values(&SelectTokenKind::CloseList, "a comma or ] after the value")?;
+        let kind = SelectValueKind::List(items);
+        Ok(SelectValue { at, kind })
+    }
+
+    /// Comma-separated values up to the given end token; possibly none.
+    fn parse_values(
+        &mut self,
+        end: &SelectTokenKind,
+        expected: &'static str,
+    ) -> Result<Vec<SelectValue>, FilterFault> {
+        let mut values = Vec::new();
+        if self.accept_token(end) {
+            return Ok(values);
+        }
+        loop {
+            values.push(self.parse_value("a value")?);
+            if !self.accept_token(&SelectTokenKind::Comma) {
+                self.expect_token(end, expected)?;
+                return Ok(values);
+            }
+        }
+    }
+
+    fn parse_value(&mut self, expected: &'static str) -> Result<SelectValue, FilterFault> {
+        let end = self.end;
+        let found = self.tokens.next_if(|token| {
+            matches!(
+                token.kind,
+                SelectTokenKind::Word(_) | SelectTokenKind::Text(_) | SelectTokenKind::Regex(_)
+            )
+        });
+        let Some(SelectToken { at, kind }) = found else {
+            let at = self.tokens.peek().map_or(end, |token| token.at);
+            return Err(FilterFault::new(at, expected));
+        };
+        let kind = match kind {
+            SelectTokenKind::Text(text) => SelectValueKind::Text(text),
+            SelectTokenKind::Regex(regex) => SelectValueKind::Regex(regex),
+            SelectTokenKind::Word(word) if self.accept_token(&SelectTokenKind::Open) => {
+                SelectValueKind::Call(self.parse_nested(at, |parser| parser.parse_call(word))?)
+            }
+            SelectTokenKind::Word(word) => SelectValueKind::Word(word),
+            _ => return Err(FilterFault::new(at, expected)),
+        };
+        Ok(SelectValue { at, kind })
+    }
+
+    /// A call, after its opening parenthesis.
+    fn parse_call(&mut self, source: String) -> Result<FunctionCall, FilterFault> {
+        let arguments =
+            self.parse_values(&SelectTokenKind::Close, "a comma or a closing parenthesis")?;
+        let field = self.tokens.next_if(
+            |token| matches!(&token.kind, SelectTokenKind::Word(word) if word.starts_with('.')),
+        );
+        let field = field.and_then(|token| match token.kind {
+            SelectTokenKind::Word(word) => word.strip_prefix('.').map(|name| CallField {
+                at: token.at + 1,
+                name: name.to_owned(),
+            }),
+            _ => None,
+        });
+        Ok(FunctionCall {
+            source,
+            arguments,
+            field,
+        })
+    }
+
+    fn parse_nested<T>(
+        &mut self,
+        at: usize,
+        parse: impl FnOnce(&mut Self) -> Result<T, FilterFault>,
+    ) -> Result<T, FilterFault> {
+        if self.depth == MAX_SELECT_DEPTH {
+            return Err(too_deep(at));
+        }
+        self.depth += 1;
+        let found = parse(self)?;
+        self.depth -= 1;
+        Ok(found)
+    }
+
+    fn accept_token(&mut self, kind: &SelectTokenKind) -> bool {
+        self.tokens.next_if(|token| token.kind == *kind).is_some()
+    }
+
+    fn expect_token(
+        &mut self,
+        kind: &SelectTokenKind,
+        expected: &'static str,
+    ) -> Result<(), FilterFault> {
+        if self.accept_token(kind) {
+            return Ok(());
+        }
+        Err(FilterFault::new(self.next_offset(), expected))
+    }
+
+    /// Byte offset of the next token.
+    fn next_offset(&mut self) -> usize {
+        self.tokens.peek().map_or(self.end, |token| token.at)
+    }
+}

@@ -1,0 +1,327 @@
+//! Filters through their public door: the evaluator beside a model that was written without looking at it,
+//! round trips, and arbitrary input. No node and no broker takes part.
+
+use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::{FactOperator, FactTerm, FilterPattern, NodeFilter};
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use proptest::sample::select;
+use regex::Regex;
+use serde_json::Value;
+
+const OPERATORS: [FactOperator; 8] = [
+    FactOperator::Equal,
+    FactOperator::NotEqual,
+    FactOperator::Match,
+    FactOperator::NotMatch,
+    FactOperator::AtMost,
+    FactOperator::AtLeast,
+    FactOperator::Less,
+    FactOperator::Greater,
+];
+
+/// Few and close together, so that random facts and terms often meet.
+const TEXTS: [&str; 16] = [
+    "a", "B", "b", "debian", "Debian", "ÄRGER", "ärger", "1", "01", "1.0", "2", "10", "-3", "true",
+    "True", "x y",
+];
+const KEYS: [&str; 6] = ["a", "b", "c", "a.b", "1", "true"];
+const PATHS: [&str; 10] = [
+    "a",
+    "b",
+    "c",
+    "a.b",
+    "a.b.c",
+    "a.0",
+    "b.1.a",
+    "\"a.b\"",
+    "\"a\".b",
+    "c.\"a.b\".'1'",
+];
+const EXPRESSIONS: [&str; 6] = ["^d", "b", "[0-9]+$", "^true$", ".", "Ä"];
+
+fn fact_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-4_i64..12).prop_map(Value::from),
+        (-8_i32..24).prop_map(|halves| Value::from(f64::from(halves) / 2.0)),
+        select(&TEXTS[..]).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..4).prop_map(Value::from),
+            btree_map(select(&KEYS[..]).prop_map(str::to_owned), inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn facts() -> impl Strategy<Value = NodeFacts> {
+    btree_map(
+        select(&KEYS[..]).prop_map(str::to_owned),
+        fact_value(),
+        0..6,
+    )
+    .prop_map(|map| NodeFacts::from_map(map.into_iter().collect()).unwrap())
+}
+
+/// Fact, operator and value of a term; the value of a regex operator without its slashes.
+fn condition() -> impl Strategy<Value = (&'static str, FactOperator, &'static str)> {
+    (select(&PATHS[..]), select(&OPERATORS[..])).prop_flat_map(|(path, operator)| {
+        let regex = matches!(operator, FactOperator::Match | FactOperator::NotMatch);
+        let values = if regex { &EXPRESSIONS[..] } else { &TEXTS[..] };
+        (Just(path), Just(operator), select(values))
+    })
+}
+
+fn term((path, operator, value): (&str, FactOperator, &str)) -> FactTerm {
+    match operator {
+        FactOperator::Match | FactOperator::NotMatch => {
+            FactTerm::new(path, operator, &format!("/{value}/")).unwrap()
+        }
+        _ => FactTerm::new(path, operator, value).unwrap(),
+    }
+}
+
+/// The model: what the words of the documentation say, one after the other, at any cost.
+mod model {
+    use super::{FactOperator, NodeFacts, Regex, Value};
+
+    pub(crate) fn holds(
+        facts: &NodeFacts,
+        path: &str,
+        operator: FactOperator,
+        value: &str,
+    ) -> bool {
+        let positive = match operator {
+            FactOperator::NotEqual => FactOperator::Equal,
+            FactOperator::NotMatch => FactOperator::Match,
+            other => other,
+        };
+        let mut scalars = Vec::new();
+        if let Some(found) = find(facts, path) {
+            flatten(&found, &mut scalars);
+        }
+        let any = scalars
+            .iter()
+            .any(|scalar| scalar_holds(scalar, positive, value));
+        if positive == operator { any } else { !any }
+    }
+
+    fn find(facts: &NodeFacts, path: &str) -> Option<Value> {
+        let top = Value::Object(facts.as_map().clone());
+        if let Some(exact) = top.get(path) {
+            return Some(exact.clone());
+        }
+        // The paths of this test hold no dots but those of a.b inside quotes.
+        let masked = path.replace("\"a.b\"", "a\u{0}b").replace(['"', '\''], "");
+        masked.split('.').try_fold(top, |value, segment| {
+            let key = segment.replace('\u{0}', ".");
+            match &value {
+                Value::Array(items) => items.get(key.parse::<usize>().ok()?).cloned(),
+                other => other.get(&key).cloned(),
+            }
+        })
+    }
+
+    /// A list is its elements, a map its keys, null nothing.
+    fn flatten(value: &Value, scalars: &mut Vec<Value>) {
+        match value {
+            Value::Null => {}
+            Value::Array(items) => items.iter().for_each(|item| flatten(item, scalars)),
+            Value::Object(map) => scalars.extend(map.keys().map(|key| Value::from(key.as_str()))),
+            scalar => scalars.push(scalar.clone()),
+        }
+    }
+
+    fn scalar_holds(fact: &Value, operator: FactOperator, wanted: &str) -> bool {
+        let shown = match fact {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        if operator == FactOperator::Match {
+            return Regex::new(wanted).unwrap().is_match(&shown);
+        }
+        let looks_numeric = Regex::new(r"^[+-]?[0-9]+(\.[0-9]+)?$").unwrap();
+        let number = |text: &str| {
+            looks_numeric
+                .is_match(text)
+                .then(|| text.parse::<f64>().unwrap())
+        };
+        if let (Some(a), Some(b)) = (number(&shown), number(wanted)) {
+            return match operator {
+                FactOperator::Equal => a - b == 0.0,
+                FactOperator::AtMost => a <= b,
+                FactOperator::AtLeast => a >= b,
+                FactOperator::Less => a < b,
+                _ => a > b,
+            };
+        }
+        let (a, b) = (shown.to_lowercase(), wanted.to_lowercase());
+        match (fact, operator) {
+            (Value::Number(_), _) => false,
+            (_, FactOperator::Equal) => a == b,
+            (Value::Bool(_), _) => false,
+            (_, FactOperator::AtMost) => a <= b,
+            (_, FactOperator::AtLeast) => a >= b,
+            (_, FactOperator::Less) => a < b,
+            _ => a > b,
+        }
+    }
+}
+
+/// Text of the characters that mean something to the parsers.
+fn hostile_text() -> impl Strategy<Value = String> {
+    prop_oneof!["\\PC{0,40}", "[ab =<>!~/\"'\\\\.i\t(é]{0,24}"]
+}
+
+/// Values that a term may hold: not empty, no control characters.
+fn literal() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z =<>!~/\"'\\\\.i]{1,12}", "\\PC{1,12}"]
+        .prop_filter("control characters are refused", |text| {
+            !text.contains(char::is_control)
+        })
+}
+
+fn filter() -> impl Strategy<Value = NodeFilter> {
+    let name = || prop_oneof!["[a-zA-Z][a-z0-9:.-]{0,8}", "/\\^[a-z]{1,5}/i?"];
+    (
+        vec(condition(), 0..4),
+        vec(name(), 0..3),
+        vec(name(), 0..3),
+        vec(name(), 0..3),
+    )
+        .prop_map(|(facts, classes, agents, identities)| {
+            let mut filter = NodeFilter::default();
+            for fact in facts {
+                filter = filter.with_fact(&term(fact).to_string()).unwrap();
+            }
+            for class in classes {
+                filter = filter.with_class(&class).unwrap();
+            }
+            for agent in agents {
+                filter = filter.with_agent(&agent).unwrap();
+            }
+            for identity in identities {
+                filter = filter.with_identity(&identity).unwrap();
+            }
+            filter
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn evaluator_and_model_agree(facts in facts(), condition in condition()) {
+        let (path, operator, value) = condition;
+        let expected = model::holds(&facts, path, operator, value);
+        prop_assert_eq!(term(condition).matches(&facts), expected);
+    }
+
+    #[test]
+    fn a_negation_is_the_opposite(facts in facts(), path in select(&PATHS[..]), text in select(&TEXTS[..])) {
+        let equal = FactTerm::new(path, FactOperator::Equal, text).unwrap().matches(&facts);
+        let not_equal = FactTerm::new(path, FactOperator::NotEqual, text).unwrap().matches(&facts);
+        prop_assert_ne!(equal, not_equal);
+    }
+
+    #[test]
+    fn every_leaf_is_found_by_its_path(facts in facts()) {
+        for (path, leaf) in facts.leaf_values() {
+            prop_assert_eq!(facts.get(&path), Some(leaf), "{}", path);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn terms_read_back_as_printed(
+        path in select(&PATHS[..]), operator in select(&OPERATORS[..]), value in literal(),
+    ) {
+        let value = match operator {
+            FactOperator::Match | FactOperator::NotMatch => format!("/{}/", regex::escape(&value)),
+            _ => value,
+        };
+        // An escaped text may outgrow the compiled limit only if it is long; these are short.
+        let term = FactTerm::new(path, operator, &value).unwrap();
+        let printed = term.to_string();
+        prop_assert_eq!(&FactTerm::parse(&printed).unwrap(), &term, "{}", printed);
+        prop_assert_eq!(term.value_text(), value);
+    }
+
+    #[test]
+    fn literal_terms_survive_as_words(path in select(&PATHS[..]), value in literal()) {
+        let term = FactTerm::new(path, FactOperator::Equal, &value).unwrap();
+        let filter = NodeFilter::default().with_words(&format!("first {term} last=1")).unwrap();
+        prop_assert_eq!(filter.facts().first(), Some(&term));
+        prop_assert_eq!((filter.facts().len(), filter.classes().len()), (2, 1));
+    }
+
+    #[test]
+    fn whatever_is_read_is_printed_and_read_again(text in hostile_text()) {
+        if let Ok(term) = FactTerm::parse(&text) {
+            prop_assert_eq!(&FactTerm::parse(&term.to_string()).unwrap(), &term);
+        }
+        if let Ok(pattern) = FilterPattern::parse(&text) {
+            prop_assert_eq!(&FilterPattern::parse(&pattern.to_string()).unwrap(), &pattern);
+        }
+        let _ = NodeFacts::default().get(&text);
+    }
+
+    #[test]
+    fn no_flag_text_gives_the_empty_filter(text in hostile_text()) {
+        let empty = NodeFilter::default;
+        for read in [
+            empty().with_fact(&text),
+            empty().with_class(&text),
+            empty().with_agent(&text),
+            empty().with_identity(&text),
+            empty().with_words(&text),
+        ] {
+            match read {
+                Ok(filter) => {
+                    prop_assert!(!filter.is_empty());
+                    let json = serde_json::to_string(&filter).unwrap();
+                    prop_assert_eq!(&serde_json::from_str::<NodeFilter>(&json).unwrap(), &filter);
+                    prop_assert!(!filter.explain().contains(char::is_control));
+                }
+                Err(error) => prop_assert!((1..=text.chars().count() + 1).contains(&error.column())),
+            }
+        }
+    }
+
+    #[test]
+    fn filters_survive_json(filter in filter()) {
+        let json = serde_json::to_string(&filter).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<NodeFilter>(&json).unwrap(), &filter);
+        prop_assert_eq!(filter.is_empty(), json == "{}");
+    }
+
+    #[test]
+    fn broken_json_never_decodes_to_the_empty_filter(
+        filter in filter(), at in any::<prop::sample::Index>(), byte in any::<u8>(),
+    ) {
+        let mut json = serde_json::to_vec(&filter).unwrap();
+        let at = at.index(json.len());
+        json[at] = byte;
+        if let Ok(decoded) = serde_json::from_slice::<NodeFilter>(&json) {
+            prop_assert_eq!(decoded.is_empty(), filter.is_empty());
+        }
+    }
+
+    #[test]
+    fn every_further_demand_narrows(
+        filter in filter(), facts in facts(), more in condition(), class in "[ab]",
+    ) {
+        let classes = ["a".to_owned()];
+        let node = NodeView {
+            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
+        };
+        let wider = filter.matches(&node);
+        let narrower = filter.with_fact(&term(more).to_string()).unwrap().with_class(&class).unwrap();
+        prop_assert!(wider || !narrower.matches(&node));
+        prop_assert!(class == "a" || !narrower.matches(&node));
+    }
+}

@@ -1,0 +1,144 @@
+//! Expressions with data sources beside a model of three truths, with every kind of answer.
+
+use std::collections::BTreeMap;
+
+use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::{
+    DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, SelectExpression, TruthValue,
+};
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Map, Value, json};
+
+/// An expression as a value.
+#[derive(Debug, Clone)]
+enum Model {
+    And(Box<Model>, Box<Model>),
+    Or(Box<Model>, Box<Model>),
+    Not(Box<Model>),
+    /// Whether the node has the class.
+    Class(bool),
+    /// An output of a source, and what it is compared with.
+    Source(&'static str, &'static str, u8),
+}
+
+const SOURCES: [&str; 3] = ["a()", "b(\"x y\")", "b(\"\\\"\")"];
+const OUTPUTS: [&str; 2] = ["one", "two"];
+
+type World = BTreeMap<&'static str, Option<BTreeMap<&'static str, Option<u8>>>>;
+
+impl Model {
+    /// True, false, or unknown, by the tables of the manual.
+    fn truth(&self, world: &World) -> Option<bool> {
+        match self {
+            Self::And(a, b) => match (a.truth(world), b.truth(world)) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), Some(true)) => Some(true),
+                _ => None,
+            },
+            Self::Or(a, b) => match (a.truth(world), b.truth(world)) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                _ => None,
+            },
+            Self::Not(a) => a.truth(world).map(|truth| !truth),
+            Self::Class(has) => Some(*has),
+            Self::Source(source, output, wanted) => {
+                let outputs = world.get(source)?.as_ref()?;
+                outputs.get(output).map(|value| *value == Some(*wanted))
+            }
+        }
+    }
+
+    fn write(&self) -> String {
+        match self {
+            Self::And(a, b) => format!("({} and {})", a.write(), b.write()),
+            Self::Or(a, b) => format!("({} or {})", a.write(), b.write()),
+            Self::Not(a) => format!("not {}", a.write()),
+            Self::Class(true) => "apache".to_owned(),
+            Self::Class(false) => "nginx".to_owned(),
+            Self::Source(source, output, wanted) => format!("{source}.{output} = {wanted}"),
+        }
+    }
+}
+
+fn model() -> impl Strategy<Value = Model> {
+    let leaf = prop_oneof![
+        1 => any::<bool>().prop_map(Model::Class),
+        4 => (select(&SOURCES[..]), select(&OUTPUTS[..]), 0..2_u8)
+            .prop_map(|(source, output, wanted)| Model::Source(source, output, wanted)),
+    ];
+    leaf.prop_recursive(5, 20, 2, |inner| {
+        let two = (inner.clone(), inner.clone());
+        prop_oneof![
+            two.clone()
+                .prop_map(|(a, b)| Model::And(a.into(), b.into())),
+            two.prop_map(|(a, b)| Model::Or(a.into(), b.into())),
+            inner.prop_map(|a| Model::Not(a.into())),
+        ]
+    })
+}
+
+/// Sources that do not answer, lack an output, answer with nothing, or with a number.
+fn world() -> impl Strategy<Value = World> {
+    let outputs = prop::collection::btree_map(
+        select(&OUTPUTS[..]),
+        prop::option::of(0..2_u8),
+        0..=OUTPUTS.len(),
+    );
+    prop::collection::btree_map(
+        select(&SOURCES[..]),
+        prop::option::of(outputs),
+        0..=SOURCES.len(),
+    )
+}
+
+fn answer(world: &World, lookup: &DataLookup) -> DataLookupResult {
+    match world.get(lookup.to_string().as_str()) {
+        None => DataLookupResult::Unknown("no such source".to_owned()),
+        Some(None) => DataLookupResult::Unknown("denied".to_owned()),
+        Some(Some(outputs)) => {
+            let values: Map<String, Value> = outputs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), json!(value)))
+                .collect();
+            DataLookupResult::Values(values)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn evaluator_and_model_agree_and_no_question_is_asked_twice(
+        model in model(), world in world(),
+    ) {
+        let text = model.write();
+        let select = SelectExpression::parse(&text).unwrap();
+        prop_assert_eq!(&SelectExpression::parse(&select.to_string()).unwrap(), &select);
+        let facts = NodeFacts::default();
+        let classes = ["apache".to_owned()];
+        let node = NodeView {
+            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
+        };
+        let mut known = KnownLookups::default();
+        let truth = loop {
+            match select.evaluate(&node, &known) {
+                EvaluationProgress::Decided(truth) => break truth,
+                EvaluationProgress::Needs(lookup) => {
+                    prop_assert!(known.get(lookup).is_none());
+                    known.insert(lookup.clone(), answer(&world, lookup));
+                }
+            }
+        };
+        let expected = model.truth(&world).map_or(TruthValue::Unknown, TruthValue::from);
+        prop_assert_eq!(truth, expected, "{}", text);
+        prop_assert!(known.len() <= select.data_lookups().len());
+        let nothing = model.truth(&World::new()) == Some(true);
+        prop_assert_eq!(select.matches(&node), nothing, "{}", text);
+        for (condition, truth) in select.evaluate_conditions(&node, &known) {
+            prop_assert!(truth.is_some() || condition.contains('('), "{}", condition);
+        }
+    }
+}

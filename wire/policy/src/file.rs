@@ -1,0 +1,153 @@
+//! One policy file: its rules in order, and its default.
+
+use std::collections::BTreeSet;
+
+use super::explain::ExplanationStep;
+use super::fault::{PolicyFault, PolicyLineFault};
+use super::groups::CallerGroups;
+use super::rule::{PolicyRule, RuleMatch};
+use super::span::{LineSpan, policy_lines};
+use super::{PolicyQuery, RuleVerdict};
+use muster_filter::{DataLookup, EvaluationProgress, KnownLookups};
+
+/// Most rules in one file: each request may evaluate all of them.
+const MAX_POLICY_RULES: usize = 4096;
+/// Most distinct data source lookups in one file: each request may perform all of them.
+pub const MAX_POLICY_LOOKUPS: usize = 64;
+/// Most faults reported per file.
+const MAX_REPORTED_FAULTS: usize = 32;
+
+/// A completely parsed policy file.
+#[derive(Debug, Clone)]
+pub struct PolicyFile {
+    rules: Vec<PolicyRule>,
+    default: Option<(usize, RuleVerdict)>,
+    /// The data source lookups of all rules.
+    lookups: BTreeSet<DataLookup>,
+}
+
+impl PolicyFile {
+    /// Parses the whole file. On any fault it returns all faults in line order and no rules, because a skipped line may have been
+    /// a `deny`.
+    pub fn parse(text: &str, groups: &CallerGroups) -> Result<Self, Vec<PolicyLineFault>> {
+        let mut file = Self {
+            rules: Vec::new(),
+            default: None,
+            lookups: BTreeSet::new(),
+        };
+        let mut faults = Vec::new();
+        for (line, span) in policy_lines(text) {
+            if let Err((column, fault)) = file.add_line(line, span, groups) {
+                faults.push(PolicyLineFault {
+                    line,
+                    column,
+                    fault,
+                });
+            }
+            if faults.len() == MAX_REPORTED_FAULTS || file.rules.len() > MAX_POLICY_RULES {
+                break;
+            }
+        }
+        if faults.is_empty() {
+            Ok(file)
+        } else {
+            Err(faults)
+        }
+    }
+
+    fn add_line(
+        &mut self,
+        line: usize,
+        span: LineSpan<'_>,
+        groups: &CallerGroups,
+    ) -> Result<(), (usize, PolicyFault)> {
+        let words: Vec<LineSpan<'_>> = span.split_words().collect();
+        if let [policy, default, word] = *words
+            && (policy.text(), default.text()) == ("policy", "default")
+        {
+            let verdict =
+                RuleVerdict::from_word(word.text()).ok_or((word.column(), PolicyFault::Unknown))?;
+            if let Some((first, _)) = self.default {
+                return Err((span.column(), PolicyFault::SecondDefault(first)));
+            }
+            self.default = Some((line, verdict));
+            return Ok(());
+        }
+        if self.rules.len() == MAX_POLICY_RULES {
+            return Err((span.column(), PolicyFault::TooMany(MAX_POLICY_RULES)));
+        }
+        let rule = PolicyRule::parse_line(line, span, groups)?;
+        self.lookups.extend(rule.data_lookups().cloned());
+        if self.lookups.len() > MAX_POLICY_LOOKUPS {
+            return Err((
+                span.column(),
+                PolicyFault::TooManyLookups(MAX_POLICY_LOOKUPS),
+            ));
+        }
+        self.rules.push(rule);
+        Ok(())
+    }
+
+    /// The rules in order.
+    pub fn rules(&self) -> &[PolicyRule] {
+        &self.rules
+    }
+
+    /// The verdict if no rule matches, and its line.
+    pub fn default_verdict(&self) -> Option<(usize, RuleVerdict)> {
+        self.default
+    }
+
+    /// The data source lookups that evaluation may need.
+    pub fn data_lookups(&self) -> impl Iterator<Item = &DataLookup> {
+        self.lookups.iter()
+    }
+
+    /// The first rule that decides a query, and its match result; or the next needed lookup.
+    pub(super) fn find_deciding_rule(
+        &self,
+        query: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_, Option<(&PolicyRule, RuleMatch)>> {
+        for rule in &self.rules {
+            match rule.match_query(query, known) {
+                EvaluationProgress::Decided(rule_match) if rule.decides_with(rule_match) => {
+                    return EvaluationProgress::Decided(Some((rule, rule_match)));
+                }
+                EvaluationProgress::Decided(_) => {}
+                EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
+            }
+        }
+        EvaluationProgress::Decided(None)
+    }
+
+    /// The explanation of each rule up to the deciding one, if all required lookups are known.
+    pub(super) fn explain_rules(
+        &self,
+        query: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> Vec<ExplanationStep> {
+        let mut steps = Vec::new();
+        for rule in &self.rules {
+            let EvaluationProgress::Decided(rule_match) = rule.match_query(query, known) else {
+                break;
+            };
+            let is_unknown = rule_match == RuleMatch::Unknown;
+            steps.push(ExplanationStep {
+                line: rule.line_number(),
+                text: rule.text().to_owned(),
+                verdict: rule.verdict(),
+                mismatch: rule.explain_mismatch(rule_match, query, known),
+                unknown: if is_unknown {
+                    rule.unknown_conditions(query, known)
+                } else {
+                    Vec::new()
+                },
+            });
+            if rule.decides_with(rule_match) {
+                break;
+            }
+        }
+        steps
+    }
+}

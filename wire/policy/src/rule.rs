@@ -1,0 +1,415 @@
+//! Policy rules: parsing and matching of one `allow` or `deny` line.
+
+use std::collections::BTreeSet;
+
+use super::callers::CallerSet;
+use super::explain::RuleMismatch;
+use super::fault::PolicyFault;
+use super::groups::CallerGroups;
+use super::options::{self, RuleOptions};
+use super::span::LineSpan;
+use super::{PolicyQuery, RuleVerdict};
+use muster_filter::{
+    DataLookup, DeclaredSources, EvaluationProgress, FilterError, FilterPattern, KnownLookups,
+    NodeFilter, SelectExpression, TruthValue,
+};
+use muster_wire::Millis;
+use muster_wire::identity::SubjectName;
+
+/// One rule of a policy.
+#[derive(Debug, Clone)]
+pub struct PolicyRule {
+    line: usize,
+    text: Box<str>,
+    verdict: RuleVerdict,
+    callers: CallerSet,
+    /// `None` matches every action.
+    actions: Option<BTreeSet<SubjectName>>,
+    facts: NodeRequirement,
+    classes: NodeRequirement,
+    options: RuleOptions,
+}
+
+/// The node condition in one field of a rule.
+#[derive(Debug, Clone, Default)]
+struct NodeRequirement {
+    filter: NodeFilter,
+    /// Column and text as written, if the condition uses data sources.
+    source: Option<(usize, Box<str>)>,
+}
+
+/// The result of matching a rule with a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RuleMatch {
+    /// The rule matches.
+    Matches,
+    /// The rule expired.
+    Expired,
+    /// The rule applies to other callers.
+    Caller,
+    /// The rule applies to other actions.
+    Action,
+    /// The rule applies to other nodes.
+    Node,
+    /// Whether the rule applies to this node is unknown.
+    Unknown,
+}
+
+impl PolicyRule {
+    /// Parses a line; errors have a column.
+    pub(super) fn parse_line(
+        line: usize,
+        span: LineSpan<'_>,
+        groups: &CallerGroups,
+    ) -> Result<Self, (usize, PolicyFault)> {
+        let mut fields: Vec<LineSpan<'_>> = span.tab_fields().collect();
+        let options = match fields.last() {
+            Some(last) if fields.len() > 4 && options::has_rule_options(*last) => {
+                let options = RuleOptions::parse_field(*last, groups)?;
+                fields.pop();
+                options
+            }
+            _ => RuleOptions::default(),
+        };
+        let (word, callers, actions, facts, classes) = match *fields {
+            [word, callers, actions, facts] => (word, callers, actions, facts, None),
+            [word, callers, actions, facts, classes] => {
+                (word, callers, actions, facts, Some(classes))
+            }
+            _ => return Err((span.column(), malformed_rule_fault(span, fields.len()))),
+        };
+        let verdict =
+            RuleVerdict::from_word(word.text()).ok_or((word.column(), PolicyFault::Unknown))?;
+        if verdict == RuleVerdict::Deny && options.approvers.is_some() {
+            return Err((span.column(), PolicyFault::ApprovedDenial));
+        }
+        Ok(Self {
+            line,
+            text: span.text().into(),
+            verdict,
+            callers: CallerSet::parse_words(callers.split_words(), groups)?,
+            actions: parse_actions(actions)?,
+            facts: parse_node_field(facts, NodeField::Facts)?,
+            classes: classes.map_or_else(
+                || Ok(NodeRequirement::default()),
+                |classes| parse_node_field(classes, NodeField::Classes),
+            )?,
+            options,
+        })
+    }
+
+    /// Matches the rule with a query, or returns the next needed lookup. Conditions without lookups are evaluated first.
+    pub(super) fn match_query(
+        &self,
+        query: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_, RuleMatch> {
+        let is_expired = |until: Millis| until <= query.now;
+        if self.options.until.is_some_and(is_expired) {
+            return EvaluationProgress::Decided(RuleMatch::Expired);
+        }
+        if !self.callers.includes_caller(query.caller) {
+            return EvaluationProgress::Decided(RuleMatch::Caller);
+        }
+        if !self.applies_to_action(query.action) {
+            return EvaluationProgress::Decided(RuleMatch::Action);
+        }
+        self.evaluate_node(query, known).map(|truth| match truth {
+            TruthValue::True => RuleMatch::Matches,
+            TruthValue::False => RuleMatch::Node,
+            TruthValue::Unknown => RuleMatch::Unknown,
+        })
+    }
+
+    /// Whether a rule with this match result decides. An unknown match decides for `deny` and not for `allow`.
+    pub(super) fn decides_with(&self, rule_match: RuleMatch) -> bool {
+        match rule_match {
+            RuleMatch::Matches => true,
+            RuleMatch::Unknown => self.verdict == RuleVerdict::Deny,
+            RuleMatch::Expired | RuleMatch::Caller | RuleMatch::Action | RuleMatch::Node => false,
+        }
+    }
+
+    /// Why a rule with this match result does not decide; `None` if it does.
+    pub(super) fn explain_mismatch(
+        &self,
+        rule_match: RuleMatch,
+        query: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> Option<RuleMismatch> {
+        if self.decides_with(rule_match) {
+            return None;
+        }
+        Some(match rule_match {
+            RuleMatch::Expired => RuleMismatch::Expired(self.options.until.unwrap_or_default()),
+            RuleMatch::Caller => RuleMismatch::Caller(self.callers.to_string()),
+            RuleMatch::Action => {
+                let actions = self.actions.iter().flatten();
+                RuleMismatch::Action(actions.map(|action| action.as_str().to_owned()).collect())
+            }
+            RuleMatch::Matches | RuleMatch::Node => {
+                RuleMismatch::Node(self.explain_requirement(TruthValue::False, query, known))
+            }
+            RuleMatch::Unknown => {
+                RuleMismatch::Unknown(self.explain_requirement(TruthValue::Unknown, query, known))
+            }
+        })
+    }
+
+    /// The unknown conditions.
+    pub(super) fn unknown_conditions(
+        &self,
+        query: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> Vec<String> {
+        self.node_filters()
+            .flat_map(|filter| filter.unknown_conditions(query.node, known))
+            .collect()
+    }
+
+    /// Evaluates both node fields; both must match.
+    fn evaluate_node(
+        &self,
+        query: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_, TruthValue> {
+        let mut progress = EvaluationProgress::Decided(TruthValue::True);
+        for filter in self.node_filters() {
+            match (filter.evaluate(query.node, known), progress) {
+                (EvaluationProgress::Decided(TruthValue::False), _) => {
+                    return EvaluationProgress::Decided(TruthValue::False);
+                }
+                (needs @ EvaluationProgress::Needs(_), EvaluationProgress::Decided(_)) => {
+                    progress = needs;
+                }
+                (
+                    EvaluationProgress::Decided(TruthValue::Unknown),
+                    EvaluationProgress::Decided(_),
+                ) => {
+                    progress = EvaluationProgress::Decided(TruthValue::Unknown);
+                }
+                _ => {}
+            }
+        }
+        progress
+    }
+
+    /// The first condition with this truth value, in English.
+    fn explain_requirement(
+        &self,
+        truth: TruthValue,
+        query: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> String {
+        let has_truth = |candidate: &&NodeFilter| {
+            candidate.evaluate(query.node, known) == EvaluationProgress::Decided(truth)
+        };
+        let filter = self.node_filters().find(has_truth);
+        filter.map(NodeFilter::explain).unwrap_or_default()
+    }
+
+    fn node_filters(&self) -> impl Iterator<Item = &NodeFilter> {
+        [&self.facts.filter, &self.classes.filter].into_iter()
+    }
+
+    /// The data source lookups that the rule may need.
+    pub fn data_lookups(&self) -> impl Iterator<Item = &DataLookup> {
+        let selects = self.node_filters().filter_map(NodeFilter::select);
+        selects.flat_map(SelectExpression::data_lookups)
+    }
+
+    /// Data source expressions that contradict the declarations: the column, in characters from 1, and the error.
+    pub fn undeclared_sources(&self, sources: &DeclaredSources) -> Vec<(usize, FilterError)> {
+        let requirements = [&self.facts, &self.classes].into_iter();
+        let expressions = requirements.filter_map(|requirement| requirement.source.as_ref());
+        expressions
+            .filter_map(|(column, text)| {
+                let error = SelectExpression::parse_declared(text, sources).err()?;
+                Some((column + error.column() - 1, error))
+            })
+            .collect()
+    }
+
+    fn applies_to_action(&self, action: &SubjectName) -> bool {
+        self.actions
+            .as_ref()
+            .is_none_or(|actions| actions.contains(action))
+    }
+
+    /// Whether this rule decides every query that a later rule matches, so that the later one never decides.
+    pub fn covers_rule(&self, later_rule: &Self) -> bool {
+        let outlasts = match (self.options.until, later_rule.options.until) {
+            (None, _) => true,
+            (Some(own), Some(until)) => until <= own,
+            (Some(_), None) => false,
+        };
+        let actions = match (&self.actions, &later_rule.actions) {
+            (None, _) => true,
+            (Some(own), Some(others)) => others.is_subset(own),
+            (Some(_), None) => false,
+        };
+        let covers_filter = |own: &NodeFilter, other: &NodeFilter| own.is_empty() || own == other;
+        outlasts
+            && actions
+            && self.callers.covers_callers(&later_rule.callers)
+            && covers_filter(&self.facts.filter, &later_rule.facts.filter)
+            && covers_filter(&self.classes.filter, &later_rule.classes.filter)
+            && (self.verdict == RuleVerdict::Deny || self.data_lookups().next().is_none())
+    }
+
+    /// The line number, from 1.
+    pub fn line_number(&self) -> usize {
+        self.line
+    }
+
+    /// The line as written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The verdict.
+    pub fn verdict(&self) -> RuleVerdict {
+        self.verdict
+    }
+
+    /// The callers of the rule.
+    pub fn callers(&self) -> &CallerSet {
+        &self.callers
+    }
+
+    /// The actions of the rule; `None` matches every action.
+    pub fn actions(&self) -> Option<&BTreeSet<SubjectName>> {
+        self.actions.as_ref()
+    }
+
+    /// The expiry instant.
+    pub fn until(&self) -> Option<Millis> {
+        self.options.until
+    }
+
+    /// The callers of whom one must have approved the request.
+    pub fn approvers(&self) -> Option<&CallerSet> {
+        self.options.approvers.as_ref()
+    }
+}
+
+/// The fault for a line with the wrong number of fields, with a hint if spaces were used instead of tabs.
+fn malformed_rule_fault(span: LineSpan<'_>, fields: usize) -> PolicyFault {
+    let words: Vec<&str> = span.split_words().map(LineSpan::text).collect();
+    match words.first().copied().and_then(RuleVerdict::from_word) {
+        Some(_) if fields < 4 && words.len() >= 4 => PolicyFault::Spaces,
+        Some(_) => PolicyFault::Fields(fields),
+        None => PolicyFault::Unknown,
+    }
+}
+
+fn parse_actions(
+    field: LineSpan<'_>,
+) -> Result<Option<BTreeSet<SubjectName>>, (usize, PolicyFault)> {
+    if field.text() == "*" {
+        return Ok(None);
+    }
+    let name = |word: LineSpan<'_>| {
+        SubjectName::parse(word.text()).map_err(|error| {
+            let text = word.text().to_owned();
+            (word.column(), PolicyFault::Action { word: text, error })
+        })
+    };
+    field
+        .split_words()
+        .map(name)
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+/// Selects one of the two node fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NodeField {
+    Facts,
+    Classes,
+}
+
+/// Parses facts or classes: `-W` words if all parts are plain words, else one `-S` expression.
+fn parse_node_field(
+    field: LineSpan<'_>,
+    node_field: NodeField,
+) -> Result<NodeRequirement, (usize, PolicyFault)> {
+    if field.text() == "*" {
+        return Ok(NodeRequirement::default());
+    }
+    let to_fault = |error: FilterError| {
+        let column = field.column() + error.column() - 1;
+        (column, PolicyFault::Filter(error))
+    };
+    let words = NodeFilter::default().with_words(field.text());
+    match words {
+        Ok(filter) if is_word_filter(&filter) => match misplaced_term_fault(&filter, node_field) {
+            Some(fault) => Err((field.column(), fault)),
+            None => Ok(NodeRequirement {
+                filter,
+                source: None,
+            }),
+        },
+        Err(error) if !looks_compound(field.text()) => Err(to_fault(error)),
+        _ => {
+            let filter = NodeFilter::default()
+                .with_select(field.text())
+                .map_err(to_fault)?;
+            let has_lookups = |select: &SelectExpression| !select.data_lookups().is_empty();
+            let has_lookups = filter.select().is_some_and(has_lookups);
+            let source = has_lookups.then(|| (field.column(), field.text().into()));
+            Ok(NodeRequirement { filter, source })
+        }
+    }
+}
+
+/// The fault for a class in the facts field, or a fact in the classes field.
+fn misplaced_term_fault(filter: &NodeFilter, node_field: NodeField) -> Option<PolicyFault> {
+    match node_field {
+        NodeField::Facts => {
+            let class = filter.classes().first()?;
+            Some(PolicyFault::ClassAmongFacts(class.to_string()))
+        }
+        NodeField::Classes => {
+            let fact = filter.facts().first()?;
+            Some(PolicyFault::FactAmongClasses(fact.to_string()))
+        }
+    }
+}
+
+/// Whether no word is an expression keyword. Then the field has `-W` semantics: all words must match.
+fn is_word_filter(filter: &NodeFilter) -> bool {
+    let facts = filter
+        .facts()
+        .iter()
+        .all(|term| !term.fact_path().as_str().contains(['(', ')', '!']));
+    facts && filter.classes().iter().all(can_be_class)
+}
+
+/// Whether the word can be a class. `and`, `!apache` and similar belong to expressions, and would never match as classes.
+fn can_be_class(class: &FilterPattern) -> bool {
+    match class {
+        FilterPattern::Exact(name) => {
+            let is_class_char =
+                |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-' | '.');
+            !is_keyword(name) && name.chars().all(is_class_char)
+        }
+        FilterPattern::Regex(_) => true,
+    }
+}
+
+/// Whether the text looks like an expression, so that its errors are reported as expression errors.
+fn looks_compound(text: &str) -> bool {
+    let is_operator = |word: &str| {
+        word.starts_with('!')
+            || word.contains('(')
+            || word.ends_with(')')
+            || ["&&", "||"].contains(&word)
+    };
+    text.split_whitespace()
+        .any(|word| is_operator(word) || is_keyword(&word.to_ascii_lowercase()))
+}
+
+fn is_keyword(word: &str) -> bool {
+    ["and", "or", "not", "in", "matches"].contains(&word)
+}

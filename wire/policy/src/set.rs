@@ -1,0 +1,378 @@
+//! All policies of a node from one read: selects the file of an agent, and denies where a file is invalid.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::explain::PolicyExplanation;
+use super::fault::{PolicyFault, PolicyLineFault, PolicyProblem};
+use super::file::PolicyFile;
+use super::groups::CallerGroups;
+use super::rule::{PolicyRule, RuleMatch};
+use super::{CallerSet, PolicyQuery, RuleVerdict};
+use muster_filter::{DataLookupResult, EvaluationProgress, KnownLookups};
+use muster_wire::identity::SubjectName;
+
+/// The policy of `rpcutil` and of `data` if neither their own file nor `default.policy` exists. Their actions are read-only, or
+/// cancel the caller's own requests. `cancel_any`, and the data source `fstat`, which inspects any path as root, need an explicit rule.
+pub const DEFAULT_OPEN_POLICY: &str = "policy default allow\ndeny\t*\tcancel_any fstat\t*\n";
+
+/// Largest policy file in bytes; enforced by the reader.
+pub const MAX_POLICY_FILE_BYTES: u64 = 1024 * 1024;
+
+/// The name of the file of groups.
+pub const GROUPS_FILE_NAME: &str = "groups";
+
+/// Agents with a built-in policy. `data` stands for the data sources in expressions: its actions are their names.
+const DEFAULT_OPEN_AGENTS: [&str; 2] = ["data", "rpcutil"];
+/// The name of the policy for agents without one.
+const DEFAULT_POLICY_NAME: &str = "default";
+
+/// A policy file and its content or read error.
+#[derive(Debug)]
+pub struct PolicySource {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text, or the read error.
+    pub text: Result<String, PolicyFault>,
+}
+
+/// All policies of a node, from one read.
+#[derive(Debug, Clone)]
+pub struct PolicySet {
+    /// Policies by agent name.
+    files: BTreeMap<String, LoadedPolicy>,
+    groups: CallerGroups,
+    /// The rule name of a fault that denies everything.
+    refused: Option<String>,
+    default: RuleVerdict,
+}
+
+/// A policy with its name for decisions, or the fault that denies its agent.
+#[derive(Debug, Clone)]
+enum LoadedPolicy {
+    Read {
+        name: String,
+        path: PathBuf,
+        file: PolicyFile,
+    },
+    Refused {
+        rule: String,
+    },
+}
+
+/// A decision and its rule: `puppetral.policy:12`, or if the rule denies because of an unknown condition,
+/// `puppetral.policy:12 (unknown: puppet().enabled==true)`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyDecision {
+    /// Whether the caller is permitted.
+    pub allowed: bool,
+    /// File and line of the deciding rule, or the default.
+    pub rule: String,
+    /// The required approvers, as written in the rule: `sysadmins`. `None` if the rule requires no approval.
+    pub approved_by: Option<String>,
+}
+
+/// The deciding policy element.
+enum DecisionSource<'a> {
+    Rule(&'a str, &'a PolicyRule, RuleMatch),
+    Default(&'a str, usize, RuleVerdict),
+    NoMatch(&'a str),
+    Refused(&'a str),
+    NoFile(RuleVerdict),
+}
+
+impl PolicySet {
+    /// Builds the policies from files. `groups` is the groups file, if any; `default` applies to agents without a policy.
+    pub fn new(
+        policies: impl IntoIterator<Item = PolicySource>,
+        groups: Option<PolicySource>,
+        default: RuleVerdict,
+    ) -> (Self, Vec<PolicyProblem>) {
+        let mut builder = PolicySetBuilder {
+            set: Self {
+                files: BTreeMap::new(),
+                groups: CallerGroups::default(),
+                refused: None,
+                default,
+            },
+            problems: Vec::new(),
+        };
+        match builder.parse_groups(groups) {
+            Ok(groups) => {
+                builder.set.groups = groups;
+                for source in policies {
+                    builder.add_source(source);
+                }
+                builder.add_builtin();
+            }
+            Err(rule) => builder.set.refused = Some(rule),
+        }
+        (builder.set, builder.problems)
+    }
+
+    /// An empty set that denies everything, because the directory cannot be read.
+    pub fn deny_all(directory: PathBuf, fault: PolicyFault) -> (Self, Vec<PolicyProblem>) {
+        let (mut set, mut problems) = Self::new([], None, RuleVerdict::Deny);
+        set.refused = Some(format!("{}: unusable", file_name(&directory)));
+        problems.push(PolicyProblem {
+            path: directory,
+            location: None,
+            fault,
+        });
+        (set, problems)
+    }
+
+    /// Whether the caller may run this action on this node, or the next needed lookup.
+    pub fn evaluate_query(
+        &self,
+        query: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_, PolicyDecision> {
+        self.find_decision_source(query, known)
+            .map(|decision_source| decision_source.resolve_decision(query, known))
+    }
+
+    /// Decides without further lookups: all results that are not known count as unknown.
+    pub fn decide_query(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyDecision {
+        self.decide_with_unknowns(query, known.clone()).0
+    }
+
+    /// Decides like [`Self::decide_query`], and returns every evaluated rule.
+    pub fn explain(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyExplanation {
+        let (decision, known_lookups) = self.decide_with_unknowns(query, known.clone());
+        let (policy, steps) = match self.policy_for_agent(query.agent) {
+            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => (
+                Some(name.clone()),
+                file.explain_rules(query, &known_lookups),
+            ),
+            _ => (None, Vec::new()),
+        };
+        PolicyExplanation {
+            policy,
+            steps,
+            decision,
+            unknown: known_lookups.unanswered_lookups().cloned().collect(),
+        }
+    }
+
+    /// Whether this other caller may approve the query's caller's request. It must be among the approvers of the deciding rule or, if
+    /// the rule names none, be permitted the same query itself.
+    pub fn may_approve(
+        &self,
+        query: &PolicyQuery<'_>,
+        approver: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_, bool> {
+        match self.find_decision_source(query, known) {
+            EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
+            EvaluationProgress::Decided(DecisionSource::Rule(_, rule, _)) => {
+                if let Some(approvers) = rule.approvers() {
+                    return EvaluationProgress::Decided(approvers.includes_caller(approver.caller));
+                }
+            }
+            EvaluationProgress::Decided(_) => {}
+        }
+        self.evaluate_query(approver, known)
+            .map(|decision| decision.allowed)
+    }
+
+    /// Decides, and returns the lookups extended by unknown results for all that were missing.
+    fn decide_with_unknowns(
+        &self,
+        query: &PolicyQuery<'_>,
+        mut known: KnownLookups,
+    ) -> (PolicyDecision, KnownLookups) {
+        loop {
+            match self.evaluate_query(query, &known) {
+                EvaluationProgress::Decided(decision) => return (decision, known),
+                EvaluationProgress::Needs(lookup) => {
+                    known.insert(
+                        lookup.clone(),
+                        DataLookupResult::Unknown("no lookup was made".to_owned()),
+                    );
+                }
+            }
+        }
+    }
+
+    fn find_decision_source(
+        &self,
+        query: &PolicyQuery<'_>,
+        known: &KnownLookups,
+    ) -> EvaluationProgress<'_, DecisionSource<'_>> {
+        if let Some(rule) = &self.refused {
+            return EvaluationProgress::Decided(DecisionSource::Refused(rule));
+        }
+        match self.policy_for_agent(query.agent) {
+            None => EvaluationProgress::Decided(DecisionSource::NoFile(self.default)),
+            Some(LoadedPolicy::Refused { rule }) => {
+                EvaluationProgress::Decided(DecisionSource::Refused(rule))
+            }
+            Some(LoadedPolicy::Read { name, file, .. }) => file
+                .find_deciding_rule(query, known)
+                .map(|first| match (first, file.default_verdict()) {
+                    (Some((rule, rule_match)), _) => DecisionSource::Rule(name, rule, rule_match),
+                    (None, Some((line, verdict))) => DecisionSource::Default(name, line, verdict),
+                    (None, None) => DecisionSource::NoMatch(name),
+                }),
+        }
+    }
+
+    /// The policy of an agent.
+    fn policy_for_agent(&self, agent: &SubjectName) -> Option<&LoadedPolicy> {
+        self.files
+            .get(agent.as_str())
+            .or_else(|| self.files.get(DEFAULT_POLICY_NAME))
+    }
+
+    /// The groups.
+    pub fn groups(&self) -> &CallerGroups {
+        &self.groups
+    }
+
+    /// Parsed and built-in policies: the agent, the path, and the content.
+    pub fn readable_policies(&self) -> impl Iterator<Item = (&str, &Path, &PolicyFile)> {
+        self.files
+            .iter()
+            .filter_map(|(agent, policy)| match policy {
+                LoadedPolicy::Read { path, file, .. } => {
+                    Some((agent.as_str(), path.as_path(), file))
+                }
+                LoadedPolicy::Refused { .. } => None,
+            })
+    }
+}
+
+impl DecisionSource<'_> {
+    fn resolve_decision(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyDecision {
+        let (verdict, rule) = match self {
+            Self::Rule(name, rule, rule_match) => {
+                let mut location = format!("{name}:{}", rule.line_number());
+                if *rule_match == RuleMatch::Unknown {
+                    let unknown = rule.unknown_conditions(query, known).join(", ");
+                    location = format!("{location} (unknown: {unknown})");
+                }
+                (rule.verdict(), location)
+            }
+            Self::Default(name, line, verdict) => (*verdict, format!("{name}:{line} (default)")),
+            Self::NoMatch(name) => (RuleVerdict::Deny, format!("{name} (no line matches)")),
+            Self::Refused(rule) => (RuleVerdict::Deny, (*rule).to_owned()),
+            Self::NoFile(verdict) => (*verdict, format!("default (no {}.policy)", query.agent)),
+        };
+        let approvers = match self {
+            Self::Rule(_, rule, _) => rule.approvers().map(CallerSet::to_string),
+            _ => None,
+        };
+        PolicyDecision {
+            allowed: verdict == RuleVerdict::Allow,
+            rule,
+            approved_by: approvers,
+        }
+    }
+}
+
+/// The state while building a set.
+struct PolicySetBuilder {
+    set: PolicySet,
+    problems: Vec<PolicyProblem>,
+}
+
+impl PolicySetBuilder {
+    /// Parses the groups; a missing file means no groups.
+    fn parse_groups(&mut self, source: Option<PolicySource>) -> Result<CallerGroups, String> {
+        let Some(PolicySource { path, text }) = source else {
+            return Ok(CallerGroups::default());
+        };
+        let text = text.map_err(|fault| self.add_problem(&path, fault))?;
+        CallerGroups::parse(&text).map_err(|line_faults| self.add_line_faults(&path, line_faults))
+    }
+
+    fn add_source(&mut self, source: PolicySource) {
+        let PolicySource { path, text } = source;
+        let stem = path
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned());
+        let agent = match SubjectName::parse(stem.as_deref().unwrap_or_default()) {
+            Ok(agent) => agent,
+            Err(error) => {
+                self.add_problem(&path, PolicyFault::FileName(error));
+                return;
+            }
+        };
+        let is_duplicate = self.set.files.contains_key(agent.as_str());
+        let result = if is_duplicate {
+            let fault = PolicyFault::Duplicate(agent.as_str().to_owned());
+            Err(self.add_problem(&path, fault))
+        } else {
+            self.parse_policy(&path, text)
+        };
+        let policy = match result {
+            Ok(file) => LoadedPolicy::Read {
+                name: file_name(&path),
+                path,
+                file,
+            },
+            Err(rule) => LoadedPolicy::Refused { rule },
+        };
+        self.set.files.insert(agent.into(), policy);
+    }
+
+    fn parse_policy(
+        &mut self,
+        path: &Path,
+        text: Result<String, PolicyFault>,
+    ) -> Result<PolicyFile, String> {
+        let text = text.map_err(|fault| self.add_problem(path, fault))?;
+        PolicyFile::parse(&text, &self.set.groups)
+            .map_err(|line_faults| self.add_line_faults(path, line_faults))
+    }
+
+    fn add_builtin(&mut self) {
+        let files = &mut self.set.files;
+        if files.contains_key(DEFAULT_POLICY_NAME) {
+            return;
+        }
+        for agent in DEFAULT_OPEN_AGENTS
+            .into_iter()
+            .filter(|agent| !files.contains_key(*agent))
+            .collect::<Vec<_>>()
+        {
+            if let Ok(file) = PolicyFile::parse(DEFAULT_OPEN_POLICY, &CallerGroups::default()) {
+                let name = format!("built-in {agent}.policy");
+                let path = PathBuf::from(&name);
+                files.insert(agent.to_owned(), LoadedPolicy::Read { name, path, file });
+            }
+        }
+    }
+
+    /// Records a fault of a whole file, and returns the rule name that denies because of it.
+    fn add_problem(&mut self, path: &Path, fault: PolicyFault) -> String {
+        self.problems.push(PolicyProblem {
+            path: path.to_owned(),
+            location: None,
+            fault,
+        });
+        format!("{}: unusable", file_name(path))
+    }
+
+    /// Records the line faults of a file; the first line becomes the rule name that denies because of them.
+    fn add_line_faults(&mut self, path: &Path, line_faults: Vec<PolicyLineFault>) -> String {
+        let first = line_faults.first().map_or(1, |line_fault| line_fault.line);
+        for line_fault in line_faults {
+            self.problems.push(PolicyProblem {
+                path: path.to_owned(),
+                location: Some((line_fault.line, line_fault.column)),
+                fault: line_fault.fault,
+            });
+        }
+        format!("{}:{first}: malformed", file_name(path))
+    }
+}
+
+/// The last component of a path: callers must not learn the node's directory layout.
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}

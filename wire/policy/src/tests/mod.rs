@@ -1,0 +1,563 @@
+//! Policies through their public door, as texts.
+
+mod properties;
+mod unknown;
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::{
+    PolicyDecision, PolicyFault, PolicyPrincipal, PolicyProblem, PolicyQuery, PolicySet,
+    PolicySource, RuleVerdict, parse_instant,
+};
+use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::{EvaluationProgress, KnownLookups};
+use muster_wire::Millis;
+use muster_wire::identity::SubjectName;
+
+fn load(files: &[(&str, &str)], default: RuleVerdict) -> (PolicySet, Vec<PolicyProblem>) {
+    let source = |(name, text): &(&str, &str)| PolicySource {
+        path: PathBuf::from(name),
+        text: Ok((*text).to_owned()),
+    };
+    let (groups, policies): (Vec<_>, Vec<_>) =
+        files.iter().partition(|(name, _)| *name == "groups");
+    let groups = groups.first().map(source);
+    PolicySet::new(policies.iter().map(source), groups, default)
+}
+
+fn good(files: &[(&str, &str)]) -> PolicySet {
+    let (set, problems) = load(files, RuleVerdict::Deny);
+    assert!(problems.is_empty(), "{problems:?}");
+    set
+}
+
+/// Asks about a node of customer acme, in production, with two classes.
+fn ask<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery<'_>) -> T) -> T {
+    let facts =
+        json!({"customer": "acme", "environment": "production", "os": {"family": "Debian"}});
+    let facts = NodeFacts::from_value(facts).unwrap();
+    let classes = ["mysql::master", "role::db"].map(str::to_owned);
+    let node = NodeView {
+        identity: "db1",
+        facts: &facts,
+        classes: &classes,
+        classes_known: true,
+        agents: &[],
+        collectives: &[],
+    };
+    let [caller, agent, action] = words;
+    answer(&PolicyQuery {
+        caller: &PolicyPrincipal::parse(caller).unwrap(),
+        agent: &SubjectName::parse(agent).unwrap(),
+        action: &SubjectName::parse(action).unwrap(),
+        node: &node,
+        now,
+    })
+}
+
+fn decide(set: &PolicySet, caller: &str, agent: &str, action: &str) -> PolicyDecision {
+    ask([caller, agent, action], 0, |asked| {
+        set.decide_query(asked, &KnownLookups::default())
+    })
+}
+
+/// The same, as `+rule` or `-rule`.
+fn told(set: &PolicySet, caller: &str, agent: &str, action: &str) -> String {
+    let decision = decide(set, caller, agent, action);
+    format!(
+        "{}{}",
+        if decision.allowed { '+' } else { '-' },
+        decision.rule
+    )
+}
+
+#[test]
+fn the_first_line_that_matches_decides_and_names_itself() {
+    let set = good(&[
+        (
+            "service.policy",
+            "# ours\r\npolicy default deny\r\n\r\nallow\trip\t*\t*\t*\n\
+             deny\t*\trestart\tenvironment=production\n\
+             allow\tcert=anna choria=joe\tstatus restart\tcustomer=acme os.family=Debian\tmysql::master\n\
+             allow\t\tadmins\t\t*\t\t*\n\
+             allow\t*\tping\t*\tMySQL::Master /^role::/\nallow\t*\tping\t*\tapache\n",
+        ),
+        ("groups", "admins eve caller=adam\n"),
+    ]);
+    for (caller, action, expected) in [
+        ("rip", "restart", "+service.policy:4"),
+        ("RIP", "Restart", "+service.policy:4"),
+        ("anna", "restart", "-service.policy:5"),
+        ("anna", "status", "+service.policy:6"),
+        ("joe", "status", "+service.policy:6"),
+        ("eve", "stop", "+service.policy:7"),
+        ("adam", "stop", "+service.policy:7"),
+        ("admins", "stop", "-service.policy:2 (default)"),
+        ("mallory", "ping", "+service.policy:8"),
+        ("mallory", "status", "-service.policy:2 (default)"),
+    ] {
+        assert_eq!(
+            told(&set, caller, "service", action),
+            expected,
+            "{caller} {action}"
+        );
+    }
+}
+
+#[test]
+fn facts_and_classes_of_another_node_do_not_match() {
+    let set = good(&[(
+        "service.policy",
+        "allow\trip\t*\tcustomer=globex\nallow\trip\t*\tnothing=1\nallow\trip\t*\t*\tapache\n\
+         allow\trip\t*\tcustomer=acme customer=globex\n",
+    )]);
+    assert_eq!(
+        told(&set, "rip", "service", "stop"),
+        "-service.policy (no line matches)"
+    );
+}
+
+#[test]
+fn an_agent_without_a_file_has_the_default_policy_then_the_configurations() {
+    let set = good(&[("default.policy", "policy default deny\nallow\trip\t*\t*\n")]);
+    assert_eq!(told(&set, "rip", "service", "stop"), "+default.policy:2");
+    assert_eq!(
+        told(&set, "eve", "rpcutil", "ping"),
+        "-default.policy:1 (default)"
+    );
+
+    let set = good(&[]);
+    assert_eq!(
+        told(&set, "rip", "service", "stop"),
+        "-default (no service.policy)"
+    );
+    assert_eq!(
+        told(&set, "rip", "rpcutil", "ping"),
+        "+built-in rpcutil.policy:1 (default)"
+    );
+    assert_eq!(
+        told(&set, "rip", "rpcutil", "cancel_any"),
+        "-built-in rpcutil.policy:2"
+    );
+    assert_eq!(
+        told(&set, "rip", "data", "fstat"),
+        "-built-in data.policy:2"
+    );
+    assert_eq!(
+        told(&set, "rip", "data", "service"),
+        "+built-in data.policy:1 (default)"
+    );
+
+    let set = good(&[("rpcutil.policy", "policy default deny")]);
+    assert_eq!(
+        told(&set, "rip", "rpcutil", "ping"),
+        "-rpcutil.policy:1 (default)"
+    );
+
+    let (set, _) = load(&[], RuleVerdict::Allow);
+    assert_eq!(
+        told(&set, "rip", "service", "stop"),
+        "+default (no service.policy)"
+    );
+}
+
+#[test]
+fn one_malformed_line_denies_everything_for_that_agent_and_only_for_it() {
+    for line in [
+        "alow\trip\t*\t*",
+        "allow rip * *",
+        "allow\trip\t*",
+        "allow\trip\t*\t*\t*\t*",
+        "policy default perhaps",
+        "policy default allow\npolicy default deny",
+        "deny\t/bob\t*\t*",
+        "deny\t/(/\t*\t*",
+        "deny\t/a)|(b/\t*\t*",
+        "deny\t//\t*\t*",
+        "deny\tuid=0\t*\t*",
+        "deny\tb*b\t*\t*",
+        "deny\trip\tre*\t*",
+        "deny\trip\t*\tcustomer",
+        "deny\trip\t*\tcustomer=",
+        "deny\trip\t*\tcustomer=acme and",
+        "deny\trip\t*\t(puppet().enabled=false and environment=production",
+        "deny\trip\t*\t*\tpuppet() and apache",
+        "deny\trip\t*\t(customer=acme",
+        "deny\trip\t*\tcustomer=acme x=y and z=1",
+        "deny\trip\t*\tcustomer=acme and and x=y",
+        "deny\trip\t*\t*\tcustomer=acme",
+        "deny\trip\t*\t*\tapache or",
+        "deny\trip\t*\t*\t!",
+        "deny\trip\t*\t*\tapache in",
+        "allow\trip\t*\t*\t*\tuntil=tomorrow",
+        "allow\trip\t*\t*\tuntil=2026-11-22T10:00Z until=2026-11-22T10:00Z",
+        "allow\trip\t*\t*\t*\tuntil=2026-11-22T10:00Z soon=1",
+        "deny\trip\t*\t*\tapproved-by=eve",
+        "allow\trip\t*\t*\tapproved-by=",
+        "allow\trip\t*\t*\tapproved-by=eve,",
+        "deny\trip\t*\t*\t/[/",
+        "deny\t* rip\t*\t*",
+    ] {
+        let text = format!("allow\trip\t*\t*\n{line}\n");
+        let files = [
+            ("service.policy", text.as_str()),
+            ("package.policy", "policy default allow"),
+        ];
+        let (set, problems) = load(&files, RuleVerdict::Allow);
+        let decision = told(&set, "rip", "service", "stop");
+        assert!(
+            decision.starts_with("-service.policy:") && decision.ends_with(": malformed"),
+            "{line:?}: {decision}"
+        );
+        assert_eq!(problems.len(), 1, "{line:?}");
+        assert!(problems[0].line_number() >= Some(2), "{line:?}");
+        assert!(
+            problems[0].to_string().contains("service.policy:"),
+            "{}",
+            problems[0]
+        );
+        assert!(decide(&set, "rip", "package", "stop").allowed);
+    }
+}
+
+#[test]
+fn broken_groups_deny_everything() {
+    let files = [
+        ("groups", "admins rip\nadmins eve\n"),
+        ("service.policy", "policy default allow\n"),
+    ];
+    let (set, problems) = load(&files, RuleVerdict::Allow);
+    assert!(matches!(problems[0].fault, PolicyFault::SecondGroup(_)));
+    for agent in ["service", "rpcutil", "other"] {
+        assert_eq!(told(&set, "rip", agent, "ping"), "-groups:2: malformed");
+    }
+}
+
+#[test]
+fn groups_are_lists_of_names() {
+    let set = good(&[
+        (
+            "groups",
+            "# ours\nsysadmins rip cert=Anna\n\ndba\tchoria=joe\n",
+        ),
+        (
+            "service.policy",
+            "allow\tsysadmins\tstop\t*\nallow\tDBA caller=sysadmins\tstart\t*\n",
+        ),
+    ]);
+    for (caller, action, rule) in [
+        ("anna", "stop", "+service.policy:1"),
+        ("rip", "stop", "+service.policy:1"),
+        ("joe", "stop", "-service.policy (no line matches)"),
+        ("joe", "start", "+service.policy:2"),
+        ("sysadmins", "start", "+service.policy:2"),
+        ("sysadmins", "stop", "-service.policy (no line matches)"),
+    ] {
+        assert_eq!(
+            told(&set, caller, "service", action),
+            rule,
+            "{caller} {action}"
+        );
+    }
+    for (text, line, column) in [
+        ("a rip\nb", 2, 1),
+        ("a rip\n#\na joe", 3, 1),
+        ("a b\nb rip", 1, 3),
+        ("a rip /rip/", 1, 7),
+        ("a uid=0", 1, 3),
+        ("a! rip", 1, 1),
+        ("a r!p", 1, 3),
+    ] {
+        let (_, problems) = load(&[("groups", text)], RuleVerdict::Allow);
+        assert_eq!(
+            problems[0].location,
+            Some((line, column)),
+            "{text:?}: {problems:?}"
+        );
+    }
+}
+
+#[test]
+fn facts_and_classes_may_be_expressions() {
+    for (fields, holds) in [
+        (
+            "(customer=globex and environment=production) or environment=production",
+            true,
+        ),
+        ("customer=acme and environment=development", false),
+        ("customer=acme and not environment=development", true),
+        ("!customer=acme", false),
+        ("not customer=globex", true),
+        ("customer=acme && role::db", true),
+        ("customer=acme\tapache or mysql::master", true),
+        ("customer=acme\t!apache", true),
+        ("*\tnot role::db", false),
+        ("*\t(apache or customer=acme) and mysql::master", true),
+        ("customer in [acme, globex]", true),
+        ("customer=/^(acme|globex)$/", true),
+        ("customer=\"acme and sons\"", false),
+        (
+            "os.family=Debian environment=production\tmysql::master /^role::/",
+            true,
+        ),
+    ] {
+        let set = good(&[("service.policy", &format!("allow\trip\t*\t{fields}\n"))]);
+        assert_eq!(
+            decide(&set, "rip", "service", "stop").allowed,
+            holds,
+            "{fields}"
+        );
+    }
+}
+
+#[test]
+fn an_expression_for_callers_matches_whole_names() {
+    for (field, caller, holds) in [
+        ("/bob/", "bob", true),
+        ("/bob/", "bobby", false),
+        ("/bob/", "x.bob", false),
+        (r"/ci-\d+/", "ci-12", true),
+        (r"/ci-\d+/", "ci-12x", false),
+        ("/a|b/", "ab", false),
+        ("/a|b/", "b", true),
+        ("/BOB/", "bob", false),
+        ("/BOB/i", "bob", true),
+        ("/.*/", "anybody", true),
+        ("rip /bo./", "bob", true),
+    ] {
+        let set = good(&[("service.policy", &format!("allow\t{field}\t*\t*\n"))]);
+        assert_eq!(
+            decide(&set, caller, "service", "stop").allowed,
+            holds,
+            "{field} {caller}"
+        );
+    }
+}
+
+#[test]
+fn a_rule_ends_at_its_instant() {
+    let text = "deny\teve\tstop\t*\tuntil=2026-11-22T09:00:00+01:00\nallow\teve\tstop\t*\t*\tuntil=2026-11-22T10:00Z\n";
+    let set = good(&[("service.policy", text)]);
+    let at = |text: &str| {
+        let now = parse_instant(text).unwrap();
+        ask(["eve", "service", "stop"], now, |asked| {
+            set.decide_query(asked, &KnownLookups::default()).rule
+        })
+    };
+    assert_eq!(at("2026-11-22T07:59:59.999Z"), "service.policy:1");
+    assert_eq!(at("2026-11-22T08:00Z"), "service.policy:2");
+    assert_eq!(at("2026-11-22T09:59:59Z"), "service.policy:2");
+    assert_eq!(at("2026-11-22T10:00Z"), "service.policy (no line matches)");
+}
+
+#[test]
+fn a_rule_may_name_who_must_approve() {
+    let set = good(&[
+        ("groups", "sysadmins rip anna\n"),
+        (
+            "service.policy",
+            "allow\toncall\tstop\t*\t*\tapproved-by=sysadmins,eve\nallow\toncall joe\t*\t*\n",
+        ),
+    ]);
+    let decided = decide(&set, "oncall", "service", "stop");
+    assert_eq!(
+        (decided.allowed, decided.approved_by.as_deref()),
+        (true, Some("sysadmins eve"))
+    );
+    let may = |approver: &str, action: &str| {
+        ask([approver, "service", action], 0, |other| {
+            ask(["oncall", "service", action], 0, |asked| {
+                set.may_approve(asked, other, &KnownLookups::default())
+                    == EvaluationProgress::Decided(true)
+            })
+        })
+    };
+    assert!(may("anna", "stop") && may("eve", "stop"));
+    assert!(!may("joe", "stop") && !may("oncall", "stop") && !may("sysadmins", "stop"));
+    // Where no line names anybody, it takes one who may ask for the same.
+    assert!(may("joe", "start") && !may("anna", "start"));
+}
+
+#[test]
+fn what_is_wrong_has_a_line_and_a_column() {
+    for (line, column, said) in [
+        ("allow rip * *", 1, "separated by spaces"),
+        ("allow\trip * *", 1, "separated by spaces"),
+        ("  allow\trip\t*", 3, "3 fields"),
+        ("allow\trip r!p\t*\t*", 11, "`r!p` is not a caller"),
+        ("allow\trip\tstop re*\t*", 16, "`re*` is not an action"),
+        (
+            "allow\trip\t*\tcustomer=acme and",
+            30,
+            "expected a condition",
+        ),
+        ("allow\té\t*\t*", 7, "`é`"),
+        (
+            "allow\trip\t*\tcustomer",
+            13,
+            "put classes in the fifth field",
+        ),
+        ("allow\trip\t*\t*\t*\tuntil=x", 17, "not a time"),
+        ("permit\trip\t*\t*", 1, "`allow` or `deny` followed by"),
+    ] {
+        let (_, problems) = load(&[("x.policy", line)], RuleVerdict::Deny);
+        assert_eq!(
+            problems[0].location,
+            Some((1, column)),
+            "{line:?}: {}",
+            problems[0]
+        );
+        assert!(
+            problems[0].to_string().contains(said),
+            "{line:?}: {}",
+            problems[0]
+        );
+    }
+    let (set, problems) = load(
+        &[("x.policy", "alow\n\nallow\trip\t*\t*\nalow\n")],
+        RuleVerdict::Deny,
+    );
+    let places: Vec<_> = problems.iter().map(PolicyProblem::line_number).collect();
+    assert_eq!(places, [Some(1), Some(4)]);
+    assert_eq!(told(&set, "rip", "x", "y"), "-x.policy:1: malformed");
+}
+
+#[test]
+fn an_explanation_tells_why_each_earlier_rule_did_not_decide() {
+    let text = "allow\teve\t*\t*\nallow\t*\tstatus start\t*\nallow\t*\t*\tcustomer=globex\n\
+                allow\t*\t*\t*\tapache or nginx\nallow\t*\t*\t*\tuntil=1970-01-01T00:00Z\n\
+                deny\trip\t*\t*\nallow\t*\t*\t*\n";
+    let set = good(&[("service.policy", text)]);
+    let explained = ask(["rip", "service", "stop"], 5, |asked| {
+        set.explain(asked, &KnownLookups::default())
+    });
+    assert_eq!(explained.policy.as_deref(), Some("service.policy"));
+    let said: Vec<_> = explained
+        .steps
+        .iter()
+        .map(|step| {
+            step.mismatch
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default()
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "it applies to the callers eve",
+            "it applies to the actions start status",
+            "it applies to nodes whose fact customer equals \"globex\"",
+            "it applies to nodes that have class apache or that have class nginx",
+            "it expired at 1970-01-01T00:00:00Z",
+            "",
+        ]
+    );
+    assert_eq!(explained.decision.rule, "service.policy:6");
+}
+
+#[test]
+fn a_rule_that_can_never_decide_is_known() {
+    for (first, second, covered) in [
+        ("allow\t*\t*\t*", "deny\trip\tstop\tcustomer=acme", true),
+        ("allow\trip eve\t*\t*", "deny\teve\tstop\t*", true),
+        ("allow\t/e.*/\t*\t*", "deny\teve\tstop\t*", true),
+        ("allow\teve\t*\t*", "deny\t*\tstop\t*", false),
+        ("allow\t*\tstop\t*", "deny\teve\tstop start\t*", false),
+        (
+            "allow\t*\t*\tcustomer=acme",
+            "deny\teve\t*\tcustomer=acme\tapache",
+            true,
+        ),
+        (
+            "allow\t*\t*\tcustomer=acme",
+            "deny\teve\t*\tcustomer=globex",
+            false,
+        ),
+        (
+            "allow\t*\t*\t*\tuntil=2026-11-22T10:00Z",
+            "deny\teve\t*\t*",
+            false,
+        ),
+        ("allow\t/a|b/\t*\t*", "deny\t/a/\t*\t*", false),
+    ] {
+        let set = good(&[("x.policy", &format!("{first}\n{second}\n"))]);
+        let (_, _, file) = set
+            .readable_policies()
+            .find(|(agent, ..)| *agent == "x")
+            .unwrap();
+        assert_eq!(
+            file.rules()[0].covers_rule(&file.rules()[1]),
+            covered,
+            "{first} / {second}"
+        );
+    }
+}
+
+#[test]
+fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
+    let set = good(&[
+        (
+            "service.policy",
+            "allow\tprov cert=anna /^ci-.*/\tstatus\t*\nallow\tservice=prov service=/^svc-.*/\trestart\t*\n\
+             allow\tcentral\tstop\t*\nallow\t*\tping\t*\nallow\trip\tapprove\t*\t*\tapproved-by=prov\n",
+        ),
+        ("groups", "central joe service=enroller\n"),
+    ]);
+    for (caller, action, allowed) in [
+        ("prov", "status", true),
+        ("service=prov", "status", false),
+        ("caller=prov", "status", true),
+        ("service=anna", "status", false),
+        ("ci-1", "status", true),
+        ("service=ci-1", "status", false),
+        ("service=prov", "restart", true),
+        ("prov", "restart", false),
+        ("service=svc-1", "restart", true),
+        ("svc-1", "restart", false),
+        ("joe", "stop", true),
+        ("service=joe", "stop", false),
+        ("service=enroller", "stop", true),
+        ("enroller", "stop", false),
+        ("rip", "ping", true),
+        ("service=rip", "ping", true),
+    ] {
+        let decision = decide(&set, caller, "service", action);
+        assert_eq!(
+            decision.allowed, allowed,
+            "{caller} {action}: {}",
+            decision.rule
+        );
+    }
+    let may = |approver: &str| {
+        ask(["rip", "service", "approve"], 0, |asked| {
+            ask([approver, "service", "approve"], 0, |by| {
+                set.may_approve(asked, by, &KnownLookups::default())
+            })
+        })
+    };
+    assert_eq!(may("prov"), EvaluationProgress::Decided(true));
+    assert_eq!(may("service=prov"), EvaluationProgress::Decided(false));
+    for (wrong, column) in [("node=prov", 7), ("service=", 7), ("service=/(/", 7)] {
+        let text = format!("allow\t{wrong}\tstatus\t*\n");
+        let (_, problems) = load(&[("service.policy", text.as_str())], RuleVerdict::Deny);
+        assert_eq!(
+            problems[0].location,
+            Some((1, column)),
+            "{wrong}: {problems:?}"
+        );
+    }
+    let (_, problems) = load(
+        &[
+            ("service.policy", "policy default deny\n"),
+            ("groups", "a service=/x/\n"),
+        ],
+        RuleVerdict::Deny,
+    );
+    assert!(
+        problems[0].to_string().contains("a group cannot contain"),
+        "{problems:?}"
+    );
+}
