@@ -2,15 +2,15 @@
 //!
 //! All configuration errors of a node are found here, before any connection is made.
 
+use muster_base::unix_millis;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use muster_api::FindingLevel;
+use muster_api::base::error_chain;
 use muster_api::system::System;
-use muster_api::system::error::error_chain;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions};
 use muster_policy::PolicySet;
@@ -338,8 +338,7 @@ fn modified_at(path: &Path) -> Option<Millis> {
     let modified = fs::metadata(path)
         .and_then(|metadata| metadata.modified())
         .ok()?;
-    let since_epoch = modified.duration_since(UNIX_EPOCH).ok()?;
-    u64::try_from(since_epoch.as_millis()).ok()
+    Some(unix_millis(modified))
 }
 
 /// The path of the node's renewed token. Its key stays in the credentials file.

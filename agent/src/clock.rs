@@ -12,7 +12,7 @@ pub struct WallClock(Arc<dyn Fn() -> Millis + Send + Sync>);
 impl WallClock {
     /// The machine's clock.
     pub fn system() -> Self {
-        Self::new(muster_bus::unix_millis_now)
+        Self::new(muster_base::unix_millis_now)
     }
 
     /// Any clock, for example a wrong one in tests.

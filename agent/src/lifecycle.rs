@@ -2,6 +2,7 @@
 //!
 //! Signal handlers are installed first: a daemon that still waits for its broker can be reloaded and stopped too.
 
+use muster_base::replace_file;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -387,13 +388,14 @@ async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
             // The file is empty; only its modification time counts.
             TokenChange::Confirmed => (assemble::confirmation_path(&config), String::new()),
         };
-        let new_path = path.with_extension("new");
-        let written = async {
-            tokio::fs::write(&new_path, token).await?;
-            tokio::fs::rename(&new_path, &path).await
+        let target = path.clone();
+        let written = move || replace_file(&target, token.as_bytes(), 0o600);
+        let problem = match tokio::task::spawn_blocking(written).await {
+            Ok(written) => written.err().map(|error| error.to_string()),
+            Err(panic) => Some(panic.to_string()),
         };
-        if let Err(error) = written.await {
-            tracing::error!(%error, path = %path.display(), "cannot store a received token");
+        if let Some(error) = problem {
+            tracing::error!(error, path = %path.display(), "cannot store a received token");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The presence file that a daemon writes for restart commands, and the resumption of pending restarts at start.
 
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_bus::Bus;
 use muster_restart::{DaemonInstance, RestartStore};
 use tokio::sync::broadcast::error::RecvError;

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use muster_base::error_chain;
 use muster_engine::lock::puppet_state_dirs;
 use muster_restart::cycle::MachinePaths;
 use muster_restart::{
     DaemonInstance, DetachedLauncher, RestartManager, RestartOptions, RestartStore, RestartTarget,
     worker,
 };
-use muster_system::error::error_chain;
 use muster_system::process::pause;
 use muster_system::real::RealSystem;
 use muster_system::{Signal, System};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_bus::{BucketError, Bus, BusEvent, BusSubscription, ReconnectBackoff, TrustLookupError};
 use muster_wire::sign::SignerRenewError;
 use muster_wire::stores::{self, TRUST_BUCKET, TRUST_HEAD_KEY};

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
-use muster_bus::{
-    BrokerAddress, BrokerCredentials, Bus, BusOptions, TrustLookupError, unix_millis_now,
-};
+use muster_base::unix_millis_now;
+use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions, TrustLookupError};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::subject;

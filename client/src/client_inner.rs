@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use muster_bus::{Bus, TrustLookupError, unix_millis_now};
+use muster_base::unix_millis_now;
+use muster_bus::{Bus, TrustLookupError};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::subject::AnswerAddress;

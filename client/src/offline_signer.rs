@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use muster_bus::unix_millis_now;
+use muster_base::unix_millis_now;
 use muster_secret::SecretOwner;
 use muster_wire::approval::{
     ApprovalError, ApprovedProposal, OpenProposal, ProposalApproval, ProposalInputs,

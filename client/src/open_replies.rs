@@ -4,7 +4,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-use muster_bus::{Bytes, unix_millis_now};
+use muster_base::unix_millis_now;
+use muster_bus::Bytes;
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::{ExpectedAnswer, MessageRefusal, OpenReply, open_replies};
 use uuid::Uuid;

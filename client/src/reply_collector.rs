@@ -12,9 +12,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_bus::{
-    BusMessage, BusSubscription, Bytes, ConnectionDisturbance, ConnectionMark, unix_millis_now,
-};
+use muster_base::unix_millis_now;
+use muster_bus::{BusMessage, BusSubscription, Bytes, ConnectionDisturbance, ConnectionMark};
 use muster_wire::identity::Identity;
 use muster_wire::progress::ProgressMessage;
 use muster_wire::sign::{EnvelopeKind, MessageRefusal, OpenReply, open_progress};

@@ -5,9 +5,8 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use muster_bus::{
-    BusMessage, BusSubscription, ConnectionDisturbance, ConnectionMark, unix_millis_now,
-};
+use muster_base::unix_millis_now;
+use muster_bus::{BusMessage, BusSubscription, ConnectionDisturbance, ConnectionMark};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::{
     EnvelopeKind, ExpectedAnswer, MessageRefusal, OpenReply, open_progress, open_replies,

@@ -1,5 +1,6 @@
 //! Validates the inputs of one request: defaults, presence, types, validation, redaction.
 
+use muster_base::nearest_name;
 use serde_json::{Map, Value};
 
 use crate::REDACTED;
@@ -86,21 +87,11 @@ impl ActionSchema {
 
     /// The error for an undeclared input, with the most similar declared name.
     pub(crate) fn undeclared_input(&self, name: &str) -> InputValidationError {
-        let distance = |known: &str| strsim::damerau_levenshtein(known, &truncate_text(name));
-        let nearest = self.inputs.iter().min_by_key(|input| distance(&input.name));
-        let hint = match nearest {
-            None => "it has no inputs".to_owned(),
-            Some(input) if distance(&input.name) <= 1 + input.name.len() / 3 => {
-                format!("did you mean `{}`?", input.name)
-            }
-            Some(_) => {
-                let names: Vec<_> = self
-                    .inputs
-                    .iter()
-                    .map(|input| input.name.as_str())
-                    .collect();
-                format!("its inputs are {}", names.join(", "))
-            }
+        let names = || self.inputs.iter().map(|input| input.name.as_str());
+        let hint = match nearest_name(name, names()) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None if self.inputs.is_empty() => "it has no inputs".to_owned(),
+            None => format!("its inputs are {}", names().collect::<Vec<_>>().join(", ")),
         };
         InputValidationError::Undeclared {
             action: self.name.clone(),

@@ -397,7 +397,7 @@ fn object(value: &impl Serialize) -> Map<String, Value> {
 }
 
 fn chain(error: &PermitError) -> String {
-    muster_api::system::error::error_chain(error)
+    muster_api::base::error_chain(error)
 }
 
 /// A node with a simulated Puppet.

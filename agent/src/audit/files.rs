@@ -1,7 +1,8 @@
 //! The files of the audit log: creation, recovery after a restart, and rotation. `log` defines their content.
 
+use muster_base::replace_file;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
@@ -147,16 +148,12 @@ pub(super) fn read_head(head: &Path) -> Option<AuditAnchor> {
 
 /// Stores a checkpoint of the log at this path in a separate file.
 pub(super) fn write_head(head: &Path, anchor: AuditAnchor, log: &Path) -> io::Result<()> {
-    let new_path = head.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new_path)?;
     let log = fs::canonicalize(log)?;
     // Omit a path that is not UTF-8: then only `--anchor` can name the record.
     let log = log.to_str().map(str::to_owned);
-    write!(file, "{}", HeadRecord { anchor, log })?;
-    fs::rename(&new_path, head)
+    replace_file(
+        head,
+        HeadRecord { anchor, log }.to_string().as_bytes(),
+        0o600,
+    )
 }

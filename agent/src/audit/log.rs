@@ -1,5 +1,6 @@
 //! The chained log on disk: appends records in groups, signs checkpoints, rotates files. Single owner, no threads.
 
+use muster_base::{format_rfc3339, unix_millis_now};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
@@ -7,8 +8,8 @@ use std::time::{Duration, Instant};
 use muster_audit::{AuditAnchor, AuditGap, AuditHeader, ChainPosition, NotAnObject};
 use serde::Serialize;
 
+use super::AuditOptions;
 use super::files::{self, AuditLogTail};
-use super::{AuditOptions, record, wall_clock};
 
 /// The open log.
 #[derive(Debug)]
@@ -186,7 +187,7 @@ impl ChainedLog {
         }
         let mut group = self.start_group();
         self.add_preamble(&mut group)?;
-        let (time, signer) = (record::format_rfc3339(wall_clock()), &self.options.signer);
+        let (time, signer) = (format_rfc3339(unix_millis_now()), &self.options.signer);
         group.add_line(|position, out| {
             Ok(position.append_checkpoint(&time, signer.identity(), signer.key_pair(), out))
         })?;
@@ -271,16 +272,16 @@ impl ChainedLog {
 
     /// Adds what must precede the records: the end of a torn line, the header, and the missing line numbers.
     fn add_preamble(&self, group: &mut LineGroup) -> io::Result<()> {
-        let time = || record::format_rfc3339(wall_clock());
+        let time = || format_rfc3339(unix_millis_now());
         if !self.pending.torn.is_empty() {
             group.bytes.push(b'\n');
             add_mark(group, &AuditGap::torn_line(time(), &self.pending.torn))?;
         }
         if self.pending.header {
             let signer = &self.options.signer;
-            let now = wall_clock();
+            let now = unix_millis_now();
             let header = AuditHeader::new(
-                (now, record::format_rfc3339(now)),
+                (now, format_rfc3339(now)),
                 signer.identity().clone(),
                 signer.public_key(),
                 signer.token().to_string(),

@@ -14,10 +14,9 @@ mod writer;
 
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use muster_audit::AuditAnchor;
-use muster_wire::Millis;
 use muster_wire::sign::Signer;
 
 pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass};
@@ -241,14 +240,6 @@ impl AuditOptions {
             ..self.clone()
         }
     }
-}
-
-/// The current time of the node's clock; the epoch if the clock is before it.
-fn wall_clock() -> Millis {
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

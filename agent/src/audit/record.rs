@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
+use muster_base::format_rfc3339;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::status::ReplyStatus;
@@ -147,15 +147,6 @@ pub(super) fn encode_line(record: &impl Serialize) -> Result<Vec<u8>, serde_json
     let mut line = serde_json::to_vec(record)?;
     line.push(b'\n');
     Ok(line)
-}
-
-/// RFC 3339 in UTC with milliseconds: `2026-01-31T23:59:59.123Z`.
-pub(super) fn format_rfc3339(time: Millis) -> String {
-    let instant = i64::try_from(time)
-        .ok()
-        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    let instant = instant.unwrap_or(Timestamp::MAX);
-    format!("{instant:.3}")
 }
 
 #[expect(

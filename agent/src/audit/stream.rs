@@ -1,6 +1,7 @@
 //! One chained log with its writer thread: lines go through a bounded queue, so that neither a slow disk nor hashing delays requests. `mod.rs`
 //! decides which records go to which log.
 
+use muster_base::unix_millis_now;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,9 +16,7 @@ use super::log::ChainedLog;
 use super::record::{self, AuditRecord};
 use super::refusals::RefusalWindows;
 use super::writer::{AuditWriter, WriterCommand};
-use super::{
-    AuditLogError, AuditLogStatus, AuditOptions, MAX_QUEUED_LINES, WRITER_TIMEOUT, wall_clock,
-};
+use super::{AuditLogError, AuditLogStatus, AuditOptions, MAX_QUEUED_LINES, WRITER_TIMEOUT};
 
 /// The handle of the log. Dropping it writes the queued lines, and takes at most five seconds.
 #[derive(Debug)]
@@ -99,7 +98,7 @@ impl AuditStream {
                 .refusals
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            refusals.add_refusal(Instant::now(), wall_clock(), reason, claimed)
+            refusals.add_refusal(Instant::now(), unix_millis_now(), reason, claimed)
         };
         for refusal in records {
             if let Ok(line) = record::encode_line(&refusal) {

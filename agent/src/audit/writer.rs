@@ -1,5 +1,6 @@
 //! The thread that owns the log: collects queued lines and writes them in batches.
 
+use muster_base::unix_millis_now;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, PoisonError};
@@ -10,7 +11,6 @@ use muster_system::process::pause;
 use super::log::ChainedLog;
 use super::record::{self, LostRecords};
 use super::stream::AuditStreamState;
-use super::wall_clock;
 
 /// Maximum sleep of the thread; it closes expired refusal windows when it wakes.
 const MAX_IDLE_WAIT: Duration = Duration::from_secs(10);
@@ -154,7 +154,7 @@ impl AuditWriter {
         let lost = self.shared.take_lost();
         let lost_line = (lost > 0).then(|| {
             record::encode_line(&LostRecords {
-                time: wall_clock(),
+                time: unix_millis_now(),
                 verdict: "lost",
                 count: lost,
             })

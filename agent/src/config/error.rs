@@ -125,7 +125,7 @@ pub struct ConfigWarning {
     /// Where it is set.
     pub origin: SettingOrigin,
     /// The known key that was probably intended.
-    pub nearest: Option<&'static str>,
+    pub nearest: Option<String>,
 }
 
 impl fmt::Display for ConfigWarning {
@@ -135,7 +135,7 @@ impl fmt::Display for ConfigWarning {
             "{}: unknown key `{}` is ignored",
             self.origin, self.key
         )?;
-        match self.nearest {
+        match &self.nearest {
             Some(known) => write!(out, "; did you mean `{known}`?"),
             None => Ok(()),
         }

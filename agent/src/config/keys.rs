@@ -1,5 +1,7 @@
 //! The table of all configuration keys and the kinds of their values. Contains no values.
 
+use muster_base::nearest_name;
+
 /// The kind of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConfigValueKind {
@@ -164,15 +166,8 @@ fn remaining_segments(known: &str, path: &[String]) -> Option<usize> {
 }
 
 /// The known key most similar to an unknown one, if any is similar enough.
-pub(super) fn nearest_key(unknown: &str) -> Option<&'static str> {
-    /// The minimum similarity of two keys (Jaro-Winkler, 0 to 1).
-    const MIN_SIMILARITY: f64 = 0.85;
-    CONFIG_KEYS
-        .iter()
-        .map(|(known, _)| (*known, strsim::jaro_winkler(known, unknown)))
-        .filter(|(_, similarity)| *similarity >= MIN_SIMILARITY)
-        .max_by(|a, b| a.1.total_cmp(&b.1))
-        .map(|(known, _)| known)
+pub(super) fn nearest_key(unknown: &str) -> Option<String> {
+    nearest_name(unknown, CONFIG_KEYS.iter().map(|(known, _)| *known))
 }
 
 #[cfg(test)]
@@ -204,9 +199,12 @@ mod tests {
 
     #[test]
     fn a_slip_of_the_pen_is_recognised() {
-        assert_eq!(nearest_key("broker.url"), Some("broker.urls"));
-        assert_eq!(nearest_key("requests.skew"), Some("requests.skew_seconds"));
-        assert_eq!(nearest_key("indentity"), Some("identity"));
+        assert_eq!(nearest_key("broker.url"), Some("broker.urls".to_owned()));
+        assert_eq!(
+            nearest_key("requests.skew"),
+            Some("requests.skew_seconds".to_owned())
+        );
+        assert_eq!(nearest_key("indentity"), Some("identity".to_owned()));
         assert_eq!(nearest_key("zzz"), None);
     }
 }

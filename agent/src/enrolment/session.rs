@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_base::error_chain;
 use muster_bus::{
     BrokerAddress, BrokerCredentials, Bus, BusError, BusMessage, BusOptions, Bytes,
     ReconnectBackoff,
@@ -11,7 +12,6 @@ use muster_bus::{
 use muster_filter::state::NodeFacts;
 use muster_secret::SecretOwner;
 use muster_system::System;
-use muster_system::error::error_chain;
 use muster_system::real::RealSystem;
 use muster_wire::enrol::{
     EnrolmentAcceptance, EnrolmentNonce, EnrolmentOutcome, EnrolmentRefusalReason,

@@ -1,6 +1,6 @@
 //! Part of stage 6: verifies a second person's approval, if the policy or the node requires one.
 
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_filter::{EvaluationProgress, KnownLookups};
 use muster_policy::{PolicyPrincipal, PolicyQuery, PolicySet};
 use muster_wire::Millis;

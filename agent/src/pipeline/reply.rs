@@ -1,5 +1,6 @@
 //! Stage 8: sends the signed reply to the caller's own inbox.
 
+use muster_base::duration_millis;
 use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
@@ -123,8 +124,4 @@ fn seal_reply(core: &DaemonCore, reply: Reply, max_payload: usize) -> Option<Byt
     sign_envelope(EnvelopeKind::Reply, &error_reply, &core.signer)
         .ok()
         .map(Bytes::from)
-}
-
-fn duration_millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_wire::sign::open_request;
 use muster_wire::subject::{AnswerAddress, RequestAddress};
 use muster_wire::trace::StageName;

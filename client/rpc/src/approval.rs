@@ -165,7 +165,7 @@ pub fn load_approval(
     let (approved, text) = offline_signer.read_approval(&bytes).map_err(invalid)?;
     approved
         .proposed
-        .check_validity_period(crate::clock::now())
+        .check_validity_period(muster_base::unix_millis_now())
         .map_err(invalid)?;
     check_same_request(&approved, plan, &offline_signer)?;
     Ok(LoadedApproval {

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::{HINT, OutputPrinter};
+use muster_base::join_causes;
 
 /// Prints the error, and returns the exit code.
 pub fn report_error(error: &Error, printer: &OutputPrinter) -> CommandExitCode {
@@ -19,27 +20,6 @@ pub fn report_error(error: &Error, printer: &OutputPrinter) -> CommandExitCode {
 /// The error with its causes, one per line. A cause that repeats the previous line is omitted.
 pub fn error_text(error: &Error) -> String {
     join_causes(error, "\n  because: ")
-}
-
-/// The error with its causes on one line.
-pub fn error_chain(error: &dyn std::error::Error) -> String {
-    join_causes(error, ": ")
-}
-
-fn join_causes(error: &dyn std::error::Error, link: &str) -> String {
-    let mut last = error.to_string();
-    let mut text = last.clone();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let message = cause.to_string();
-        if !last.contains(&message) {
-            text.push_str(link);
-            text.push_str(&message);
-        }
-        last = message;
-        source = cause.source();
-    }
-    text
 }
 
 /// Highlights a command or path in a message.

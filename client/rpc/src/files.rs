@@ -1,6 +1,7 @@
 //! Writes the files of `rpc`: atomically, synced to disk, and secrets with owner-only permissions.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use muster_base::replace_file;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -86,12 +87,12 @@ pub fn create_private_directory(path: &Path) -> Result<(), RpcFileError> {
 
 /// Replaces a public file.
 pub fn replace_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
-    replace_with_mode(path, bytes, 0o644)
+    replace_file(path, bytes, 0o644).map_err(file_error("write", path))
 }
 
 /// Replaces a secret or private file.
 pub fn replace_secret(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
-    replace_with_mode(path, bytes, 0o600)
+    replace_file(path, bytes, 0o600).map_err(file_error("write", path))
 }
 
 /// Creates a secret; fails if the file exists.
@@ -112,19 +113,6 @@ pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
         .and_then(|()| file.write_all(bytes))
         .and_then(|()| file.sync_all())
         .map_err(failed)
-}
-
-/// Replaces atomically: a reader sees the old or the new file. The name of the temporary file begins with a dot, and the lock makes its use
-/// exclusive.
-fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), RpcFileError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary_path = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let result =
-        write_new(&temporary_path, bytes, mode).and_then(|()| fs::rename(&temporary_path, path));
-    if result.is_err() {
-        let _ = fs::remove_file(&temporary_path);
-    }
-    result.map_err(file_error("write", path))
 }
 
 /// Sets the mode explicitly because the umask may have restricted it.

@@ -14,7 +14,6 @@ mod broker;
 mod bundle;
 mod caches;
 mod cli;
-mod clock;
 mod cloud_init;
 mod commands;
 mod completion;

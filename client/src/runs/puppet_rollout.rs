@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use muster_bus::unix_millis_now;
+use muster_base::unix_millis_now;
 use muster_contract::puppet::{PuppetRunProgress, PuppetRunState, PuppetStatusOutput};
 use muster_contract::read_values;
 use muster_wire::identity::{Identity, NameError};

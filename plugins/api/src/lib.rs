@@ -52,6 +52,7 @@ pub use context::CallContext;
 pub use data_source::{DataSource, DataSourceError, ValidatedDataSource};
 pub use error::ActionError;
 pub use finding::{FindingLevel, HealthFinding};
+pub use muster_base as base;
 pub use muster_ddl as ddl;
 pub use muster_filter as filter;
 pub use muster_system as system;

@@ -1,7 +1,7 @@
 //! `ledger()`: the number of refreshes owed on the node, and the age of the oldest.
 
+use muster_api::base::since_epoch;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;
@@ -32,7 +32,7 @@ impl DataSource for LedgerDataSource {
         let system = Arc::clone(&cx.system);
         cx.run_blocking(move |_| {
             let refreshes = read_owed_refreshes(&options)?;
-            let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = since_epoch(system.now());
             let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
             let mut targets: Vec<&str> = refreshes
                 .iter()

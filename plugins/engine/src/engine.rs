@@ -1,5 +1,6 @@
 //! Engine API for single resources: check, plan, apply, find and search by type name.
 
+use muster_base::nearest_name;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -377,10 +378,7 @@ impl ResourceEngine {
             })
             .ok_or_else(|| EngineError::UnknownType {
                 name: name.to_owned(),
-                suggestion: munge::nearest_name(
-                    name,
-                    self.type_schemas().map(|schema| schema.type_name),
-                ),
+                suggestion: nearest_name(name, self.type_schemas().map(|schema| schema.type_name)),
             })
     }
 }

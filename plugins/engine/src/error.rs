@@ -1,7 +1,7 @@
 //! Errors of the engine.
 
+use muster_base::{error_chain, with_causes};
 use muster_system::SystemError;
-use muster_system::error::{error_chain, with_causes};
 
 use crate::resource::Resource;
 

@@ -2,6 +2,7 @@
 //!
 //! Pure. Handles one value at a time; checks across several values are done by the type.
 
+use muster_base::nearest_name;
 use serde_json::Value as Json;
 
 use crate::error::EngineError;
@@ -93,15 +94,6 @@ fn unknown_attribute_error(schema: &TypeSchema, resource: &Resource, name: &str)
         name: name.to_owned(),
         suggestion: nearest_name(name, names),
     }
-}
-
-/// The closest name, if one is similar enough.
-pub(crate) fn nearest_name<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    names
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(similarity, _)| *similarity > 0.8)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other))
-        .map(|(_, candidate)| candidate.to_owned())
 }
 
 /// Converts one value. The error states the value and what is accepted.

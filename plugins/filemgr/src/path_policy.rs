@@ -5,8 +5,8 @@
 use std::path::{Component, Path, PathBuf};
 
 use muster_api::ActionError;
+use muster_api::base::error_chain;
 use muster_api::system::confined::{ConfinedEntry, ConfinedFile, ConfinedRoot, EntryStatus};
-use muster_api::system::error::error_chain;
 use muster_api::system::{FileEntryKind, System};
 
 use crate::Options;

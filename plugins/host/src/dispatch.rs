@@ -2,6 +2,7 @@
 //!
 //! An action that replies from memory needs neither task nor deadline and runs inline ([`AgentRegistry::answer_immediately`]).
 
+use muster_api::base::duration_millis;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -381,8 +382,4 @@ fn timeout_outcome(took: Duration) -> CallOutcome {
         queued: Duration::ZERO,
         took,
     }
-}
-
-fn duration_millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

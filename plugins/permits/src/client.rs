@@ -1,5 +1,6 @@
 //! Acquires permits: writes a wait entry, watches the pool, and claims a place when it is this node's turn.
 
+use muster_api::base::duration_millis;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -531,10 +532,6 @@ fn pool_full_error(request: &PermitRequest, claims: &[PoolMember]) -> PermitErro
 fn store_error(pool: &SubjectName) -> impl FnOnce(BucketError) -> PermitError {
     let pool = pool.clone();
     move |source| PermitError::Store { pool, source }
-}
-
-fn duration_millis(duration: Duration) -> Millis {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn encode_json<T: Serialize>(value: &T) -> Bytes {

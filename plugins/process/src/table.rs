@@ -32,7 +32,7 @@ impl ProcessEntry {
                 expression.is_match(&self.name)
             }
             FilterPattern::Regex(expression) => expression.is_match(&self.arguments.join(" ")),
-            exact => {
+            exact @ FilterPattern::Exact(_) => {
                 exact.matches(&self.name)
                     || file.is_some_and(|file| exact.matches(&file.to_string_lossy()))
             }

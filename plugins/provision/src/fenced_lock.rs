@@ -3,8 +3,9 @@
 //! The *fence* never decreases, also across unlocking. A step with an older fence than the node has seen is rejected, so a provisioner that was
 //! presumed dead cannot continue after another one has taken over. All functions block; none depends on Puppet.
 
+use muster_api::base::unix_millis;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use muster_api::ActionError;
 use muster_api::system::{LockGuard, StateDir, SystemError};
@@ -85,7 +86,7 @@ pub(crate) enum FencedLockError {
 
 impl From<FencedLockError> for ActionError {
     fn from(error: FencedLockError) -> Self {
-        let message = muster_api::system::error::error_chain(&error);
+        let message = muster_api::base::error_chain(&error);
         match error {
             FencedLockError::Held { lock, left } => Self {
                 status: ReplyStatus::Other,
@@ -316,11 +317,6 @@ fn read_fence_record(files: &StateDir) -> Result<FenceRecord, SystemError> {
 
 fn encode_json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
-}
-
-fn unix_millis(now: SystemTime) -> u64 {
-    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use muster_api::base::error_chain;
 use muster_api::progress::ProgressSink;
 use muster_api::system::command::{CancelFlag, OutputListener};
-use muster_api::system::error::error_chain;
 use muster_api::system::pid_lock;
 use muster_api::system::{Command, CommandOutput, FileMetadata, System, SystemError};
 use muster_api::{ActionError, CallContext};

@@ -4,13 +4,14 @@
 use std::time::{Duration, Instant};
 
 use muster_api::LogThrottle;
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_api::wire::enrol::EnrolmentOutcome;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_api::wire::stores::PROVISION_BUCKET;
 use muster_api::wire::subject::{self, AnswerAddress};
-use muster_bus::{BucketError, Bus, BusSubscription, Bytes, unix_millis_now};
+use muster_base::unix_millis_now;
+use muster_bus::{BucketError, Bus, BusSubscription, Bytes};
 use muster_contract::provisioner::ProvisioningState;
 use muster_enrol::{EnrolmentStore as _, HandledEnrolment, NodeEnroller};
 use uuid::Uuid;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_api::base::error_chain;
 use muster_api::filter::NodeFilter;
-use muster_api::system::error::error_chain;
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use muster_api::ActionError;
 use muster_api::wire::identity::Identity;
-use muster_bus::{Bus, unix_millis_now};
+use muster_base::unix_millis_now;
+use muster_bus::Bus;
 use muster_contract::provisioner::ProvisioningState;
 use tokio::sync::watch;
 use uuid::Uuid;

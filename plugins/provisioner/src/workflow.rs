@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use muster_api::wire::identity::Identity;
-use muster_bus::{NameStore, unix_millis_now};
+use muster_base::unix_millis_now;
+use muster_bus::NameStore;
 use muster_contract::provisioner::ProvisioningState;
 use serde_json::{Map, Value};
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! `puppet()`: activity of Puppet's agent and results of its last run, as values for filters.
 
+use muster_api::base::since_epoch;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
 use muster_api::{ActionError, CallContext, DataSource};
@@ -59,7 +59,7 @@ fn read_values(options: &Options, system: &dyn System) -> Result<PuppetDataOutpu
         .map_err(|error| ActionError::failed(error.to_string()))?;
     let activity =
         read_activity(system, &paths).map_err(|error| ActionError::failed(error.to_string()))?;
-    let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = since_epoch(system.now());
     let summary = activity.summary.as_ref();
     let lastrun = summary.and_then(PuppetRunSummary::last_run);
     let count = |name: &str| summary.and_then(|summary| summary.resource_count(name));

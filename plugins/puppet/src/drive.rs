@@ -25,8 +25,9 @@ use crate::paths::{self, PuppetPaths};
 use crate::permit::{OptionalPermit, PermitParameters};
 use crate::program;
 use crate::record::PuppetRunRecord;
-use crate::runs::{ActiveRun, PuppetRunManager, PuppetRunRequest, unix_millis_now};
+use crate::runs::{ActiveRun, PuppetRunManager, PuppetRunRequest};
 use crate::session::SessionOutcome;
+use muster_api::base::unix_millis;
 
 /// Why a run ends without a result.
 #[derive(Debug)]
@@ -186,7 +187,7 @@ impl RunDriver {
         if self.foreign_puppet().is_some() && Instant::now() < deadline {
             return Ok(AttemptOutcome::Retry);
         }
-        self.record.outcome.started_at = Some(unix_millis_now(&*self.system));
+        self.record.outcome.started_at = Some(unix_millis(self.system.now()));
         let run_options = self.record.run_options.clone();
         self.start_program(run_options, Vec::new()).await?;
         let result = self.follow_program(permit).await;

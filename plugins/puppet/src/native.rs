@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::base::error_chain;
 use muster_api::system::command::CancelFlag;
-use muster_api::system::error::error_chain;
 use muster_api::system::{StateDir, System, SystemError};
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use muster_engine::ResourceEngine;

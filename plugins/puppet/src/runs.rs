@@ -1,11 +1,12 @@
 //! Manages all runs of the node: one at a time, each identity only once. A request for a run in progress attaches to it; a request for an ended run
 //! gets its result.
 
+use muster_api::base::unix_millis;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 
 use muster_api::system::{System, SystemError};
 use muster_api::wire::identity::{NameError, SubjectName};
@@ -108,7 +109,7 @@ impl PuppetRunManager {
         let outcome = PuppetRunOutcome {
             run: request.id.to_string(),
             state: PuppetRunState::WaitingLock,
-            initiated_at: unix_millis_now(&**system) / 1000,
+            initiated_at: unix_millis(system.now()) / 1000,
             pool: request
                 .permit_parameters
                 .limit
@@ -244,10 +245,4 @@ impl Drop for RunWaiter {
             self.0.cancel.cancel();
         }
     }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn unix_millis_now(system: &dyn System) -> u64 {
-    let since = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use muster_api::ActionError;
+use muster_api::base::error_chain;
 use muster_api::system::SystemError;
-use muster_api::system::error::error_chain;
 use muster_secret::SecretFileError;
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -1,8 +1,8 @@
 //! Converts errors of the engine and the system layer into action errors.
 
 use muster_api::ActionError;
+use muster_api::base::error_chain;
 use muster_api::system::SystemError;
-use muster_api::system::error::error_chain;
 use muster_engine::EngineError;
 
 /// Maps invalid input to status 4, and all other errors to status 1.

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use muster_api::base::error_chain;
 use muster_api::system::command::CancelFlag;
-use muster_api::system::error::error_chain;
 use muster_api::system::{StateDir, System};
 use muster_api::{ActionError, CallContext};
 use muster_engine::engine::ApplyOutcome;

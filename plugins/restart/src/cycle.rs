@@ -8,6 +8,7 @@
 //! Requests for the same target merge while a restart is requested or waiting. Later requests need another restart after this one, because
 //! the restarting service may already have read its configuration.
 
+use muster_api::base::duration_millis;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -148,10 +149,6 @@ pub struct RestartCycle {
     pub instance: Option<Uuid>,
     /// State changes, oldest first.
     pub steps: Vec<RestartStep>,
-}
-
-fn duration_millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl RestartCycle {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_api::system::process::{OUTPUT_DRAIN_TIMEOUT, wait_until};
 use muster_api::system::{Command, ProcessSpool, Signal, StateDir, System};
 

@@ -2,8 +2,9 @@
 //!
 //! There are two locks per target: a short one around every change, and one that the worker holds while it works, so that only one runs.
 
+use muster_api::base::{duration_millis, unix_millis};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use muster_api::system::process::system_uptime;
 use muster_api::system::{LockGuard, StateDir, SystemError};
@@ -99,10 +100,8 @@ impl RestartStore {
 
 /// Reads both clocks.
 pub fn read_clocks(system: &dyn muster_api::system::System) -> ClockReading {
-    let wall = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     ClockReading {
-        wall: millis(wall),
-        uptime: millis(system_uptime()),
+        wall: unix_millis(system.now()),
+        uptime: duration_millis(system_uptime()),
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_api::system::process::pause;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{ProcessId, StateDir, System, SystemError};

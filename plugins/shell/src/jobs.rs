@@ -4,12 +4,14 @@
 //! Whether a job still runs is determined by PID and process start time, so jobs survive a restart of the daemon and a reused PID is not
 //! mistaken for the job.
 
+use muster_api::base::replace_file;
+use muster_api::base::unix_millis;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use muster_api::system::command::OutputStream;
 use muster_api::system::process::wait_until;
@@ -122,14 +124,13 @@ impl ShellJobStore {
             .recursive(true)
             .create(&directory)
             .map_err(|source| files_error(&directory, source))?;
-        let since = cx.system.now().duration_since(UNIX_EPOCH);
         let mut record = ShellJobRecord {
             job: id,
             request: cx.request,
             caller: cx.caller.to_string(),
             command: argv,
             user: user.map(str::to_owned),
-            started: u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
+            started: unix_millis(cx.system.now()),
             process: None,
         };
         // Written before the start, so that a job is recorded even if the daemon ends in between.
@@ -336,11 +337,6 @@ fn read_record(directory: &Path) -> Result<ShellJobRecord, ShellJobError> {
 /// Writes the record atomically by rename.
 fn write_record(directory: &Path, record: &ShellJobRecord) -> Result<(), ShellJobError> {
     let path = directory.join(RECORD_FILE);
-    let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        file.write_all(&serde_json::to_vec(record)?)?;
-        file.persist(&path).map_err(|failed| failed.error)?;
-        Ok(())
-    };
+    let write = || replace_file(&path, &serde_json::to_vec(record)?, 0o600);
     write().map_err(|source| files_error(&path, source))
 }

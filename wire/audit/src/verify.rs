@@ -4,6 +4,7 @@
 //! was altered, inserted, or follows missing lines.
 
 use ed25519_dalek::VerifyingKey;
+use muster_base::error_chain;
 
 use super::chain::{ChainLink, ChainPosition, LineHash};
 use super::findings::{
@@ -31,11 +32,11 @@ impl AuditKeyTrust {
             Self::Keys(_) => return Err(format!("{} is not one of the given keys", header.key)),
             Self::Operator(operator) => operator,
         };
-        let trust = AccountTrust::new(*operator, &header.account)
-            .map_err(|error| error_with_causes(&error))?;
+        let trust =
+            AccountTrust::new(*operator, &header.account).map_err(|error| error_chain(&error))?;
         let user = trust
             .verify_user(&header.token, header.unix_ms)
-            .map_err(|error| error_with_causes(&error))?;
+            .map_err(|error| error_chain(&error))?;
         if user.key != header.key {
             Err("the token in the header is for another key".to_owned())
         } else if user.identity != header.node {
@@ -52,17 +53,6 @@ impl AuditKeyTrust {
             Ok(())
         }
     }
-}
-
-fn error_with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 /// Verifies lines in chain order.

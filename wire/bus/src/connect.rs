@@ -1,5 +1,6 @@
 //! Connecting: addresses, credentials, TLS, and connection settings.
 
+use muster_base::error_chain;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -185,7 +186,7 @@ impl BusOptions {
                 problem: match error.kind() {
                     // Signing is the only step that fails with this kind.
                     ConnectErrorKind::Authentication => NOT_A_NONCE_MESSAGE.to_owned(),
-                    _ => error_with_causes(&error),
+                    _ => error_chain(&error),
                 },
             })?;
         Ok(Bus::new(client, recorder))
@@ -275,21 +276,6 @@ check which server listens at this address before you connect again";
 fn is_nonce(bytes: &[u8]) -> bool {
     let is_nonce_byte = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_+/=".contains(byte);
     (1..=MAX_NONCE_BYTES).contains(&bytes.len()) && bytes.iter().all(is_nonce_byte)
-}
-
-/// The client library nests the cause of a failed connection one level down.
-fn error_with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

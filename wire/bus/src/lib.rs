@@ -18,10 +18,6 @@ mod store;
 mod tls;
 mod trust;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use muster_wire::Millis;
-
 pub use bytes::Bytes;
 pub use connect::{BrokerAddress, BrokerCredentials, BusOptions};
 pub use connection::{Bus, BusMessage, BusSubscription, BusTraffic};
@@ -33,11 +29,3 @@ pub use reconnect::ReconnectBackoff;
 pub use renewal::{TokenRenewal, TokenRenewalError, verify_stored_token};
 pub use store::{Bucket, BucketEntry, BucketError, BucketWatch};
 pub use trust::TrustLookupError;
-
-/// This machine's clock, in milliseconds since the epoch. A clock before the epoch returns 0.
-pub fn unix_millis_now() -> Millis {
-    let elapsed = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Millis::try_from(elapsed.as_millis()).unwrap_or(Millis::MAX)
-}

@@ -2,10 +2,11 @@
 //!
 //! [`BusOptions::connect`](crate::BusOptions::connect) performs the same steps at once and reports only one error.
 
+use muster_base::since_epoch;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -219,11 +220,7 @@ fn timeout_message() -> String {
 impl BrokerProbe {
     /// Whole days until the broker's certificate expires; negative after expiry.
     pub fn certificate_days(&self) -> Option<i64> {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
-        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let now = i64::try_from(since_epoch(SystemTime::now()).as_secs()).unwrap_or(i64::MAX);
         Some(
             self.certificate_ends?
                 .saturating_sub(now)

@@ -1,5 +1,6 @@
 //! Reads the newest account token from the trust bucket and verifies it. The caller decides whether to continue without one.
 
+use muster_base::format_utc;
 use std::time::Duration;
 
 use muster_wire::stores::{TRUST_ACCOUNT_KEY, TRUST_BUCKET, TRUST_HEAD_KEY};
@@ -29,8 +30,10 @@ pub enum TrustLookupError {
     Token(#[source] TokenError),
     /// The token in the bucket is older than the known one.
     #[error(
-        "the account token in the bucket `{}` was issued at {found}, earlier than the known one, issued at {known}; run `rpc org push`",
-        TRUST_BUCKET.name
+        "the account token in the bucket `{}` was issued at {}, earlier than the known one, issued at {}; run `rpc org push`",
+        TRUST_BUCKET.name,
+        format_utc(*found),
+        format_utc(*known)
     )]
     Behind {
         /// Issue time of the known token.

@@ -3,16 +3,12 @@
 //! Built from the sources' schemas. A client checks expressions against the declarations before sending. A node does not,
 //! because it must also accept expressions written for newer nodes.
 
+use muster_base::nearest_name;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::lookup::QuotedText;
-
-/// Largest edit distance for a suggestion, for a name of this length.
-fn max_typo_distance(name: &str) -> usize {
-    1 + name.len() / 3
-}
 
 /// The declared data sources.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +65,7 @@ impl DeclaredSources {
 
     /// What is expected instead of an unknown source name.
     pub(super) fn expected_source(&self, name: &str) -> String {
-        match nearest_name(name, self.0.keys()) {
+        match nearest_name(name, self.0.keys().map(String::as_str)) {
             Some(nearest) => {
                 format!("a known data source ({name} is unknown; did you mean {nearest}?)")
             }
@@ -85,7 +81,7 @@ impl DeclaredSources {
 impl DeclaredSource {
     /// What is expected instead of an unknown output.
     pub(super) fn expected_output(&self, source: &str, output: &str) -> String {
-        match nearest_name(output, self.outputs.keys()) {
+        match nearest_name(output, self.outputs.keys().map(String::as_str)) {
             Some(nearest) => {
                 format!("an output of {source} ({output} is unknown; did you mean {nearest}?)")
             }
@@ -134,18 +130,6 @@ impl fmt::Debug for DeclaredQuery {
             .field("prompt", &self.prompt)
             .finish_non_exhaustive()
     }
-}
-
-/// The most similar name within the typo distance.
-pub(super) fn nearest_name<'a, T: AsRef<str> + 'a>(
-    name: &str,
-    known: impl Iterator<Item = T>,
-) -> Option<T> {
-    known
-        .map(|known| (strsim::damerau_levenshtein(known.as_ref(), name), known))
-        .filter(|(distance, known)| *distance <= max_typo_distance(known.as_ref()))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
 }
 
 fn join_names<'a>(names: impl Iterator<Item = &'a String>) -> String {

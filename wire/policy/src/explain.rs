@@ -1,5 +1,6 @@
 //! Explains a decision: each evaluated rule, and why it did not match.
 
+use muster_base::format_utc;
 use std::fmt;
 
 use super::RuleVerdict;
@@ -54,13 +55,7 @@ impl fmt::Display for RuleMismatch {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expired(at) => {
-                let timestamp = i64::try_from(*at)
-                    .ok()
-                    .and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
-                match timestamp {
-                    Some(at) => write!(out, "it expired at {at}"),
-                    None => write!(out, "it expired at {at} ms since the epoch"),
-                }
+                write!(out, "it expired at {}", format_utc(at / 1000))
             }
             Self::Caller(callers) => write!(out, "it applies to the callers {callers}"),
             Self::Action(actions) => write!(out, "it applies to the actions {}", actions.join(" ")),

@@ -1,5 +1,7 @@
 //! Token verification errors.
 
+use muster_base::format_utc;
+
 use super::Seconds;
 use super::nkey::{KeyError, PublicKey};
 use crate::Millis;
@@ -71,7 +73,7 @@ pub enum TokenError {
     #[error("the token's name `{0}` must be in lower case and must not end with a dot")]
     NameSpelling(String),
     /// The token expired.
-    #[error("the token of {name} expired at {at} ms since the epoch; issue a new one")]
+    #[error("the token of {name} expired at {}; issue a new one", format_utc(at / 1000))]
     Expired {
         /// The user's name.
         name: String,
@@ -79,7 +81,7 @@ pub enum TokenError {
         at: Millis,
     },
     /// The token is not valid yet.
-    #[error("the token of {name} is not valid before {at} ms since the epoch")]
+    #[error("the token of {name} is not valid before {}", format_utc(at / 1000))]
     NotYet {
         /// The user's name.
         name: String,
@@ -93,7 +95,7 @@ pub enum TokenError {
         name: String,
     },
     /// The update is not newer than the current token.
-    #[error("the account token was issued at {found}, not later than the known one at {known}")]
+    #[error("the account token was issued at {}, not later than the known one at {}", format_utc(*found), format_utc(*known))]
     NotNewer {
         /// Issue time of the current token.
         known: Seconds,

@@ -1,6 +1,7 @@
 //! Cache of DDLs fetched from nodes: one file per agent, in a directory per organisation and collective. Sends no requests; agreement between nodes
 //! is checked in `fetched`.
 
+use muster_base::{format_rfc3339, unix_millis_now};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use super::ddl_fetch::{DdlFetchError, FetchedDdl};
 use crate::caches;
-use crate::clock;
 use crate::environment::ProcessEnvironment;
 use crate::files;
 use crate::settings::RpcSettings;
@@ -84,7 +84,7 @@ impl DdlCache {
             agent: fetched.ddl.name().to_owned(),
             version: fetched.ddl.version().to_owned(),
             sha256: fetched.sha256.clone(),
-            fetched_at: clock::format_rfc3339(clock::now()),
+            fetched_at: format_rfc3339(unix_millis_now()),
             ddl: fetched.text.clone(),
         };
         let bytes = serde_json::to_vec(&entry).map_err(io::Error::from);

@@ -1,5 +1,6 @@
 //! The connection to the fleet for commands: connects and discovers nodes. Shows progress; renders no results.
 
+use muster_base::unix_millis_now;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,6 @@ use super::locate::locate_nodes;
 use super::progress::ProgressReporter;
 use super::target::TargetSelection;
 use super::token_cache::PersistentTokenCache;
-use crate::clock;
 use crate::report::{RequestStats, ResultGap};
 use crate::settings::RpcSettings;
 
@@ -58,7 +58,7 @@ impl DiscoveredNodes {
     /// Creates a result from named nodes, without discovery.
     pub fn from_names(nodes: BTreeSet<Identity>) -> Self {
         let stats = RequestStats {
-            started: clock::now(),
+            started: unix_millis_now(),
             ..RequestStats::default()
         };
         Self { nodes, stats }
@@ -163,7 +163,7 @@ impl FleetConnection {
         target: &TargetSelection,
         progress: &ProgressReporter<'_>,
     ) -> Result<DiscoveredNodes, FleetRequestError> {
-        let started = clock::now();
+        let started = unix_millis_now();
         let start = Instant::now();
         if let Some(nodes) = self.locate_nodes(target, progress).await? {
             let stats = RequestStats {

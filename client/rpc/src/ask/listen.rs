@@ -1,5 +1,6 @@
 //! Waits for replies to requests that other processes sent. Reports progress; renders no results.
 
+use muster_base::unix_millis_now;
 use std::time::Duration;
 
 use muster_client::{CallEvent, ClientError, ReplyListener, ReplySelector};
@@ -13,7 +14,6 @@ use super::error::FleetRequestError;
 use super::fleet::FleetConnection;
 use super::interrupt::InterruptListener;
 use super::rollout::FleetRequestUpdate;
-use crate::clock;
 use crate::error::Error;
 use crate::report::{RequestReport, RequestStats, ResultGap};
 
@@ -56,7 +56,7 @@ impl FleetConnection {
         on_ready(listener.subject());
         let stats = RequestStats {
             expected_replies: request.expect,
-            started: clock::now(),
+            started: unix_millis_now(),
             ..RequestStats::default()
         };
         let mut builder = ReportBuilder::new(ddl.name(), action, 0, stats);

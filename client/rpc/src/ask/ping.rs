@@ -1,6 +1,7 @@
 //! One broadcast that also reports duplicate replies and verification failures, which [`FleetConnection::ping`](super::FleetConnection::ping) does
 //! not return. Used for diagnosis.
 
+use muster_base::unix_millis_now;
 use std::collections::BTreeMap;
 
 use muster_client::{CallEvent, CallTarget, ClientError, ReceivedReply, RpcCall};
@@ -11,7 +12,6 @@ use muster_wire::identity::Identity;
 use super::error::FleetRequestError;
 use super::fleet::FleetConnection;
 use super::interrupt::InterruptListener;
-use crate::clock;
 
 /// The result of a roll call.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl RollCall {
         match event {
             CallEvent::Reply(answer) => {
                 self.answers.push(*answer);
-                self.arrived.push(clock::now());
+                self.arrived.push(unix_millis_now());
             }
             CallEvent::Unexpected(answer) => {
                 *self.duplicates.entry(answer.reply.sender).or_default() += 1;

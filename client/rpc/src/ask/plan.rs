@@ -1,5 +1,6 @@
 //! Builds a validated request from command-line words. Pure: secrets are already read, nothing is sent.
 
+use muster_base::nearest_name;
 use std::path::PathBuf;
 
 use muster_client::DdlStore;
@@ -8,7 +9,6 @@ use serde_json::{Map, Value};
 
 use super::ddl_cache::CachedDdl;
 use super::error::FleetRequestError;
-use super::nearest::nearest_name;
 use super::request_words::RequestWords;
 use crate::settings::RpcSettings;
 

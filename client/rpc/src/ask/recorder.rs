@@ -1,10 +1,10 @@
 //! Writes a job's journal during a request. A write error is reported once and does not stop the request, because nodes are already working.
 
+use muster_base::unix_millis_now;
 use std::collections::BTreeSet;
 
 use muster_wire::identity::Identity;
 
-use crate::clock;
 use crate::jobs::{JobEnd, JobEntry, JobJournal, SavedJobError};
 use crate::printer::OutputPrinter;
 use crate::report::NodeReply;
@@ -73,7 +73,7 @@ impl<'a> JobRecorder<'a> {
 
     /// Records the end of the job.
     pub(super) fn record_end(&mut self, end: JobEnd) {
-        let time = clock::now();
+        let time = unix_millis_now();
         self.write_entry(|journal| {
             journal.append_entry(&JobEntry::End { end, time })?;
             journal.sync()
@@ -86,7 +86,7 @@ impl<'a> JobRecorder<'a> {
         };
         if let Err(error) = write(journal) {
             let id = journal.job_id();
-            let problem = crate::diagnostics::error_chain(&error);
+            let problem = muster_base::error_chain(&error);
             self.printer.print_warning(format_args!(
                 "the job {id} is no longer recorded and cannot be resumed from this point on: {problem}"
             ));

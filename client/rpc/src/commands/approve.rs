@@ -1,5 +1,6 @@
 //! `rpc approve`: shows a proposed request and signs it with the approver's own key. Sends nothing to nodes.
 
+use muster_base::unix_millis_now;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 
@@ -11,7 +12,6 @@ use super::context::CommandContext;
 use crate::approval::{ApprovalFileError, load_offline_signer, read_limited, write_private};
 use crate::ask::AgentSchemas;
 use crate::cli::approve::ApproveArgs;
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::GOOD;
@@ -31,7 +31,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     let proposal = &proposed.proposal;
     let ddl = schemas.store.get(proposal.agent.as_str());
     let action = ddl.and_then(|ddl| ddl.find_action(proposal.action.as_str()));
-    let validity = proposed.check_validity_period(clock::now());
+    let validity = proposed.check_validity_period(unix_millis_now());
     cx.printer.print_text(render_proposal(
         &proposed,
         action,

@@ -16,7 +16,6 @@ use crate::ask::{
 };
 use crate::cli::cancel::CancelArgs;
 use crate::cli::filters::FilterArgs;
-use crate::diagnostics::error_chain;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
@@ -25,6 +24,7 @@ use crate::render::json::RequestDocument as Document;
 use crate::render::plan::node_count_text;
 use crate::render::printable::escape_to_line;
 use crate::report::{NodeReply, RequestReport, ResultGap};
+use muster_base::error_chain;
 
 /// What to cancel.
 enum CancelTarget {

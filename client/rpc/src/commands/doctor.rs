@@ -1,18 +1,18 @@
 //! `rpc doctor`: checks each step between a command and its replies, and reports errors.
 
+use muster_base::unix_millis_now;
 use muster_bus::{BrokerAddress, probe_broker};
 
 use super::context::CommandContext;
 use super::form;
 use crate::ask::{AgentSchemas, FleetConnection, TargetSelection};
 use crate::cli::doctor::DoctorArgs;
-use crate::clock;
-use crate::diagnostics::error_chain;
 use crate::doctor::{DiagnosisFinding, DiagnosisSection, broker, exit_code, fleet, local};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::doctor::{DoctorDocument, render_section};
 use crate::settings::RpcSettings;
+use muster_base::error_chain;
 
 /// Runs the command. Prints each check when it is done, because later checks usually depend on the first that fails.
 pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
@@ -28,7 +28,7 @@ pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExit
         sections.push(section);
         Ok::<_, Error>(())
     };
-    add_section(local::local_section(&settings, clock::now()))?;
+    add_section(local::local_section(&settings, unix_millis_now()))?;
     for url in &settings.urls {
         add_section(check_broker(url, &settings).await)?;
     }

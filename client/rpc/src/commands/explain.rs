@@ -1,5 +1,6 @@
 //! `rpc explain`: shows the messages of a request, the permissions it needs, and the checks of the nodes. Sends nothing.
 
+use muster_base::{format_utc, unix_millis_now};
 use std::collections::BTreeSet;
 
 use muster_client::{CallTarget, ClientError, OfflineSigner, RpcCall, outgoing_requests};
@@ -13,7 +14,6 @@ use super::context::CommandContext;
 use super::form;
 use crate::ask::{AgentSchemas, FleetRequestError, RequestPlan, RequestWords, TargetSelection};
 use crate::cli::explain::ExplainArgs;
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::VerbosityLevel;
@@ -106,7 +106,7 @@ impl ExplainContext {
 
     /// The messages of a call.
     fn call_messages(&self, call: &RpcCall) -> Result<Vec<ExplainedMessage>, FleetRequestError> {
-        let now = clock::now();
+        let now = unix_millis_now();
         let messages = outgoing_requests(&self.signer, &self.collective, call, Uuid::now_v7(), now);
         messages
             .map(|message| {
@@ -141,7 +141,9 @@ impl ExplainContext {
 
     fn describe_caller(&self) -> ExplainedCaller {
         let claims = self.signer.claims();
-        let verified = self.trust.verify_user(&self.signer.token(), clock::now());
+        let verified = self
+            .trust
+            .verify_user(&self.signer.token(), unix_millis_now());
         ExplainedCaller {
             name: claims.name.clone(),
             key: claims.sub.to_string(),
@@ -151,7 +153,7 @@ impl ExplainContext {
                 .map(|principal| principal.role.as_str()),
             issuer: claims.iss.to_string(),
             tags: claims.nats.tags.clone(),
-            expires: (claims.exp != 0).then(|| clock::format_utc(claims.exp)),
+            expires: (claims.exp != 0).then(|| format_utc(claims.exp)),
             refused: verified.err().map(|error: TokenError| error.to_string()),
         }
     }

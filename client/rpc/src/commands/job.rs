@@ -4,13 +4,14 @@ use super::context::CommandContext;
 use super::form;
 use crate::ask::FleetRequestError;
 use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobListArgs, JobShowArgs};
-use crate::diagnostics::{error_chain, highlight_code};
+use crate::diagnostics::highlight_code;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::jobs::{JobStore, SavedJobError};
 use crate::render::job::{
     JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
+use muster_base::error_chain;
 
 /// Runs one of the commands.
 pub fn run(command: JobCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {

@@ -1,5 +1,6 @@
 //! `rpc ping`: lists the nodes that reply, with round-trip time and clock difference.
 
+use muster_base::unix_millis_now;
 use muster_client::{CallStats, ReceivedReply};
 use muster_wire::identity::Identity;
 
@@ -8,7 +9,6 @@ use super::form;
 use super::request::request_traceparent;
 use crate::ask::{self, FleetConnection, ProgressReporter};
 use crate::cli::ping::PingArgs;
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::{PrintError, VerbosityLevel};
@@ -46,7 +46,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
                     reply.sender.clone(),
                     received.after,
                     reply.time,
-                    clock::now(),
+                    unix_millis_now(),
                 );
                 if json.is_none() && printed.is_ok() {
                     printed = cx.printer.print_line(pong.render_line(verbose));

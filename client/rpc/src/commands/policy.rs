@@ -4,7 +4,6 @@ use super::context::CommandContext;
 use super::form;
 use crate::ask::{AgentSchemas, FleetRequestError};
 use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::policy::{
@@ -12,6 +11,7 @@ use crate::policy::{
     read_paths,
 };
 use crate::render::policy as render;
+use muster_base::unix_millis_now;
 use muster_client::DataDdlStore;
 use muster_policy::{PolicyQuery, RuleVerdict};
 use serde_json::Map;
@@ -45,7 +45,7 @@ fn check_policies(
             loaded,
             &schemas.store,
             &sources,
-            clock::now(),
+            unix_millis_now(),
         ));
     }
     for reading in &readings {
@@ -92,7 +92,7 @@ fn explain_decision(
         agent: &args.agent,
         action: &args.action,
         node: &node.view(),
-        now: args.at.unwrap_or_else(clock::now),
+        now: args.at.unwrap_or_else(unix_millis_now),
     };
     let explanation = reading.set.explain(&query, &data.to_lookup_values());
     let request = (&args.caller, &args.agent, &args.action);
@@ -115,7 +115,7 @@ fn run_cases(args: &PolicyTestArgs, cx: CommandContext<'_>) -> Result<CommandExi
     for problem in &reading.problems {
         cx.printer.print_warning(problem);
     }
-    let outcomes = cases.run_cases(&reading.set, clock::now());
+    let outcomes = cases.run_cases(&reading.set, unix_millis_now());
     let document = render::PolicyTestDocument::new(&outcomes);
     if let Some(json) = form::parse_json_form(&args.json)? {
         cx.print_json(&document, &json)?;

@@ -1,5 +1,6 @@
 //! Checks local files: configuration, credentials, trust. Sends no requests.
 
+use muster_base::format_utc;
 use std::fs;
 use std::path::Path;
 
@@ -8,7 +9,6 @@ use muster_wire::Millis;
 use muster_wire::token::{AccountTrust, PublicKey, UserCredentials, UserRole, VerifiedUser};
 
 use super::{DiagnosisFinding, DiagnosisSection};
-use crate::clock;
 use crate::settings::RpcSettings;
 
 /// Time before expiry from which credentials are reported, in milliseconds.
@@ -28,7 +28,7 @@ pub fn local_section(settings: &RpcSettings, now: Millis) -> DiagnosisSection {
         load_trust(&settings.account, settings.operator).map_err(|finding| findings.push(finding));
     if let (Ok(creds), Ok(trust)) = (creds, trust) {
         findings.extend(caller_findings(&creds, &trust, now));
-        let issued = clock::format_utc(trust.issued_at());
+        let issued = format_utc(trust.issued_at());
         findings.push(DiagnosisFinding::ok(
             "trust",
             format!("account token of the operator, issued {issued}"),
@@ -111,7 +111,7 @@ fn identity_finding(user: &VerifiedUser, now: Millis) -> DiagnosisFinding {
     match user.expires {
         None => DiagnosisFinding::ok("credentials", format!("{name}, never expires")),
         Some(at) => {
-            let expiry = clock::format_utc(at / 1000);
+            let expiry = format_utc(at / 1000);
             let message = format!("{name}, expires {expiry}");
             if at.saturating_sub(now) < EXPIRY_WARNING_MS {
                 return DiagnosisFinding::warning("credentials", message)

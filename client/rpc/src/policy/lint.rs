@@ -10,7 +10,7 @@ use muster_policy::{CallerWord, PolicyFile, PolicyProblem, PolicyRule, PolicySet
 use muster_wire::Millis;
 use serde::Serialize;
 
-use crate::ask::nearest_name;
+use muster_base::nearest_name;
 
 /// Severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

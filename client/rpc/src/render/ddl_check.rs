@@ -1,6 +1,6 @@
 //! Checks a DDL for errors and possible improvements, with their positions, for the author of the agent.
 
-use std::error::Error as _;
+use muster_base::error_chain;
 
 use muster_ddl::{ActionSchema, AgentDdl, DdlError, InputSchema, ValueType};
 use serde::Serialize;
@@ -121,13 +121,7 @@ impl DdlFinding {
 }
 
 fn refusal_finding(error: &DdlError, text: &str) -> DdlFinding {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        message.push_str(": ");
-        message.push_str(&cause.to_string());
-        source = cause.source();
-    }
+    let message = error_chain(error);
     match error {
         DdlError::Json(error) if error.line() > 0 => DdlFinding {
             severity: DdlFindingSeverity::Error,

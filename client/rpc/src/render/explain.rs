@@ -1,7 +1,7 @@
 //! Renders the explanation of a request: the message, the caller, and the checks at nodes.
 
+use muster_base::encode_hex;
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 use muster_ddl::ActionClass;
 use muster_wire::identity::Identity;
@@ -151,14 +151,6 @@ fn hang_words(prefix: &str, words: &str, width: usize) -> String {
 
 fn serialize_hex<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&encode_hex(bytes))
-}
-
-fn encode_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 impl RequestExplanation {

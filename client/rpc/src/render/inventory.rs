@@ -12,7 +12,6 @@ use super::json::RequestStatsDocument;
 use super::page::TextPage;
 use super::printable::escape_to_line;
 use super::value::{hang_lines, value_lines};
-use crate::clock;
 use crate::printer::STRONG;
 use crate::report::{NodeReply, RequestReport};
 
@@ -69,7 +68,10 @@ fn render_statistics(
     let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
     let rows = [
         ("Version", text(&statistics.version)),
-        ("Start Time", statistics.starttime.map(clock::format_utc)),
+        (
+            "Start Time",
+            statistics.starttime.map(muster_base::format_utc),
+        ),
         ("Config File", text(&statistics.configfile)),
         ("Process ID", count(statistics.pid.map(u64::from))),
         ("Threads", count(statistics.threads)),

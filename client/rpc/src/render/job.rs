@@ -1,5 +1,6 @@
 //! Renders jobs: as a list, in full, and as a comparison of two.
 
+use muster_base::{format_rfc3339, format_utc};
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_wire::identity::Identity;
@@ -10,7 +11,6 @@ use super::columns::format_columns;
 use super::page::TextPage;
 use super::plan::node_count_text;
 use super::printable::escape_to_line;
-use crate::clock;
 use crate::jobs::{JobReply, SavedJob};
 use crate::printer::{BAD, GOOD, STRONG};
 
@@ -74,11 +74,11 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
         ("Target", escape_to_line(&header.target).into_owned()),
         ("Collective", header.collective.to_string()),
         ("Retry of", header.retry_of.clone().unwrap_or_default()),
-        ("Started", clock::format_utc(header.started / 1000)),
+        ("Started", format_utc(header.started / 1000)),
         (
             "Ended",
             job.end
-                .map(|(_, time)| clock::format_utc(time / 1000))
+                .map(|(_, time)| format_utc(time / 1000))
                 .unwrap_or_default(),
         ),
         ("Requests", job.request_ids().join(" ")),
@@ -353,7 +353,7 @@ impl<'a> JobSummaryDocument<'a> {
             state: job.state().as_str(),
             agent: &header.agent,
             action: &header.action,
-            start_time_utc: clock::format_rfc3339(header.started),
+            start_time_utc: format_rfc3339(header.started),
             nodes: header.nodes.len(),
             ok: job.ok_count(),
             failed: job.failed_nodes().len(),

@@ -1,6 +1,7 @@
 //! Renders results as JSON documents. Every document names its schema and version in `schema`; within a version, fields are only added. A request's
 //! document has the fields of Choria's clients, with times in nanoseconds, and additional ones.
 
+use muster_base::format_rfc3339;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use serde_json::{Map, Value};
 
 use super::printable::is_harmful;
 use super::trace;
-use crate::clock;
 use crate::report::{NodeReply, RequestReport, RequestStats};
 
 /// Serialises a document as indented JSON that is safe for a terminal: harmful characters are escaped with JSON's own syntax.
@@ -156,7 +156,7 @@ impl<'a> RequestStatsDocument<'a> {
             publish_time: saturating_nanos(stats.publishing),
             request_time: saturating_nanos(stats.call_duration()),
             discover_time: saturating_nanos(stats.discovering),
-            start_time_utc: clock::format_rfc3339(stats.started),
+            start_time_utc: format_rfc3339(stats.started),
             trace: trace::CallerTraceDocument::new(stats),
         }
     }

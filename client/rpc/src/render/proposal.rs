@@ -1,5 +1,6 @@
 //! Renders a proposal with everything that it will do, for review before approval.
 
+use muster_base::format_utc;
 use muster_ddl::ActionSchema;
 use muster_wire::approval::OpenProposal;
 
@@ -7,7 +8,6 @@ use super::columns::format_columns;
 use super::page::TextPage;
 use super::printable::escape_to_line;
 use super::value::{hang_lines, value_lines};
-use crate::clock;
 use crate::printer::{BAD, STRONG, WARNING};
 
 /// Renders the page of a proposal. `action` is its DDL, if known; `over` marks an expired proposal.
@@ -18,7 +18,7 @@ pub fn render_proposal(
     width: usize,
 ) -> String {
     let (proposal, caller) = (&proposed.proposal, &proposed.caller);
-    let expiry = clock::format_utc(proposal.expires_at / 1000);
+    let expiry = format_utc(proposal.expires_at / 1000);
     let mut page = TextPage::default();
     page.push_line(format_args!(
         "{STRONG}{}{STRONG:#} proposes to call {STRONG}{} {}{STRONG:#}",

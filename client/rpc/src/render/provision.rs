@@ -142,7 +142,7 @@ pub fn describe_changes(
 }
 
 fn format_millis(millis: u64) -> String {
-    crate::clock::format_utc(millis / 1000)
+    muster_base::format_utc(millis / 1000)
 }
 
 /// The document for programs.

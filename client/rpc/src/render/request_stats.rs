@@ -2,8 +2,8 @@
 
 use super::duration::format_duration;
 use super::page::TextPage;
-use crate::clock;
 use crate::report::RequestStats;
+use muster_base::format_utc;
 
 /// Renders the block, titles aligned at their colons.
 pub fn render_request_stats(stats: &RequestStats) -> String {
@@ -41,7 +41,7 @@ pub fn render_request_stats(stats: &RequestStats) -> String {
                 rejected.join(", ")
             },
         ),
-        ("Start Time", clock::format_utc(stats.started / 1000)),
+        ("Start Time", format_utc(stats.started / 1000)),
         ("Discovery Time", format_duration(stats.discovering)),
         ("Publish Time", format_duration(stats.publishing)),
         ("Agent Time", format_duration(stats.waiting)),

@@ -1,5 +1,6 @@
 //! Renders Puppet runs: log lines while they run, then the outcomes and the check of the concurrency limit.
 
+use muster_base::{format_rfc3339, format_utc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use super::duration::format_duration;
 use super::page::TextPage;
 use super::plan::{list_first_nodes, node_count_text};
 use super::printable::escape_to_line;
-use crate::clock;
 use crate::printer::{BAD, GOOD, STRONG};
 use crate::runs::run_log::RunLogLine;
 use crate::runs::{EndedRun, PuppetRunsReport};
@@ -23,7 +23,7 @@ const MAX_NAMED_NODES: usize = 4;
 
 /// A log line, prefixed with its time.
 pub fn format_log_line(now: Millis, text: &str) -> String {
-    format!("{} {text}", clock::format_utc(now / 1000))
+    format!("{} {text}", format_utc(now / 1000))
 }
 
 /// Describes an event in the wording of `mco puppet runall`.
@@ -269,7 +269,7 @@ impl<'a> PuppetRunsDocument<'a> {
             schema: "muster.puppet.runs.v1",
             job: runs.job.as_deref(),
             limit: runs.limit,
-            start_time_utc: clock::format_rfc3339(runs.started),
+            start_time_utc: format_rfc3339(runs.started),
             took_ms: saturating_millis(runs.took),
             counts: classes.map(|(class, nodes)| (class, nodes.len())).collect(),
             ok: runs.ok_count(),

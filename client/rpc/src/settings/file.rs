@@ -1,5 +1,6 @@
 //! The keys of `rpc.toml` in their file format, with defaults. The parent module validates them.
 
+use muster_base::nearest_name;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -155,15 +156,8 @@ impl SettingsFile {
 
 /// The warning for an unknown key, with the most similar known one.
 fn unknown_key_warning(key: &str) -> String {
-    /// Minimum similarity of two keys for a suggestion (Jaro-Winkler, 0 to 1).
-    const SIMILAR: f64 = 0.85;
-    let nearest = KNOWN_KEYS
-        .iter()
-        .map(|known| (known, strsim::jaro_winkler(known, key)))
-        .filter(|(_, similarity)| *similarity >= SIMILAR)
-        .max_by(|a, b| a.1.total_cmp(&b.1));
-    match nearest {
-        Some((known, _)) => format!("unknown key `{key}` is ignored; did you mean `{known}`?"),
+    match nearest_name(key, KNOWN_KEYS.iter().copied()) {
+        Some(known) => format!("unknown key `{key}` is ignored; did you mean `{known}`?"),
         None => format!("unknown key `{key}` is ignored"),
     }
 }

@@ -104,7 +104,9 @@ fn combine_conditions(operator: &str, mut parts: Vec<Value>) -> Value {
 fn name_condition(pattern: &FilterPattern) -> Value {
     match pattern {
         FilterPattern::Exact(name) => json!(["=", "certname", name]),
-        expression => json!(["~", "certname", strip_slashes(&expression.to_string())]),
+        expression @ FilterPattern::Regex(_) => {
+            json!(["~", "certname", strip_slashes(&expression.to_string())])
+        }
     }
 }
 
@@ -112,7 +114,7 @@ fn class_condition(pattern: &FilterPattern) -> Value {
     let title = match pattern {
         FilterPattern::Exact(name) => json!(["=", "title", class_title(name)]),
         // Nodes compare classes in lower case; PuppetDB stores them capitalised.
-        expression => {
+        expression @ FilterPattern::Regex(_) => {
             let source = strip_slashes(&expression.to_string());
             let source = source.strip_prefix("(?i)").unwrap_or(&source);
             json!(["~", "title", format!("(?i){source}")])

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_api::{ActionError, AgentAction, CallContext};
 use muster_engine::ledger::RefreshLedger;
 use muster_engine::lock::CatalogRunLock;

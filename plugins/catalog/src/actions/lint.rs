@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_api::{ActionError, AgentAction, CallContext};
 use muster_engine::type_source::machine_type_sources;
 use muster_engine::{ResourceEngine, lint};

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use muster_system::error::error_chain;
+use muster_base::error_chain;
 use muster_system::{FileEntryKind, System};
 
 use crate::error::EngineError;

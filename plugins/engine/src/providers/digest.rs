@@ -1,7 +1,7 @@
 //! Checksums in Puppet's notation, `{sha256}ba78...`, and the other ways of comparing files.
 
-use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use muster_base::{encode_hex, since_epoch};
+use std::time::SystemTime;
 
 use md5::Md5;
 use sha1::Sha1;
@@ -109,12 +109,7 @@ impl ChecksumKind {
 }
 
 fn hex_hash<D: sha2::Digest>(content: &[u8]) -> String {
-    let mut text = String::with_capacity(128);
-    for byte in D::digest(content) {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    encode_hex(D::digest(content))
 }
 
 /// Kind and digits of `{sha256}ba78...`; `None` if the text is not a complete checksum.
@@ -126,10 +121,7 @@ pub fn parse_checksum(text: &str) -> Option<(ChecksumKind, &str)> {
 
 /// Formats a time for file comparison: `{mtime}2023-11-14 22:13:20 UTC`. Whole seconds; the texts sort in time order.
 pub fn timestamp_checksum(kind: &str, time: SystemTime) -> String {
-    let seconds = time
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
+    let seconds = since_epoch(time).as_secs();
     let (day, rest) = (dates::epoch_day(time), seconds % SECS_PER_DAY);
     let day = dates::render_day(day).unwrap_or_default();
     format!(

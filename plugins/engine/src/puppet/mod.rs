@@ -16,9 +16,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use muster_base::error_chain;
 use muster_system::System;
 use muster_system::command::CancelFlag;
-use muster_system::error::error_chain;
 
 use crate::error::EngineError;
 use crate::resource_type::ResourceType;

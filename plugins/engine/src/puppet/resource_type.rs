@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use muster_base::error_chain;
 use muster_system::command::CancelFlag;
-use muster_system::error::error_chain;
 use serde::de::DeserializeOwned;
 
 use super::protocol::{

@@ -13,8 +13,9 @@ pub mod run_files;
 mod run_log;
 mod select;
 
+use muster_base::since_epoch;
 use std::collections::BTreeSet;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 
 use muster_system::command::CancelFlag;
 use muster_system::{StateDir, System, SystemError};
@@ -160,10 +161,8 @@ impl CatalogRun<'_> {
 
     /// Seconds since the epoch.
     fn epoch_seconds(&self) -> i64 {
-        let since = self.system().now().duration_since(UNIX_EPOCH);
-        since.map_or(0, |since| {
-            i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-        })
+        let since = since_epoch(self.system().now());
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     }
 
     fn current_timestamp(&self) -> String {

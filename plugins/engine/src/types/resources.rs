@@ -4,7 +4,9 @@ use std::path::Path;
 
 use super::builtin_types;
 use crate::error::EngineError;
-use crate::munge::{munge_resource, nearest_name};
+use muster_base::nearest_name;
+
+use crate::munge::munge_resource;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
@@ -143,7 +145,7 @@ impl ResourceType for ResourcesResourceType {
 fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineError> {
     let types = builtin_types();
     let names: Vec<&str> = types.iter().map(|known| known.schema().type_name).collect();
-    let suggestion = nearest_name(&resource.name, names.into_iter());
+    let suggestion = nearest_name(&resource.name, names);
     types
         .into_iter()
         .find(|known| known.schema().type_name == resource.name)

@@ -1,6 +1,5 @@
 //! Errors of system access, with the path or program concerned.
 
-use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,48 +100,5 @@ impl SystemError {
             }
             _ => false,
         }
-    }
-}
-
-/// Formats an error and its causes on one line, for logs, records and replies: `cannot read /etc/passwd: permission denied`.
-pub fn error_chain(error: &dyn Error) -> String {
-    with_causes(error.to_string(), error)
-}
-
-/// Formats a message followed by the causes of an error.
-pub fn with_causes(message: impl Into<String>, error: &dyn Error) -> String {
-    let mut line = message.into();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        line.push_str(": ");
-        line.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-    use std::path::PathBuf;
-
-    use super::{SystemError, error_chain, with_causes};
-
-    #[test]
-    fn an_error_is_followed_by_its_causes() {
-        let error = SystemError::File {
-            verb: "read",
-            path: PathBuf::from("/etc/passwd"),
-            source: io::Error::other("the disk is on fire"),
-        };
-        assert_eq!(
-            error_chain(&error),
-            "cannot read /etc/passwd: the disk is on fire"
-        );
-        assert_eq!(
-            with_causes("no users", &error),
-            "no users: the disk is on fire"
-        );
-        assert_eq!(error_chain(&io::Error::other("alone")), "alone");
     }
 }

@@ -3,6 +3,7 @@
 //! Paths are host paths, not node paths: a node below a root keeps its state outside that root. The directory is
 //! private (0700, files 0600), because resources may contain secrets.
 
+use muster_base::replace_file;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -73,11 +74,7 @@ impl StateDir {
                 .recursive(true)
                 .mode(0o700)
                 .create(parent)?;
-            let mut new = tempfile::NamedTempFile::new_in(parent)?;
-            new.write_all(content)?;
-            new.as_file().sync_all()?;
-            new.persist(&path).map_err(|error| error.error)?;
-            File::open(parent)?.sync_all()
+            replace_file(&path, content, 0o600)
         };
         write().map_err(file_error("write", &path))
     }

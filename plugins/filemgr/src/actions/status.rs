@@ -1,6 +1,6 @@
 //! `status`: type and metadata of a path. A missing path is a valid result, not an error.
 
-use std::fmt::Write as _;
+use muster_api::base::encode_hex;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -75,8 +75,8 @@ impl AgentAction for FilemgrStatusAction {
                 size: Some(found.size),
                 modified: modified.ok().map(|since| since.as_secs()),
                 target: target.map(|target| target.display().to_string()),
-                md5: content.map(hex_digest::<Md5>),
-                sha256: content.map(hex_digest::<Sha256>),
+                md5: content.map(|bytes| encode_hex(Md5::digest(bytes))),
+                sha256: content.map(|bytes| encode_hex(Sha256::digest(bytes))),
             })
         })
         .await?
@@ -99,13 +99,4 @@ fn read_for_checksum(admitted: &AdmittedPath) -> Result<Option<Vec<u8>>, ActionE
     file.read_content(MAX_CHECKSUM_BYTES)
         .map(Some)
         .map_err(|error| to_action_error(&error))
-}
-
-fn hex_digest<D: Digest>(content: &[u8]) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in D::digest(content) {
-        // Writing into a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

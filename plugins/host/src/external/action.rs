@@ -1,15 +1,16 @@
 //! One call of an external agent: a private directory with the request, one run, and its reply.
 
+use muster_api::base::since_epoch;
 use std::collections::BTreeMap;
 use std::fs::{OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
+use muster_api::base::error_chain;
 use muster_api::ddl::{ActionSchema, REDACTED};
-use muster_api::system::error::error_chain;
 use muster_api::{ActionError, ActionFuture, ActionHandler, CallContext};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::TRACEPARENT_VARIABLE;
@@ -128,7 +129,6 @@ impl ExternalAction {
         cx: &CallContext,
         input: &Map<String, Value>,
     ) -> Result<Vec<u8>, ActionError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let collective = cx.node.collectives().first();
         let mut request = ExternalRequest::new(cx.agent.as_str(), cx.action.as_str(), input);
         request.requestid = cx.request.simple().to_string();
@@ -137,7 +137,7 @@ impl ExternalAction {
         request.collective = collective.map_or("", |name| name.as_str());
         let left = cx.deadline.saturating_duration_since(Instant::now());
         request.ttl = left.as_secs().max(1);
-        request.msgtime = now.map_or(0, |now| now.as_secs());
+        request.msgtime = since_epoch(SystemTime::now()).as_secs();
         if self.script {
             encode_json(&request.to_script_json())
         } else {

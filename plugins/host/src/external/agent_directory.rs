@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use muster_api::Agent;
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 
 use super::action;
 use super::candidate::{self, AgentCandidate, AgentLoadRules};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_api::system::error::{error_chain, with_causes};
+use muster_api::base::{error_chain, with_causes};
 use muster_api::system::{StateDir, SystemError};
 use muster_api::wire::identity::SubjectName;
 use muster_api::wire::status::ReplyReason;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::handle::ProvisionerHandle;
 use crate::record::NodeRecord;
-use muster_bus::unix_millis_now;
+use muster_base::unix_millis_now;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

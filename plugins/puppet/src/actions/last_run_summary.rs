@@ -1,8 +1,8 @@
 //! `last_run_summary`: Puppet's summary of its last run, with validated values.
 
+use muster_api::base::since_epoch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
 use muster_api::{ActionError, AgentAction, CallContext};
@@ -51,7 +51,7 @@ fn summarise_last_run(
         ));
     };
     let report = program::wait_for_report(system, &paths);
-    let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = since_epoch(system.now());
     let count = |name: &str| summary.resource_count(name).unwrap_or_default();
     let lastrun = summary.last_run();
     let class = match &report {

@@ -21,8 +21,8 @@ pub(crate) use status::PuppetStatusAction;
 use std::error::Error;
 
 use muster_api::ActionError;
+use muster_api::base::error_chain;
 use muster_api::system::System;
-use muster_api::system::error::error_chain;
 use uuid::Uuid;
 
 use crate::options::Options;

@@ -20,7 +20,8 @@ use super::{parse_run_id, to_action_error};
 use crate::arguments::PuppetRunOptions;
 use crate::options::CatalogEngine;
 use crate::permit::PermitParameters;
-use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter, unix_millis_now};
+use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter};
+use muster_api::base::unix_millis;
 
 /// The reply is sent this long before the request's deadline.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
@@ -72,7 +73,7 @@ impl PuppetRunOnceAction {
             let progress = PuppetRunProgress {
                 state: outcome.state,
                 run: outcome.run.clone(),
-                at: unix_millis_now(&*cx.system),
+                at: unix_millis(cx.system.now()),
                 elapsed: active_run.since.elapsed().as_secs_f64(),
             };
             cx.emit_event(Value::Object(write_values(&progress)));

@@ -1,7 +1,7 @@
 //! `status`: current activity of Puppet on the node.
 
+use muster_api::base::since_epoch;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use muster_api::system::System;
 use muster_api::{ActionError, AgentAction, CallContext};
@@ -53,7 +53,7 @@ fn build_status(
     let is_ours = current
         .as_ref()
         .is_some_and(|outcome| !outcome.state.is_waiting() && !outcome.state.is_over());
-    let now = system.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = since_epoch(system.now());
     let lastrun = activity
         .summary
         .as_ref()

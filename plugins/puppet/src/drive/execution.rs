@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::base::error_chain;
 use muster_api::system::command::CancelFlag;
-use muster_api::system::error::error_chain;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 
 use super::{RunDriver, RunFailure, join_failure, run_blocking};
@@ -16,8 +16,8 @@ use crate::paths::PuppetPaths;
 use crate::permit::OptionalPermit;
 use crate::program::{self, PreparedProgram, ProgramStartError};
 use crate::record::ProgramRecord;
-use crate::runs::unix_millis_now;
 use crate::session::{SessionOutcome, StopRequest};
+use muster_api::base::unix_millis;
 
 impl RunDriver {
     /// Starts a program, and records its process.
@@ -70,7 +70,7 @@ impl RunDriver {
             directory: program.directory,
             mark,
             targets: program.targets,
-            until: unix_millis_now(&*self.system).saturating_add(timeout),
+            until: unix_millis(self.system.now()).saturating_add(timeout),
         });
         self.record.outcome.state = PuppetRunState::Starting;
         self.runs
@@ -90,7 +90,7 @@ impl RunDriver {
                 "no program was started".to_owned(),
             ));
         };
-        let left = step.until.saturating_sub(unix_millis_now(&*self.system));
+        let left = step.until.saturating_sub(unix_millis(self.system.now()));
         let stop_request = Arc::new(StopRequest::default());
         let catalog = self
             .paths
@@ -132,7 +132,7 @@ impl RunDriver {
     }
 
     pub(super) async fn run_native(&mut self, permit: &OptionalPermit) -> Result<(), RunFailure> {
-        self.record.outcome.started_at = Some(unix_millis_now(&*self.system));
+        self.record.outcome.started_at = Some(unix_millis(self.system.now()));
         self.set_state(PuppetRunState::Applying);
         let (system, run_options) = (Arc::clone(&self.system), self.record.run_options.clone());
         let (engine, catalog) = (self.runs.engine_dir(), self.runs.options.catalog.clone());

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use muster_api::base::error_chain;
 use muster_api::system::StateDir;
-use muster_api::system::error::error_chain;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 use muster_engine::lock::{self, CatalogRunLock, LockError, MusterRunLock};
 use muster_permits::PermitError;
@@ -13,7 +13,7 @@ use crate::classification;
 use crate::native;
 use crate::options::CatalogEngine;
 use crate::permit::OptionalPermit;
-use crate::runs::unix_millis_now;
+use muster_api::base::unix_millis;
 
 /// How often a lock held by another process is checked.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -102,7 +102,7 @@ impl RunDriver {
     /// Releases the permit, so that another node may run.
     pub(super) async fn release_permit(&mut self, permit: OptionalPermit) {
         if let Some(started) = self.record.outcome.started_at {
-            let now = unix_millis_now(&*self.system);
+            let now = unix_millis(self.system.now());
             self.record.outcome.finished_at = Some(now);
             #[expect(
                 clippy::cast_precision_loss,

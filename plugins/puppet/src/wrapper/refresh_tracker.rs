@@ -2,6 +2,7 @@
 //!
 //! A restarted daemon may read the same log twice; a refresh that is already owed is not entered again.
 
+use muster_api::base::since_epoch;
 use std::path::PathBuf;
 
 use muster_api::system::{StateDir, System, SystemError};
@@ -152,8 +153,5 @@ pub(crate) fn owed_targets(engine: &StateDir) -> Result<Vec<String>, SystemError
 }
 
 fn unix_seconds(system: &dyn System) -> i64 {
-    let since = system.now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-    })
+    i64::try_from(since_epoch(system.now()).as_secs()).unwrap_or(i64::MAX)
 }

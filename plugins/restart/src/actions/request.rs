@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::base::error_chain;
 use muster_api::system::System;
-use muster_api::system::error::error_chain;
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

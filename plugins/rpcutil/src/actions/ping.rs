@@ -1,6 +1,6 @@
 //! `ping`: replies to show that the node is reachable.
 
-use std::time::UNIX_EPOCH;
+use muster_api::base::since_epoch;
 
 use muster_api::{ActionError, AgentAction, CallContext};
 use serde::Serialize;
@@ -23,9 +23,8 @@ impl AgentAction for RpcutilPingAction {
     type Output = RpcutilPingOutput;
 
     async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<RpcutilPingOutput, ActionError> {
-        let since = cx.system.now().duration_since(UNIX_EPOCH);
         Ok(RpcutilPingOutput {
-            pong: since.unwrap_or_default().as_secs(),
+            pong: since_epoch(cx.system.now()).as_secs(),
         })
     }
 }

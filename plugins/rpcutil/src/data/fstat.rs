@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use md5::Md5;
-use muster_api::system::error::error_chain;
+use muster_api::base::error_chain;
 use muster_api::system::{FileEntryKind, FileMetadata, System, SystemError};
 use muster_api::{ActionError, CallContext, DataSource};
 use serde::Serialize;

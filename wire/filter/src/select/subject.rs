@@ -9,7 +9,9 @@ use super::{MAX_SELECT_LOOKUPS, check};
 use crate::error::FilterFault;
 use crate::lookup::DataLookup;
 use crate::pattern::MAX_PATTERN_BYTES;
-use crate::sources::{OutputKind, nearest_name};
+use muster_base::nearest_name;
+
+use crate::sources::OutputKind;
 use crate::state::FactPath;
 use crate::term::{FactOperand, FactOperator, read_path};
 
@@ -118,7 +120,7 @@ impl SelectChecker<'_> {
             return Ok(());
         }
         if call.field.is_none() {
-            let hint = nearest_name(name, FUNCTION_NAMES.into_iter());
+            let hint = nearest_name(name, FUNCTION_NAMES);
             let hint =
                 hint.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
             let expected = format!(

@@ -1,5 +1,6 @@
 //! `rpc demo up`: creates an organisation, starts its broker and some nodes, and waits until all nodes are ready.
 
+use muster_base::unix_millis_now;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
@@ -14,7 +15,6 @@ use super::record::{self, DemoRecord};
 use super::{DemoError, broker, fleet, node, process, virtual_nodes};
 use crate::broker::program;
 use crate::cli::demo::DemoUpArgs;
-use crate::clock;
 use crate::diagnostics::highlight_code;
 use crate::environment::{CONFIG, ProcessEnvironment};
 use crate::error::Error;
@@ -131,7 +131,7 @@ async fn start_demo(
     organisation.set_urls(vec![broker.url.clone()])?;
     printer.print_detail(format_args!("the broker listens on {}", broker.url));
     record.broker = Some(broker);
-    organisation.declare_stores(1, clock::now()).await?;
+    organisation.declare_stores(1, unix_millis_now()).await?;
     make_user(&organisation, directory)?;
     if args.in_memory {
         return virtual_nodes::run(
@@ -170,7 +170,7 @@ fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoEr
         port: if port == 0 { -1 } else { i32::from(port) },
         tls: true,
     };
-    Ok(organisation::create_organisation(spec, clock::now())?)
+    Ok(organisation::create_organisation(spec, unix_millis_now())?)
 }
 
 /// Creates the user, with its configuration in the top directory.
@@ -186,7 +186,7 @@ fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoEr
         out: None,
     };
     let lock = organisation.lock()?;
-    let issued = organisation.issue_credentials(&lock, &spec, clock::now())?;
+    let issued = organisation.issue_credentials(&lock, &spec, unix_millis_now())?;
     Ok(organisation.bundle_user(directory, &issued.creds)?)
 }
 
@@ -208,7 +208,7 @@ fn start_nodes(
             &lock,
             &node_directory,
             &demo_node,
-            clock::now(),
+            unix_millis_now(),
         )?;
         // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
         let listener = ReadinessListener::new(directory.join(format!("run/{index}")))?;

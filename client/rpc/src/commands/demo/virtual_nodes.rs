@@ -1,5 +1,6 @@
 //! Starts one daemon that runs all nodes (`rpcd virtual`) and prints its progress.
 
+use muster_base::unix_millis_now;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +11,6 @@ use super::ready::{self, ReadinessListener};
 use super::record::{self, DemoRecord};
 use super::up::{READY_TIMEOUT, StartingNode, log_path, not_ready_error};
 use super::{DemoError, node, process};
-use crate::clock;
 use crate::organisation::{Organisation, OrganisationError, OrganisationKey};
 use crate::printer::OutputPrinter;
 
@@ -33,7 +33,13 @@ pub async fn run(
     let host_directory = directory.join(HOST_NAME);
     let config = {
         let lock = organisation.lock()?;
-        node::make_virtual_host(organisation, &lock, &host_directory, &name, clock::now())?
+        node::make_virtual_host(
+            organisation,
+            &lock,
+            &host_directory,
+            &name,
+            unix_millis_now(),
+        )?
     };
     let listener = ReadinessListener::new(directory.join("run/0"))?;
     let (nodes, key) = (

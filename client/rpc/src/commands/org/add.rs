@@ -1,5 +1,6 @@
 //! `rpc org add`: issues credentials. Prints the path of the new file as data.
 
+use muster_base::{format_utc, unix_millis_now};
 use std::time::Duration;
 
 use muster_bundle::PLUGIN_SIGN_TAG;
@@ -9,7 +10,6 @@ use muster_wire::token::scope::CallerGrant;
 
 use super::names;
 use crate::cli::org::{CredentialArgs, OrgAddCommand, OrgDirectoryArgs};
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::organisation::{
@@ -65,7 +65,7 @@ pub async fn run(
         out,
         ..
     } = credentials;
-    let now = clock::now();
+    let now = unix_millis_now();
     let expires = match expires {
         Some(expiry) => expiry.lifetime(),
         None if kind == PrincipalKind::Node && organisation.has_enroller(now)? => {
@@ -125,7 +125,7 @@ pub fn print_issued(issued: &IssuedCredentials, printer: &OutputPrinter) {
     let record = &issued.record;
     let expiry = record.expires.map_or_else(
         || "never expires".to_owned(),
-        |at| format!("expires {}", clock::format_utc(at)),
+        |at| format!("expires {}", format_utc(at)),
     );
     let (kind, name) = (record.kind, &record.name);
     printer.print_message(format_args!(

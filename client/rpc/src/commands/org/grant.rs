@@ -2,13 +2,13 @@
 //!
 //! They have a key of their own, so that revoking a grant early does not revoke the user's permanent credentials.
 
+use muster_base::{format_utc, unix_millis_now};
 use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::{DecodedToken, decode_token};
 use muster_wire::token::scope::CallerGrant;
 
 use super::add;
 use crate::cli::org;
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::organisation::{
@@ -23,7 +23,7 @@ pub fn run(
     organisation: &Organisation,
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
-    let now = clock::now();
+    let now = unix_millis_now();
     let lock = organisation.lock()?;
     let current = current_grants(organisation, args, now / 1000)?;
     if current.contains(&CallerGrant::Everything) {
@@ -55,7 +55,7 @@ pub fn run(
         "{GOOD}granted{GOOD:#} {} to {}, until {}",
         tags.join(" "),
         args.name,
-        clock::format_utc(until)
+        format_utc(until)
     ));
     printer.print_line(issued.path.display())?;
     printer.print_hint(format_args!(
@@ -109,9 +109,10 @@ mod tests {
 
     use muster_wire::token::{TokenError, UserCredentials};
 
+    use muster_base::unix_millis_now;
+
     use super::{CallerGrant, run};
     use crate::cli::org;
-    use crate::clock;
     use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
     use crate::printer::VerbosityLevel;
     use crate::printer::testing::printer;
@@ -144,7 +145,7 @@ mod tests {
             out: None,
         };
         organisation
-            .issue_credentials(&lock, &order, clock::now())
+            .issue_credentials(&lock, &order, unix_millis_now())
             .unwrap()
             .creds
     }
@@ -190,7 +191,7 @@ mod tests {
             ]
         );
         let trust = organisation.fleet_trust().unwrap();
-        let now = clock::now();
+        let now = unix_millis_now();
         trust.verify_user(granted.jwt(), now).unwrap();
         let later = now + 3 * 60 * 60 * 1000;
         let over = trust.verify_user(granted.jwt(), later).unwrap_err();

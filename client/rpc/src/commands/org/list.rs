@@ -1,10 +1,10 @@
 //! `rpc org list`: lists all issued credentials by kind and name.
 
+use muster_base::{format_utc, unix_millis_now};
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
 use crate::cli::org::OrgListArgs;
-use crate::clock;
 use crate::commands::table::format_table;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
@@ -50,8 +50,7 @@ impl CredentialRow {
     }
 
     fn table_cells(&self) -> [String; 7] {
-        let format_time =
-            |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::format_utc);
+        let format_time = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), format_utc);
         [
             self.kind.to_string(),
             self.name.clone(),
@@ -73,7 +72,7 @@ pub fn run(
     let trusts = organisation.account_trusts()?;
     let mut records = organisation.newest_records()?;
     records.sort_by(|a, b| (a.kind, &a.name, a.issued_at).cmp(&(b.kind, &b.name, b.issued_at)));
-    let now = clock::now() / 1000;
+    let now = unix_millis_now() / 1000;
     let rows = records
         .iter()
         .map(|record| CredentialRow::new(record, &trusts, now));

@@ -1,14 +1,14 @@
 //! Writes issued names to the broker, where the enroller checks a name before it admits a machine.
 
+use muster_base::unix_millis_now;
 use muster_bus::BucketError;
 use muster_wire::Millis;
 
-use crate::clock;
-use crate::diagnostics::error_chain;
 use crate::error::Error;
 use crate::organisation::push::PushError;
 use crate::organisation::{AccountRealm, CredentialRecord, Organisation};
 use crate::printer::OutputPrinter;
+use muster_base::error_chain;
 
 /// Reserves the name before credentials are issued. Does nothing if no enroller has credentials: an enroller that is added later admits no
 /// machine before all names are in the broker.
@@ -66,7 +66,7 @@ pub async fn publish_names(
     printer: &OutputPrinter,
 ) -> Result<(), Error> {
     let trust = organisation.fleet_trust()?;
-    match organisation.push_names(&trust, clock::now()).await {
+    match organisation.push_names(&trust, unix_millis_now()).await {
         Ok(_) => Ok(()),
         Err(PushError::Bus(_) | PushError::Stores(_)) => {
             printer.print_hint("run `rpc org push` before the first machine is enrolled: the enroller waits for the names that were issued here");

@@ -1,11 +1,11 @@
 //! `rpc org newcomers`: adds the bootstrap account to an organisation that lacks it.
 
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::organisation::push::PushError;
 use crate::organisation::{Organisation, OrganisationLock};
 use crate::printer::{GOOD, OutputPrinter};
+use muster_base::unix_millis_now;
 
 /// Runs the command.
 pub async fn run(
@@ -26,14 +26,14 @@ pub async fn add_account(
     lock: &OrganisationLock,
     printer: &OutputPrinter,
 ) -> Result<bool, Error> {
-    if !organisation.add_newcomers_account(lock, clock::now())? {
+    if !organisation.add_newcomers_account(lock, unix_millis_now())? {
         return Ok(false);
     }
     printer.print_message(format_args!(
         "{GOOD}added{GOOD:#} a bootstrap account to the organisation {}",
         organisation.profile().name
     ));
-    match organisation.push_tokens(clock::now()).await {
+    match organisation.push_tokens(unix_millis_now()).await {
         Ok(()) => {}
         Err(PushError::Bus(error)) => {
             printer.print_warning(format_args!("the broker does not have it yet: {error}"));

@@ -1,11 +1,11 @@
 //! `rpc org push`: pushes the account tokens to the running broker, creates the fleet's stores, and writes the token to them.
 
-use crate::clock;
-use crate::diagnostics::error_chain;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::organisation::{AccountRealm, Organisation};
 use crate::printer::{GOOD, OutputPrinter};
+use muster_base::error_chain;
+use muster_base::unix_millis_now;
 
 /// Runs the command.
 pub async fn run(
@@ -16,7 +16,7 @@ pub async fn run(
     refresh_scopes(organisation, printer)?;
     push_to_broker(organisation, printer).await?;
     match organisation
-        .declare_stores(replicas.into(), clock::now())
+        .declare_stores(replicas.into(), unix_millis_now())
         .await
     {
         Ok(()) => {
@@ -38,7 +38,7 @@ pub async fn run(
 /// Signs account tokens again if their permissions differ from those of this version.
 fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
     let lock = organisation.lock()?;
-    for realm in organisation.refresh_scopes(&lock, clock::now())? {
+    for realm in organisation.refresh_scopes(&lock, unix_millis_now())? {
         let account = match realm {
             AccountRealm::Fleet => "fleet",
             AccountRealm::Newcomers => "newcomers",
@@ -53,7 +53,7 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
 /// Writes the issued names for the enroller. Revokes a key again if it got a token after its revocation.
 async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
     let lock = organisation.lock()?;
-    let now = clock::now();
+    let now = unix_millis_now();
     let outdated = organisation
         .push_names(&organisation.fleet_trust()?, now)
         .await?;
@@ -73,7 +73,7 @@ async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Res
 /// Renews node tokens once a third of their validity has passed.
 async fn renew_tokens(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
     let lock = organisation.lock()?;
-    let renewed = organisation.renew_tokens(&lock, clock::now()).await?;
+    let renewed = organisation.renew_tokens(&lock, unix_millis_now()).await?;
     match renewed.as_slice() {
         [] => {}
         [node] => printer.print_message(format_args!("{GOOD}renewed{GOOD:#} the token of {node}")),
@@ -97,7 +97,7 @@ pub async fn push_account_tokens(
 
 /// Publishes the fleet's token for nodes and callers. A broker without that bucket still rejects revoked principals itself.
 async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
-    if let Err(error) = organisation.publish_account(clock::now()).await {
+    if let Err(error) = organisation.publish_account(unix_millis_now()).await {
         printer.print_warning(format_args!(
             "cannot publish the account's token to nodes and callers: {}",
             error_chain(&error)
@@ -107,7 +107,7 @@ async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
 }
 
 async fn push_to_broker(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
-    organisation.push_tokens(clock::now()).await?;
+    organisation.push_tokens(unix_millis_now()).await?;
     let urls = organisation.profile().broker.urls.join(", ");
     printer.print_message(format_args!(
         "{GOOD}pushed{GOOD:#} the account's token to {urls}"

@@ -3,6 +3,7 @@
 
 mod targets;
 
+use muster_base::{format_utc, unix_millis_now};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _};
 
@@ -10,7 +11,6 @@ use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 
 use crate::cli::org::OrgRevokeArgs;
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::organisation::names::NameRegister;
@@ -33,7 +33,7 @@ pub async fn run(
 ) -> Result<CommandExitCode, Error> {
     let names = targets::read_names(args)?;
     let register = open_register(organisation, printer).await?;
-    let now = clock::now();
+    let now = unix_millis_now();
     let selected = targets::resolve_keys(
         organisation,
         register.as_ref(),
@@ -82,7 +82,7 @@ async fn open_register(
     if !organisation.had_enroller()? {
         return Ok(None);
     }
-    match organisation.open_name_register(clock::now()).await {
+    match organisation.open_name_register(unix_millis_now()).await {
         Ok(register) if register.store_exists().await? => Ok(Some(register)),
         Ok(_) => Ok(None),
         Err(PushError::Bus(error)) => {
@@ -177,7 +177,7 @@ async fn push_revocation(
                 .map(|(_, name)| name)
                 .take(MAX_CLEARED)
                 .collect();
-            if let Err(error) = organisation.clear_nodes(&nodes, clock::now()).await {
+            if let Err(error) = organisation.clear_nodes(&nodes, unix_millis_now()).await {
                 printer.print_warning(format_args!(
                     "cannot remove run permits of revoked nodes; they remain until they expire: {error}"
                 ));
@@ -194,7 +194,7 @@ fn confirm_revocation(selected: &[RevokedKey], has_list: bool, printer: &OutputP
     }
     for candidate in selected.iter().take(MAX_LISTED) {
         if let Some((kind, name)) = &candidate.principal {
-            let issued = clock::format_utc(candidate.issued_at);
+            let issued = format_utc(candidate.issued_at);
             printer.print_question(format_args!(
                 "{kind} {name} (key {}, issued {issued})",
                 candidate.key

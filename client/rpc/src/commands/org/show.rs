@@ -1,5 +1,6 @@
 //! `rpc org show`: shows the organisation's account, or the token of one principal with its resolved permissions.
 
+use muster_base::{format_utc, unix_millis_now};
 use muster_wire::token::claims::{
     AccountClaims, ScopedKey, SigningKeyEntry, SubjectPermissions, UserClaims,
 };
@@ -9,7 +10,6 @@ use serde::Serialize;
 
 use super::list::CredentialRow;
 use crate::cli::org::OrgShowArgs;
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::organisation::{
@@ -88,7 +88,7 @@ pub fn run(
     };
     let records = organisation.newest_records()?;
     let found = ledger::find_records(&records, name.as_str(), args.kind)?;
-    let now = clock::now() / 1000;
+    let now = unix_millis_now() / 1000;
     let documents = found
         .into_iter()
         .map(|record| principal_document(organisation, &trusts, record, now));
@@ -199,7 +199,7 @@ fn print_organisation(
                 .newcomers_account
                 .map_or_else(|| "-".to_owned(), |account| account.to_string()),
         ),
-        ("issued", clock::format_utc(document.account_issued_at)),
+        ("issued", format_utc(document.account_issued_at)),
         ("revoked", document.revocations.to_string()),
         ("collectives", collectives.join(", ")),
         ("broker", profile.broker.urls.join(", ")),
@@ -221,7 +221,7 @@ fn print_organisation(
 fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Result<(), Error> {
     let row = &document.row;
     printer.print_line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name))?;
-    let format_time = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), clock::format_utc);
+    let format_time = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), format_utc);
     for (label, value) in [
         ("state", row.state.to_string()),
         ("key", row.key.to_string()),

@@ -1,5 +1,6 @@
 //! `rpc plugin pack`, `install` and `remove`: manages external agents as signed bundles. Sends no requests.
 
+use muster_base::unix_millis_now;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,6 @@ use muster_wire::token::{AccountTrust, PublicKey};
 
 use crate::bundle::{BundleFileError, agent, collect, install, read_limited};
 use crate::cli::plugin::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
-use crate::clock;
 use crate::commands::context::CommandContext;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
@@ -60,7 +60,7 @@ pub fn pack_bundle(
         &files,
         &signer,
         &account,
-        clock::now(),
+        unix_millis_now(),
     )
     .map_err(|source| refused_error(&args.directory, source))?;
     write_bundle(&output, &bytes)?;
@@ -106,7 +106,7 @@ pub fn install_bundle(
         let account = Some(account_trust.account_token());
         BundleSignerTrust::Operator { operator, account }
     };
-    let now = clock::now();
+    let now = unix_millis_now();
     let verified = bundle.verify_contents(&authority, now).map_err(to_error)?;
     let manifest = &verified.manifest;
     let (_, version) = agent::check_agent_files(manifest.name.as_str(), &bundle.files)?;

@@ -3,13 +3,13 @@
 //! The directory is highly privileged: it allows creating nodes and calling any agent. It allows neither creating callers nor revoking keys.
 
 use crate::cli::provision::ProvisionHostArgs;
-use crate::clock;
 use crate::commands::org::{names, newcomers};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::organisation::bundle::{self, PROVISIONER_HOME, name};
 use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
 use crate::printer::{GOOD, OutputPrinter};
+use muster_base::unix_millis_now;
 
 /// Runs the command.
 pub async fn run(
@@ -35,7 +35,7 @@ pub async fn run(
             renew: args.renew,
             out: Some(args.out.join(file)),
         };
-        let now = clock::now();
+        let now = unix_millis_now();
         let prepared = organisation.prepare_credentials(&lock, &spec, now)?;
         // The name of renewed credentials is reserved already.
         if !args.renew {

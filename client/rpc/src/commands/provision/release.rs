@@ -1,11 +1,11 @@
 //! `rpc provision release`: releases the names of revoked nodes.
 
 use crate::cli::provision::ProvisionReleaseArgs;
-use crate::clock;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
+use muster_base::unix_millis_now;
 
 /// Runs the command. Stops with an error at the first name whose key is not revoked.
 pub async fn run(
@@ -14,7 +14,7 @@ pub async fn run(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     let trust = organisation.fleet_trust()?;
-    let register = organisation.open_name_register(clock::now()).await?;
+    let register = organisation.open_name_register(unix_millis_now()).await?;
     for node in &args.nodes {
         let entry = register.get_entry(node).await?;
         let entry = entry.ok_or_else(|| OrganisationError::Unknown(node.to_string()))?;

@@ -1,11 +1,11 @@
 //! `rpc provision token`: issues a bootstrap token. Prints the path of the credentials as data.
 
+use muster_base::unix_millis_now;
 use muster_wire::enrol::TokenGrant;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
 use crate::cli::provision::BootstrapTokenArgs;
-use crate::clock;
 use crate::commands::org::{add, newcomers};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
@@ -35,7 +35,7 @@ pub async fn run(
         renew: false,
         out: args.out,
     };
-    let issued = organisation.issue_credentials(&lock, &spec, clock::now())?;
+    let issued = organisation.issue_credentials(&lock, &spec, unix_millis_now())?;
     add::print_issued(&issued, printer);
     for name in &grant.names {
         printer.print_message(format_args!("  admits    {name}"));

@@ -1,5 +1,6 @@
 //! `rpc provision user-data`: prints cloud user data that turns a new machine into a node at first boot.
 
+use muster_base::{format_utc, unix_millis_now};
 use std::path::Path;
 
 use muster_wire::enrol::{NamePattern, TokenGrant};
@@ -9,7 +10,6 @@ use muster_wire::token::decode::{DecodedToken, decode_token};
 use toml::{Table, Value};
 
 use crate::cli::provision::{ConfigSetting, UserDataArgs};
-use crate::clock;
 use crate::cloud_init::{
     self, CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
 };
@@ -68,7 +68,7 @@ fn check_token(
     })?;
     let trust = organisation.realm_trust(AccountRealm::Newcomers)?;
     trust
-        .verify_user(creds.jwt(), clock::now())
+        .verify_user(creds.jwt(), unix_millis_now())
         .map_err(|source| OrganisationError::Token {
             path: path.to_owned(),
             source,
@@ -79,7 +79,7 @@ fn check_token(
     let names: Vec<&str> = grant.names.iter().map(NamePattern::as_str).collect();
     let expiry = match creds.claims().exp {
         0 => "never expires".to_owned(),
-        at => format!("expires {}", clock::format_utc(at)),
+        at => format!("expires {}", format_utc(at)),
     };
     printer.print_message(format_args!(
         "admits machines named {} ({expiry})",

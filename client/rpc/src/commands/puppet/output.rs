@@ -1,14 +1,14 @@
 //! Prints progress and results of Puppet runs in the selected form.
 
+use muster_base::{error_chain, unix_millis_now};
 use muster_client::runs::PuppetRolloutStopReason;
 use muster_wire::identity::Identity;
 
 use crate::ask::PuppetRolloutNotice;
 use crate::cli::puppet::RunOutputArgs as Flags;
-use crate::clock;
 use crate::commands::context::CommandContext;
 use crate::commands::form::{self, JsonForm};
-use crate::diagnostics::{self, error_chain};
+use crate::diagnostics;
 use crate::error::Error;
 use crate::printer::PrintError;
 use crate::render::json;
@@ -59,7 +59,7 @@ impl PuppetOutput<'_> {
         if self.logs && !matches!(self.form, PuppetOutputForm::Lines) {
             self.cx
                 .printer
-                .print_message(format_log_line(clock::now(), text));
+                .print_message(format_log_line(unix_millis_now(), text));
         }
     }
 

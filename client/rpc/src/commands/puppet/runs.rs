@@ -1,5 +1,6 @@
 //! `rpc puppet runonce` and `runall`: finds the nodes, saves the job, starts the runs, and prints the results.
 
+use muster_base::unix_millis_now;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,6 @@ use crate::ask::{
 use crate::cli::filters::FilterArgs;
 use crate::cli::puppet::{PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs};
 use crate::cli::request_flags::RequestFlags;
-use crate::clock;
 use crate::commands::context::CommandContext;
 use crate::commands::inquiry;
 use crate::commands::request::report_no_nodes;
@@ -184,7 +184,7 @@ async fn run_round(
     let progress = ProgressReporter::new(cx.printer, matches!(output.form, PuppetOutputForm::Text));
     let found = fleet.discover_nodes(&target, &progress).await?;
     cx.remember_nodes(&found.nodes);
-    let started = clock::now();
+    let started = unix_millis_now();
     let runs = PuppetRunsReport {
         limit: rollout_args.limit.map(to_usize),
         started,
@@ -266,7 +266,7 @@ async fn resume_job(
     remaining_rollout(&job, silence, Duration::ZERO).map_err(FleetRequestError::from)?;
     let target = TargetSelection::for_collective(Some(job.header.collective.clone()));
     let fleet = FleetConnection::connect(&settings, &target).await?;
-    let resumed = store.resume_job(&job.header.id, clock::now());
+    let resumed = store.resume_job(&job.header.id, unix_millis_now());
     let (job, journal) = resumed.map_err(FleetRequestError::from)?;
     let wait = run_timeout(&plan, timeout) + fleet.reply_grace_time();
     let RemainingRollout { mut spec, runs } =

@@ -1,7 +1,7 @@
 //! Decides whether a request is saved as a job, and what is saved of it.
 
+use muster_base::{duration_millis, unix_millis_now};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use muster_wire::content::digest_contents;
 use muster_wire::identity::{Identity, SubjectName};
@@ -9,12 +9,11 @@ use muster_wire::identity::{Identity, SubjectName};
 use super::resume::EarlierJob;
 use crate::ask::{FleetRequest, FleetRequestError, RequestPlan, TargetSelection};
 use crate::cli::request_flags::RequestFlags;
-use crate::clock;
 use crate::commands::context::CommandContext;
-use crate::diagnostics::error_chain;
 use crate::jobs::{
     JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, SavedJobError, new_job_id,
 };
+use muster_base::error_chain;
 
 /// A request that may be saved.
 #[derive(Debug)]
@@ -50,7 +49,7 @@ pub fn open_journal(
     let opened =
         JobStore::new(cx.environment.state_home.as_deref()).and_then(|store| match resumed {
             Some(earlier_job) => Ok(store
-                .resume_job(&earlier_job.job.header.id, clock::now())?
+                .resume_job(&earlier_job.job.header.id, unix_millis_now())?
                 .1),
             None => store.begin_job(job_header(candidate, flags)),
         });
@@ -75,7 +74,7 @@ fn job_header(candidate: &JobCandidate<'_>, flags: &RequestFlags) -> JobHeader {
     let RequestPlan { ddl, action, data } = candidate.request.plan;
     let sensitive = data.keys().filter(|name| action.is_sensitive(name));
     let (inputs, digested) = digest_contents(&action.redact_input(data));
-    let started = clock::now();
+    let started = unix_millis_now();
     let rollout = candidate.request.rollout;
     JobHeader {
         schema: JOB_LINES_SCHEMA.to_owned(),
@@ -103,8 +102,4 @@ fn job_header(candidate: &JobCandidate<'_>, flags: &RequestFlags) -> JobHeader {
             .earlier_job
             .map(|earlier_job| earlier_job.job.header.id.clone()),
     }
-}
-
-fn duration_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,54 @@
+//! Atomic replacement of files.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// Replaces a file atomically and durably: after a crash, the old or the new content exists under this name, with these
+/// permission bits. Writes a temporary file in the same directory, syncs it, renames it, and syncs the directory.
+pub fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let directory = parent_directory(path);
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(content)?;
+    // Set explicitly: a temporary file has 0600, and the umask does not apply here.
+    file.as_file()
+        .set_permissions(Permissions::from_mode(mode))?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    sync_parent_directory(path)
+}
+
+/// Syncs the directory that contains a file, so that a rename in it survives a power failure.
+pub fn sync_parent_directory(path: &Path) -> io::Result<()> {
+    File::open(parent_directory(path))?.sync_all()
+}
+
+/// The directory of a file; `.` for a bare name.
+fn parent_directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::replace_file;
+
+    #[test]
+    fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        for (content, mode) in [("one", 0o600), ("two", 0o644)] {
+            replace_file(&path, content.as_bytes(), mode).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+            let found = path.metadata().unwrap().permissions().mode();
+            assert_eq!(found & 0o7777, mode);
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert!(replace_file(&path.join("below"), b"", 0o600).is_err());
+    }
+}

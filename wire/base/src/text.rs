@@ -1,0 +1,122 @@
+//! Texts of errors and suggestions.
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+/// Longer words are not typos of names, and the cost of the distance grows with the product of the lengths.
+const MAX_WORD_BYTES: usize = 64;
+
+/// Shortest beginning of a name that is taken for an abbreviation of it, in bytes.
+const MIN_ABBREVIATION_BYTES: usize = 4;
+
+/// The error and its causes on one line: `cannot read /etc/passwd: permission denied`.
+pub fn error_chain(error: &dyn Error) -> String {
+    join_causes(error, ": ")
+}
+
+/// A message instead of the error's own, followed by the causes of the error on the same line.
+pub fn with_causes(message: impl Into<String>, error: &dyn Error) -> String {
+    append_causes(message.into(), error, ": ")
+}
+
+/// The error and its causes, joined by a separator. A cause that the text contains already is omitted: some libraries repeat the
+/// text of a cause in the error itself.
+pub fn join_causes(error: &dyn Error, separator: &str) -> String {
+    append_causes(error.to_string(), error, separator)
+}
+
+fn append_causes(mut text: String, error: &dyn Error, separator: &str) -> String {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let message = cause.to_string();
+        if !text.contains(&message) {
+            text.push_str(separator);
+            text.push_str(&message);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// The known name that a word was probably meant to be: one with at most a quarter of its letters mistyped, or else the shortest one
+/// that begins with the word. Distance: Damerau and Levenshtein (inserted, left out, replaced and swapped letters).
+pub fn nearest_name<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    if word.len() > MAX_WORD_BYTES {
+        return None;
+    }
+    let rank = |name: &'a str| {
+        let distance = strsim::damerau_levenshtein(name, word);
+        let is_typo = distance <= 1 + name.len() / 4;
+        let is_abbreviation = word.len() >= MIN_ABBREVIATION_BYTES && name.starts_with(word);
+        (is_typo || is_abbreviation).then_some((!is_typo, distance, name))
+    };
+    let (_, _, nearest) = known.into_iter().filter_map(rank).min()?;
+    Some(nearest.to_owned())
+}
+
+/// The bytes in lower-case hexadecimal digits.
+pub fn encode_hex(bytes: impl AsRef<[u8]>) -> String {
+    let bytes = bytes.as_ref();
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fmt, io};
+
+    use super::{encode_hex, error_chain, nearest_name, with_causes};
+
+    #[derive(Debug)]
+    struct Outer(&'static str, io::Error);
+
+    impl fmt::Display for Outer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl std::error::Error for Outer {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.1)
+        }
+    }
+
+    #[test]
+    fn causes_follow_on_the_same_line_and_are_not_repeated() {
+        let chain = |text| error_chain(&Outer(text, io::Error::other("no space")));
+        assert_eq!(chain("cannot write"), "cannot write: no space");
+        assert_eq!(chain("cannot write: no space"), "cannot write: no space");
+        assert_eq!(error_chain(&io::Error::other("alone")), "alone");
+        let error = Outer("cannot write", io::Error::other("no space"));
+        assert_eq!(with_causes("no file", &error), "no file: no space");
+    }
+
+    #[test]
+    fn typos_and_abbreviations_are_recognised() {
+        let nearest = |word: &str| nearest_name(word, ["puppetral", "rpcutil", "rpcutil.ping"]);
+        for (word, name) in [
+            ("rpcutl", "rpcutil"),
+            ("pupetrla", "puppetral"),
+            ("puppet", "puppetral"),
+            ("rpcu", "rpcutil"),
+            ("rpcutil.pign", "rpcutil.ping"),
+        ] {
+            assert_eq!(nearest(word).as_deref(), Some(name), "{word}");
+        }
+        for word in ["service", "rpc", "", &"x".repeat(100_000)] {
+            assert_eq!(nearest(word), None);
+        }
+        assert_eq!(nearest_name("x", []), None);
+    }
+
+    #[test]
+    fn bytes_become_two_digits_each() {
+        assert_eq!(encode_hex([0, 10, 255]), "000aff");
+        assert_eq!(encode_hex(b""), "");
+    }
+}
