@@ -451,7 +451,7 @@ fn an_explanation_tells_why_each_earlier_rule_did_not_decide() {
             "it applies to the actions start status",
             "it applies to nodes whose fact customer equals \"globex\"",
             "it applies to nodes that have class apache or that have class nginx",
-            "it expired at 1970-01-01T00:00:00Z",
+            "it expired at 1970-01-01 00:00:00Z",
             "",
         ]
     );
