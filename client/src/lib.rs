@@ -57,6 +57,6 @@ pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};
 pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_requests};
 pub use progress::ProgressUpdate;
 pub use reply_listener::{ReplyListener, ReplySelector};
-pub use rollout::{BatchedRollout, BatchedRolloutStopReason};
+pub use rollout::{RolloutLimits, RolloutSchedule, RolloutStopReason};
 pub use sources::{DataDdlStore, value_kind};
 pub use stats::CallStats;

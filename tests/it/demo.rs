@@ -341,7 +341,10 @@ fn rollouts_end_when_they_do_harm(demo: &Demo) {
         said.contains("Batch 1 of 2: 1 node") && said.contains("No request sent to:"),
         "{said}"
     );
-    assert!(said.contains("stopped after batch 1 of 2"), "{said}");
+    assert!(
+        said.contains("stopped: 1 of 1 canary failed or did not reply (maximum 0)"),
+        "{said}"
+    );
     let (document, code) = demo.ask(&[
         "do",
         "rpcutil",

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::{ActionError, ActionFuture, ActionHandler, Agent, CallContext, ddl};
+use muster_client::RolloutLimits;
 use muster_client::runs::{
-    ConcurrencyStats, PermitInterval, PuppetRolloutEvent, PuppetRolloutLimits, PuppetRolloutSpec,
-    measure_concurrency,
+    ConcurrencyStats, PermitInterval, PuppetRolloutEvent, PuppetRolloutSpec, measure_concurrency,
 };
 use muster_client::{Client, DiscoveryWindow};
 use muster_contract::puppet::{
@@ -521,9 +521,9 @@ impl SimFleet {
         let mut campaign = client.start_puppet_rollout(PuppetRolloutSpec {
             runs: runs.collect(),
             data: object(&json!({"limit": limit, "pool": pool})),
-            limits: PuppetRolloutLimits {
-                limit,
-                ..PuppetRolloutLimits::default()
+            limits: RolloutLimits {
+                concurrency: Some(limit),
+                ..RolloutLimits::default()
             },
             silence: Duration::from_mins(1),
             timeout: None,

@@ -5,9 +5,8 @@ pub mod run_log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_client::runs::{
-    ConcurrencyStats, PermitInterval, PuppetRolloutStopReason, RunOutcome, measure_concurrency,
-};
+use muster_client::RolloutStopReason;
+use muster_client::runs::{ConcurrencyStats, PermitInterval, RunOutcome, measure_concurrency};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
@@ -37,7 +36,7 @@ pub struct PuppetRunsReport {
     /// Maximum concurrent runs, if limited.
     pub limit: Option<usize>,
     /// Why the rollout stopped early, if it did.
-    pub halt: Option<PuppetRolloutStopReason>,
+    pub halt: Option<RolloutStopReason>,
     /// Number of replies that failed verification, by reason code.
     pub rejected: BTreeMap<&'static str, usize>,
     /// The requests' ids.
@@ -167,7 +166,8 @@ pub(crate) mod fixtures {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::runs::{PuppetRolloutStopReason, RunOutcome};
+    use muster_client::RolloutStopReason;
+    use muster_client::runs::RunOutcome;
 
     use super::fixtures::{ran, runs};
     use crate::exit::CommandExitCode;
@@ -191,7 +191,7 @@ mod tests {
         left.not_asked.insert("c".parse().unwrap());
         assert_eq!(left.exit_code(), CommandExitCode::SomeFailed);
         let mut stopped = runs(good());
-        stopped.halt = Some(PuppetRolloutStopReason::Interrupted);
+        stopped.halt = Some(RolloutStopReason::Interrupted);
         assert_eq!(stopped.exit_code(), CommandExitCode::SomeFailed);
         let mut disabled = runs(good());
         disabled

@@ -14,10 +14,8 @@ mod concurrency;
 mod order;
 mod outcome;
 mod puppet_rollout;
-mod schedule;
 
 pub use concurrency::{ConcurrencyStats, PermitInterval, measure_concurrency};
 pub use order::RunOrder;
 pub use outcome::RunOutcome;
 pub use puppet_rollout::{PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec};
-pub use schedule::{PuppetRolloutLimits, PuppetRolloutStopReason, RunSchedule};

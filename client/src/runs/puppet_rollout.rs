@@ -20,12 +20,12 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use uuid::Uuid;
 
 use super::outcome::{NO_ANSWER, NOT_CONNECTED, NOT_SENT, RunOutcome, UNFINISHED};
-use super::schedule::{PuppetRolloutLimits, PuppetRolloutStopReason, RunSchedule};
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
 
 use crate::error::ClientError;
 use crate::event::{CallEvent, CallEventStream, ReceivedReply};
+use crate::rollout::{RolloutLimits, RolloutSchedule, RolloutStopReason};
 
 /// The agent that receives the requests.
 const PUPPET_AGENT: &str = "puppet";
@@ -47,7 +47,7 @@ pub struct PuppetRolloutSpec {
     /// The inputs of `runonce`, without the run id.
     pub data: Map<String, Value>,
     /// Concurrency limit and stop conditions.
-    pub limits: PuppetRolloutLimits,
+    pub limits: RolloutLimits,
     /// Maximum silence of a node before it is given up.
     pub silence: Duration,
     /// Time limit of one node's run, including its waits; the DDL's timeout when absent.
@@ -91,7 +91,7 @@ pub enum PuppetRolloutEvent {
     /// A reply that failed verification, with a stable reason code.
     Rejected(&'static str),
     /// No further node receives a request.
-    Halted(PuppetRolloutStopReason),
+    Halted(RolloutStopReason),
     /// A request could not be sent.
     Failed(ClientError),
 }
@@ -101,7 +101,7 @@ pub enum PuppetRolloutEvent {
 pub struct PuppetRollout {
     client: Client,
     spec: PuppetRolloutSpec,
-    schedule: RunSchedule,
+    schedule: RolloutSchedule,
     runs: BTreeMap<Identity, Uuid>,
     in_flight: BTreeMap<Identity, InFlightRun>,
     /// The request that was announced but not sent, or sent but not confirmed.
@@ -168,7 +168,7 @@ impl Client {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         PuppetRollout {
             client: self.clone(),
-            schedule: RunSchedule::new(order, spec.limits),
+            schedule: RolloutSchedule::new(order, spec.limits),
             runs: spec.runs.iter().cloned().collect(),
             spec,
             in_flight: BTreeMap::new(),
@@ -207,12 +207,12 @@ impl PuppetRollout {
     }
 
     /// Sends no further requests. Runs in progress continue and are awaited.
-    pub fn stop(&mut self, reason: PuppetRolloutStopReason) {
+    pub fn stop(&mut self, reason: RolloutStopReason) {
         self.schedule.stop(reason);
     }
 
     /// Why no further requests are sent, if so.
-    pub fn stop_reason(&self) -> Option<PuppetRolloutStopReason> {
+    pub fn stop_reason(&self) -> Option<RolloutStopReason> {
         self.schedule.stop_reason()
     }
 
@@ -353,12 +353,12 @@ impl PuppetRollout {
 
     /// The request cannot be sent, so later ones would fail as well.
     fn handle_send_failure(&mut self, node: &Identity, error: ClientError) {
-        self.schedule.stop(PuppetRolloutStopReason::Broken);
+        self.schedule.stop(RolloutStopReason::Broken);
         let outcome = RunOutcome::without_reply(NOT_SENT, error.to_string());
         self.finish_run(node, outcome, None);
         self.ready.push_back(PuppetRolloutEvent::Failed(error));
         self.ready
-            .push_back(PuppetRolloutEvent::Halted(PuppetRolloutStopReason::Broken));
+            .push_back(PuppetRolloutEvent::Halted(RolloutStopReason::Broken));
     }
 
     /// The node is absent. Its daemon may be restarting.

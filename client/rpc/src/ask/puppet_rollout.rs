@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_client::runs::{
-    PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec, PuppetRolloutStopReason, RunOutcome,
-};
+use muster_client::RolloutStopReason;
+use muster_client::runs::{PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec, RunOutcome};
 use muster_client::{ClientError, ReceivedReply};
 use muster_ddl::ActionSchema;
 use muster_wire::identity::Identity;
@@ -29,7 +28,7 @@ pub enum PuppetRolloutNotice<'a> {
     /// A log line; for the end of a run, with its complete result.
     Line(&'a RunLogLine, Option<&'a EndedRun>),
     /// The rollout stops; this many nodes are still in flight.
-    Halted(PuppetRolloutStopReason, usize),
+    Halted(RolloutStopReason, usize),
     /// Why a request could not be sent.
     Failed(&'a ClientError),
 }
@@ -66,8 +65,8 @@ impl FleetConnection {
                     None => break,
                 },
                 () = interrupt.wait_for_signal() => {
-                    rollout.stop(PuppetRolloutStopReason::Interrupted);
-                    vec![QueuedRolloutNotice::Halted(PuppetRolloutStopReason::Interrupted, rollout.in_flight_count())]
+                    rollout.stop(RolloutStopReason::Interrupted);
+                    vec![QueuedRolloutNotice::Halted(RolloutStopReason::Interrupted, rollout.in_flight_count())]
                 }
                 _ = tick.tick() => queue_lines(progress.log.release_due(count_unfinished(&rollout))),
             };
@@ -76,14 +75,7 @@ impl FleetConnection {
             }
         }
         let halt = rollout.stop_reason();
-        progress.recorder.record_end(match halt {
-            None => JobEnd::Finished,
-            Some(
-                PuppetRolloutStopReason::Canary { .. } | PuppetRolloutStopReason::Failures { .. },
-            ) => JobEnd::Stopped,
-            Some(PuppetRolloutStopReason::Interrupted) => JobEnd::Interrupted,
-            Some(PuppetRolloutStopReason::Broken) => JobEnd::Broken,
-        });
+        progress.recorder.record_end(JobEnd::of_rollout(halt));
         let mut runs = progress.runs;
         runs.not_asked.extend(rollout.unasked_nodes().cloned());
         Ok(PuppetRunsReport {
@@ -106,7 +98,7 @@ fn count_unfinished(rollout: &PuppetRollout) -> usize {
 /// A queued notice.
 enum QueuedRolloutNotice {
     Line(RunLogLine),
-    Halted(PuppetRolloutStopReason, usize),
+    Halted(RolloutStopReason, usize),
     Failed(ClientError),
 }
 

@@ -1,11 +1,11 @@
 //! Sends a request to known nodes, batch by batch, within the limits of the rollout. Reports progress; renders no results.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::{
-    BatchedRollout, BatchedRolloutStopReason, CallEvent, CallTarget, ClientError, ProgressUpdate,
-    ReplyDelivery, RpcCall,
+    CallEvent, CallTarget, ClientError, ProgressUpdate, ReplyDelivery, RolloutLimits,
+    RolloutSchedule, RolloutStopReason, RpcCall,
 };
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
@@ -33,7 +33,7 @@ pub struct FleetRequest<'a> {
     /// Whether nodes send progress.
     pub stream: bool,
     /// Batch parameters.
-    pub rollout: BatchedRollout,
+    pub limits: RolloutLimits,
     /// Pause between batches.
     pub pause: Duration,
     /// Stop after this many replies.
@@ -73,7 +73,7 @@ impl<'a> FleetRequest<'a> {
             timeout: None,
             ttl: Duration::from_mins(1),
             stream: false,
-            rollout: BatchedRollout::default(),
+            limits: RolloutLimits::default(),
             pause: Duration::ZERO,
             expect: None,
             trace: false,
@@ -102,12 +102,12 @@ impl FleetConnection {
         if nodes.is_empty() {
             return Ok(builder.into_report(nodes));
         }
-        let mut batches = VecDeque::from(request.rollout.batches(&nodes));
-        let (count, mut number) = (batches.len(), 0);
-        let mut end = JobEnd::Finished;
+        let count = request.limits.batches(nodes.iter().cloned()).len();
+        let mut schedule = RolloutSchedule::new(nodes.iter().cloned().collect(), request.limits);
+        let mut number = 0;
         let indicator = progress.show_call(nodes.len());
         let mut interrupt = InterruptListener::listen();
-        while let Some(batch) = batches.pop_front() {
+        while let Some(batch) = schedule.next_batch() {
             number += 1;
             progress.announce_batch(&indicator, (number, count), batch.len());
             recorder.record_wave(number, &batch);
@@ -127,7 +127,7 @@ impl FleetConnection {
             match result {
                 Ok(()) => {}
                 Err(BatchWaitFailure::Interrupted) => {
-                    end = JobEnd::Interrupted;
+                    schedule.stop(RolloutStopReason::Interrupted);
                     builder.add_gap(ResultGap::Interrupted);
                     let id = recorder.job_id().or(builder.current_request());
                     if let (Some(id), false) = (id, action.is_read_only()) {
@@ -142,34 +142,33 @@ impl FleetConnection {
                     return Err(FleetRequestError::from(error).into());
                 }
                 Err(BatchWaitFailure::Failed(error)) => {
-                    end = JobEnd::Broken;
+                    schedule.stop(RolloutStopReason::Broken);
                     builder.add_gap(ResultGap::Broken);
                     progress.print_error(&indicator, error);
                     break;
                 }
                 Err(BatchWaitFailure::Output(error)) => return Err(error),
             }
-            if batches.is_empty() {
+            if number == count {
                 break;
             }
             let failed = builder.stats().unsuccessful_count();
-            if let Err(stop) = request.rollout.check_limits(number, failed, nodes.len()) {
-                progress.print_error(&indicator, stop_reason_text(stop, (number, count)));
-                end = JobEnd::Stopped;
+            if let Some(stop) = schedule.record_batch_end(failed) {
+                progress.print_error(&indicator, stop);
                 break;
             }
             tokio::select! {
                 () = tokio::time::sleep(request.pause) => {}
                 () = interrupt.wait_for_signal() => {
-                    end = JobEnd::Interrupted;
+                    schedule.stop(RolloutStopReason::Interrupted);
                     builder.add_gap(ResultGap::Interrupted);
                     break;
                 }
             }
         }
         indicator.finish();
-        recorder.record_end(end);
-        Ok(builder.into_report(batches.into_iter().flatten().collect()))
+        recorder.record_end(JobEnd::of_rollout(schedule.stop_reason()));
+        Ok(builder.into_report(schedule.unasked_nodes().cloned().collect()))
     }
 
     /// Sends the request to all nodes without waiting for replies, which go to another process or are not wanted. Returns the request's id once the
@@ -268,17 +267,4 @@ impl FleetConnection {
             ..call
         })
     }
-}
-
-/// The stop reason as text.
-fn stop_reason_text(stop: BatchedRolloutStopReason, (number, count): (usize, usize)) -> String {
-    let reason = match stop {
-        BatchedRolloutStopReason::Canary { failed } => {
-            format!("{failed} of the canaries failed or did not reply")
-        }
-        BatchedRolloutStopReason::Failures { failed, allowed } => {
-            format!("{failed} nodes failed or did not reply; the limit is {allowed}")
-        }
-    };
-    format!("stopped after batch {number} of {count}: {reason}")
 }

@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use clap::{ArgAction, ArgGroup, Args, Subcommand};
-use muster_client::CountOrPercent;
 use muster_wire::identity::SubjectName;
 
 use super::filters::FilterArgs;
 use super::json::JsonArgs;
-use super::rollout_flags::parse_nonzero_amount;
+use super::rollout_flags::BatchArgs;
 use super::seconds::parse_seconds;
 
 const RUN_OPTIONS_HEADING: &str = "Run options";
-const PACE_HEADING: &str = "Order and batches";
+const PACE_HEADING: &str = "Order";
 const REQUEST_HEADING: &str = "Request options";
 
 /// Commands for Puppet.
@@ -292,15 +291,9 @@ pub struct PuppetRunallArgs {
     /// Start nodes with the longest last run first, so that no long run starts late
     #[arg(long, help_heading = PACE_HEADING)]
     pub longest_first: bool,
-    /// Run N nodes at a time; start the next batch when all of them have ended
-    #[arg(long, value_name = "N|N%", value_parser = parse_nonzero_amount, help_heading = PACE_HEADING)]
-    pub batch: Option<CountOrPercent>,
-    /// Run on K nodes first; stop if more of them fail than --max-failures allows
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), help_heading = PACE_HEADING)]
-    pub canary: Option<u32>,
-    /// Stop when more than N nodes fail; a percentage is of the canaries first, then of all nodes [default: no canary may fail, then unlimited]
-    #[arg(long, value_name = "N|N%", help_heading = PACE_HEADING)]
-    pub max_failures: Option<CountOrPercent>,
+    /// Batches and stop conditions.
+    #[command(flatten)]
+    pub batches: BatchArgs,
     /// Repeat after all nodes have run, at most once in this time, until Ctrl-C
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, help_heading = PACE_HEADING)]
     pub rerun: Option<Duration>,

@@ -3,16 +3,44 @@
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use muster_client::{BatchedRollout, CountOrPercent};
+use muster_client::{CountOrPercent, RolloutLimits};
 
 use super::seconds::parse_pause;
 
 const HELP_HEADING: &str = "Limits and batches";
 
+/// Batches of a rollout, and when it stops. By default, all nodes are in one batch.
+#[derive(Debug, Clone, Default, Args)]
+pub struct BatchArgs {
+    /// Send the request to N nodes at a time; the next batch starts when all of them have ended
+    #[arg(long, value_name = "N|N%", value_parser = parse_nonzero_amount, help_heading = HELP_HEADING)]
+    pub batch: Option<CountOrPercent>,
+    /// Send the request to N nodes first; stop if more of them fail or do not reply than --max-failures allows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = HELP_HEADING)]
+    pub canary: Option<u32>,
+    /// Stop when more than N nodes, canaries included, failed or did not reply; a percentage is of the canaries first, then of all nodes [default: no canary may fail, then unlimited]
+    #[arg(long, value_name = "N|N%", help_heading = HELP_HEADING)]
+    pub max_failures: Option<CountOrPercent>,
+}
+
+impl BatchArgs {
+    /// The limits, without a concurrency limit.
+    pub fn limits(&self) -> RolloutLimits {
+        let canary = self.canary.unwrap_or(0);
+        RolloutLimits {
+            concurrency: None,
+            canary: usize::try_from(canary).unwrap_or(usize::MAX),
+            batch: self.batch,
+            max_failures: self.max_failures,
+        }
+    }
+}
+
 /// Number of nodes, and their batches. By default, all nodes at once.
 #[derive(Debug, Clone, Default, Args)]
 #[command(group = ArgGroup::new("limiting").args(["one", "limit"]))]
 #[command(group = ArgGroup::new("rolling").args(["batch", "canary"]).multiple(true))]
+#[command(group = ArgGroup::new("stopping").args(["max_failures"]).requires("rolling"))]
 pub struct PaceArgs {
     /// Send the request to one node only, the first by name
     #[arg(short = '1', long, help_heading = HELP_HEADING)]
@@ -23,18 +51,12 @@ pub struct PaceArgs {
     /// Select the nodes at random with this seed, not by name
     #[arg(long, value_name = "NUMBER", requires = "limiting", help_heading = HELP_HEADING)]
     pub limit_seed: Option<u64>,
-    /// Send the request to N nodes at a time, and wait for them
-    #[arg(long, value_name = "N|N%", value_parser = parse_nonzero_amount, help_heading = HELP_HEADING)]
-    pub batch: Option<CountOrPercent>,
+    /// Batches and stop conditions.
+    #[command(flatten)]
+    pub batches: BatchArgs,
     /// Pause between batches
     #[arg(long, value_name = "SECONDS", value_parser = parse_pause, default_value = "1", help_heading = HELP_HEADING)]
     pub batch_sleep: Duration,
-    /// Run on N nodes first; stop unless all of them succeed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = HELP_HEADING)]
-    pub canary: Option<u32>,
-    /// Stop when more than N nodes failed or did not reply
-    #[arg(long, value_name = "N|N%", requires = "rolling", help_heading = HELP_HEADING)]
-    pub max_failures: Option<CountOrPercent>,
 }
 
 impl PaceArgs {
@@ -42,20 +64,10 @@ impl PaceArgs {
     pub fn node_limit(&self) -> Option<CountOrPercent> {
         self.one.then_some(CountOrPercent::Count(1)).or(self.limit)
     }
-
-    /// The batches of the rollout.
-    pub fn batched_rollout(&self) -> BatchedRollout {
-        let canary = self.canary.unwrap_or(0);
-        BatchedRollout {
-            canary: usize::try_from(canary).unwrap_or(usize::MAX),
-            batch: self.batch,
-            max_failures: self.max_failures,
-        }
-    }
 }
 
 /// Parses an amount that is not zero.
-pub(super) fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String> {
+fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String> {
     let amount: CountOrPercent = text.parse().map_err(|error| format!("{error}"))?;
     if amount.is_zero() {
         return Err("this selects no node; use 1 or more".to_owned());
@@ -66,7 +78,7 @@ pub(super) fn parse_nonzero_amount(text: &str) -> Result<CountOrPercent, String>
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use muster_client::{BatchedRollout, CountOrPercent};
+    use muster_client::{CountOrPercent, RolloutLimits};
 
     use super::PaceArgs;
 
@@ -86,23 +98,21 @@ mod tests {
         let pace =
             read("--limit 10% --limit-seed 7 --batch 5 --canary 2 --max-failures 0").unwrap();
         assert_eq!(pace.node_limit(), Some(CountOrPercent::Percent(10)));
-        let rollout = BatchedRollout {
+        let rollout = RolloutLimits {
+            concurrency: None,
             canary: 2,
             batch: Some(CountOrPercent::Count(5)),
             max_failures: Some(CountOrPercent::Count(0)),
         };
         assert_eq!(
-            (pace.batched_rollout(), pace.batch_sleep.as_secs()),
+            (pace.batches.limits(), pace.batch_sleep.as_secs()),
             (rollout, 1)
         );
         assert_eq!(
             read("-1").unwrap().node_limit(),
             Some(CountOrPercent::Count(1))
         );
-        assert_eq!(
-            read("").unwrap().batched_rollout(),
-            BatchedRollout::default()
-        );
+        assert_eq!(read("").unwrap().batches.limits(), RolloutLimits::default());
         let sleepless = read("--batch 2 --batch-sleep 0").unwrap();
         assert!(sleepless.batch_sleep.is_zero());
     }

@@ -191,7 +191,7 @@ fn build_fleet_request<'a>(
         timeout: args.timeout,
         ttl: args.ttl,
         stream: form.shows_progress() && args.wants_progress(plan.action),
-        rollout: args.pace.batched_rollout(),
+        limits: args.pace.batches.limits(),
         pause: args.pace.batch_sleep,
         expect: expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         trace: args.flags.trace,
@@ -345,10 +345,10 @@ async fn confirm_request(
     let preview = RolloutPreview {
         request: (ddl.name(), action.name()),
         nodes,
-        rollout: request.rollout,
+        limits: request.limits,
         pause: request.pause,
     };
-    let batch_count = request.rollout.batches(nodes).len();
+    let batch_count = request.limits.batches(nodes.iter().cloned()).len();
     match decision {
         ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
         ConfirmDecision::Go if batch_count < 2 => Ok(()),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_client::{CountOrPercent, RolloutLimits, RolloutStopReason};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -73,10 +74,24 @@ pub enum JobEnd {
     Stopped,
     /// The user interrupted it.
     Interrupted,
-    /// A wave could not be sent.
+    /// A batch could not be sent.
     Broken,
     /// All nodes received the request, and no replies were wanted.
     Unattended,
+}
+
+impl JobEnd {
+    /// The end of a rollout that stopped for this reason, if any.
+    pub fn of_rollout(stop: Option<RolloutStopReason>) -> Self {
+        match stop {
+            None => Self::Finished,
+            Some(RolloutStopReason::Canary { .. } | RolloutStopReason::Failures { .. }) => {
+                Self::Stopped
+            }
+            Some(RolloutStopReason::Interrupted) => Self::Interrupted,
+            Some(RolloutStopReason::Broken) => Self::Broken,
+        }
+    }
 }
 
 /// The request and its target nodes.
@@ -137,6 +152,24 @@ pub struct JobPacing {
     pub timeout_ms: Option<u64>,
     /// Maximum time until a node starts the action, in milliseconds.
     pub ttl_ms: u64,
+}
+
+impl JobPacing {
+    /// The limits for the rest of a job with this number of nodes and failures so far. Sizes are those of the whole job. If the number
+    /// of failures was exceeded already and the user resumes anyway, the full number is allowed again.
+    pub fn remaining_limits(&self, total: usize, failed: usize) -> RolloutLimits {
+        let amount = |text: &Option<String>| text.as_ref()?.parse::<CountOrPercent>().ok();
+        let remaining = |maximum: CountOrPercent| {
+            let maximum = maximum.count_rounded_down(total);
+            CountOrPercent::Count(maximum.checked_sub(failed).unwrap_or(maximum))
+        };
+        RolloutLimits {
+            batch: amount(&self.batch)
+                .map(|batch| CountOrPercent::Count(batch.count_rounded_up(total))),
+            max_failures: amount(&self.max_failures).map(remaining),
+            ..RolloutLimits::default()
+        }
+    }
 }
 
 /// One node's reply, with the fields of a request's document.

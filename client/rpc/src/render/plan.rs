@@ -1,9 +1,9 @@
 //! Renders the preview of a rollout: number of nodes, batches and stop conditions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use muster_client::BatchedRollout;
+use muster_client::RolloutLimits;
 use muster_wire::identity::Identity;
 
 use super::duration::format_duration;
@@ -19,8 +19,8 @@ pub struct RolloutPreview<'a> {
     pub request: (&'a str, &'a str),
     /// The target nodes.
     pub nodes: &'a BTreeSet<Identity>,
-    /// The batches.
-    pub rollout: BatchedRollout,
+    /// The batches and stop conditions.
+    pub limits: RolloutLimits,
     /// Pause between batches.
     pub pause: Duration,
 }
@@ -29,44 +29,44 @@ impl RolloutPreview<'_> {
     /// Renders the preview; one line if there is only one batch.
     pub fn render_text(&self) -> String {
         let (agent, action) = self.request;
-        let waves = self.rollout.batches(self.nodes);
+        let batches = Vec::from(self.limits.batches(self.nodes.iter().cloned()));
         let mut page = TextPage::default();
         let all = node_count_text(self.nodes.len());
         page.push_line(format_args!(
             "Plan: {agent} {action} on {all}: {}",
             list_sample_nodes(self.nodes)
         ));
-        if let [_] | [] = waves.as_slice() {
+        if let [_] | [] = batches.as_slice() {
             return page.into_text();
         }
-        let canaries = self.rollout.canary.min(self.nodes.len());
-        let (first, rest) = waves.split_at(usize::from(canaries > 0));
-        for wave in first {
-            let noun = if wave.len() == 1 {
+        let canaries = self.limits.canary.min(self.nodes.len());
+        let (first, rest) = batches.split_at(usize::from(canaries > 0));
+        for batch in first {
+            let noun = if batch.len() == 1 {
                 "canary"
             } else {
                 "canaries"
             };
-            let (count, names) = (wave.len(), list_sample_nodes(wave));
-            page.push_line(format_args!("  wave 1: {count} {noun}: {names}"));
+            let (count, names) = (batch.len(), list_sample_nodes(batch));
+            page.push_line(format_args!("  batch 1: {count} {noun}: {names}"));
         }
-        if let Some(line) = self.describe_remaining_waves(rest, first.len()) {
+        if let Some(line) = self.describe_remaining_batches(rest, first.len()) {
             page.push_line(line);
         }
         page.push_line(format_args!("  {}", self.describe_early_end()));
         page.into_text()
     }
 
-    fn describe_remaining_waves(
+    fn describe_remaining_batches(
         &self,
-        waves: &[BTreeSet<Identity>],
+        batches: &[VecDeque<Identity>],
         before: usize,
     ) -> Option<String> {
-        let (size, last) = (waves.first()?.len(), waves.last()?.len());
-        let (from, to) = (before + 1, before + waves.len());
+        let (size, last) = (batches.first()?.len(), batches.last()?.len());
+        let (from, to) = (before + 1, before + batches.len());
         let size_of_each = node_count_text(size);
         if from == to {
-            return Some(format!("  wave {from}: {size_of_each}"));
+            return Some(format!("  batch {from}: {size_of_each}"));
         }
         let last = if last == size {
             String::new()
@@ -75,23 +75,28 @@ impl RolloutPreview<'_> {
         };
         let pause = format_duration(self.pause);
         Some(format!(
-            "  waves {from} to {to}: {size_of_each} each{last}, {pause} apart"
+            "  batches {from} to {to}: {size_of_each} each{last}, {pause} apart"
         ))
     }
 
     /// Describes the stop conditions.
     fn describe_early_end(&self) -> String {
-        let allowed = self
-            .rollout
-            .max_failures
-            .map(|amount| amount.count_rounded_down(self.nodes.len()));
-        match (self.rollout.canary > 0, allowed) {
-            (true, Some(allowed)) => {
-                format!("ends early unless all canaries succeed, or when more than {allowed} fail")
-            }
-            (true, None) => "ends early unless all canaries succeed".to_owned(),
-            (false, Some(allowed)) => format!("ends early when more than {allowed} fail"),
-            (false, None) => "continues after any number of failures".to_owned(),
+        let allowed_of = |total| {
+            let maximum = self.limits.max_failures;
+            maximum.map(|amount| amount.count_rounded_down(total))
+        };
+        let total = self.nodes.len();
+        let then = allowed_of(total).map(|allowed| format!("{allowed} of {total} nodes"));
+        let canaries = self.limits.canary.min(total);
+        let canaries_allowed = allowed_of(canaries).unwrap_or(0);
+        let noun = if canaries == 1 { "canary" } else { "canaries" };
+        match (canaries, then) {
+            (0, None) => "continues after any number of failures".to_owned(),
+            (0, Some(then)) => format!("allowed failures: {then}"),
+            (_, then) => format!(
+                "allowed failures: {canaries_allowed} of {canaries} {noun}, then {}",
+                then.unwrap_or_else(|| "any number".to_owned())
+            ),
         }
     }
 }
@@ -102,15 +107,22 @@ pub fn node_count_text(nodes: usize) -> String {
 }
 
 /// The first few names, and the number of the others.
-pub fn list_sample_nodes(nodes: &BTreeSet<Identity>) -> String {
+pub fn list_sample_nodes<'a>(
+    nodes: impl IntoIterator<Item = &'a Identity, IntoIter: ExactSizeIterator>,
+) -> String {
     list_first_nodes(nodes, SAMPLE_SIZE)
 }
 
 /// The first `shown` names, and the number of the others.
-pub fn list_first_nodes(nodes: &BTreeSet<Identity>, shown: usize) -> String {
-    let names: Vec<&str> = nodes.iter().take(shown).map(Identity::as_str).collect();
+pub fn list_first_nodes<'a>(
+    nodes: impl IntoIterator<Item = &'a Identity, IntoIter: ExactSizeIterator>,
+    shown: usize,
+) -> String {
+    let nodes = nodes.into_iter();
+    let more = nodes.len().saturating_sub(shown);
+    let names: Vec<&str> = nodes.take(shown).map(Identity::as_str).collect();
     let names = names.join(", ");
-    match nodes.len().saturating_sub(shown) {
+    match more {
         0 => names,
         more => format!("{names} and {more} more"),
     }
@@ -121,7 +133,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    use muster_client::{BatchedRollout, CountOrPercent};
+    use muster_client::{CountOrPercent, RolloutLimits};
     use muster_wire::identity::Identity;
 
     use super::RolloutPreview;
@@ -134,7 +146,8 @@ mod tests {
         let rolling = RolloutPreview {
             request: ("service", "restart"),
             nodes: &nodes,
-            rollout: BatchedRollout {
+            limits: RolloutLimits {
+                concurrency: None,
                 canary,
                 batch: batch.map(amount),
                 max_failures: failures.map(amount),
@@ -160,17 +173,17 @@ mod tests {
         Plan: service restart on 30 nodes: n01, n02, n03 and 27 more
 
         Plan: service restart on 23 nodes: n01, n02, n03 and 20 more
-          wave 1: 2 canaries: n01, n02
-          waves 2 to 6: 5 nodes each, the last 1, 1.00 s apart
-          ends early unless all canaries succeed, or when more than 2 fail
+          batch 1: 2 canaries: n01, n02
+          batches 2 to 6: 5 nodes each, the last 1, 1.00 s apart
+          allowed failures: 0 of 2 canaries, then 2 of 23 nodes
 
         Plan: service restart on 10 nodes: n01, n02, n03 and 7 more
-          wave 1: 1 canary: n01
-          wave 2: 9 nodes
-          ends early unless all canaries succeed
+          batch 1: 1 canary: n01
+          batch 2: 9 nodes
+          allowed failures: 0 of 1 canary, then any number
 
         Plan: service restart on 10 nodes: n01, n02, n03 and 7 more
-          waves 1 to 2: 5 nodes each, 1.00 s apart
+          batches 1 to 2: 5 nodes each, 1.00 s apart
           continues after any number of failures
 
         Plan: service restart on 2 nodes: n01, n02

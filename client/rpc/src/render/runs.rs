@@ -4,7 +4,7 @@ use muster_base::{format_rfc3339, format_utc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_client::runs::{ConcurrencyStats, PuppetRolloutStopReason, RunOutcome};
+use muster_client::runs::{ConcurrencyStats, RunOutcome};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -58,31 +58,6 @@ pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
         "{node}: {style}{class}{style:#}: {}{attached_note}",
         escape_to_line(message)
     )
-}
-
-/// Describes the stop reason.
-pub fn describe_stop_reason(halt: PuppetRolloutStopReason) -> String {
-    match halt {
-        PuppetRolloutStopReason::Canary {
-            failed,
-            canaries,
-            allowed,
-        } => {
-            let noun = if canaries == 1 { "canary" } else { "canaries" };
-            format!(
-                "stopped: {failed} of {canaries} {noun} failed or did not reply (maximum {allowed})"
-            )
-        }
-        PuppetRolloutStopReason::Failures { failed, allowed } => {
-            format!("stopped: {failed} nodes failed or did not reply (maximum {allowed})")
-        }
-        PuppetRolloutStopReason::Interrupted => {
-            "interrupted: no further requests are sent".to_owned()
-        }
-        PuppetRolloutStopReason::Broken => {
-            "a request could not be sent: no further requests are sent".to_owned()
-        }
-    }
 }
 
 /// Renders the outcomes, the durations, and the concurrency measured from the nodes' times.
@@ -279,7 +254,7 @@ impl<'a> PuppetRunsDocument<'a> {
                 .collect(),
             disabled: &runs.disabled,
             not_asked: &runs.not_asked,
-            stopped: runs.halt.map(describe_stop_reason),
+            stopped: runs.halt.map(|halt| halt.to_string()),
             proof: runs.concurrency_stats().map(|stats| ConcurrencyDocument {
                 runs: stats.runs,
                 highest_concurrency: stats.highest,
@@ -366,11 +341,12 @@ fn saturating_millis(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::runs::{PuppetRolloutStopReason, RunOutcome};
+    use muster_client::RolloutStopReason;
+    use muster_client::runs::RunOutcome;
 
     use super::{
-        PuppetRunDocument, PuppetRunsJsonLine, describe_log_line, describe_stop_reason,
-        format_log_line, render_runs_summary,
+        PuppetRunDocument, PuppetRunsJsonLine, describe_log_line, format_log_line,
+        render_runs_summary,
     };
     use crate::render::fixtures::plain;
     use crate::render::is_within_width;
@@ -427,7 +403,7 @@ mod tests {
         bad.not_asked = (1..9)
             .map(|n| format!("mail{n}").parse().unwrap())
             .collect();
-        bad.halt = Some(PuppetRolloutStopReason::Failures {
+        bad.halt = Some(RolloutStopReason::Failures {
             failed: 3,
             allowed: 2,
         });
@@ -450,25 +426,6 @@ mod tests {
             told.contains("No runs") && !told.contains("limit of"),
             "{told}"
         );
-        let halts = [
-            PuppetRolloutStopReason::Canary {
-                failed: 1,
-                canaries: 2,
-                allowed: 0,
-            },
-            PuppetRolloutStopReason::Failures {
-                failed: 3,
-                allowed: 2,
-            },
-            PuppetRolloutStopReason::Interrupted,
-            PuppetRolloutStopReason::Broken,
-        ];
-        insta::assert_snapshot!(halts.map(describe_stop_reason).join("\n"), @r"
-        stopped: 1 of 2 canaries failed or did not reply (maximum 0)
-        stopped: 3 nodes failed or did not reply (maximum 2)
-        interrupted: no further requests are sent
-        a request could not be sent: no further requests are sent
-        ");
     }
 
     #[test]

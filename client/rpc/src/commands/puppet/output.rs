@@ -1,7 +1,7 @@
 //! Prints progress and results of Puppet runs in the selected form.
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_client::runs::PuppetRolloutStopReason;
+use muster_client::RolloutStopReason;
 use muster_wire::identity::Identity;
 
 use crate::ask::PuppetRolloutNotice;
@@ -15,7 +15,7 @@ use crate::render::json;
 use crate::render::plan::node_count_text;
 use crate::render::runs::{
     PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine, describe_log_line, describe_run_end,
-    describe_stop_reason, format_log_line, render_runs_summary,
+    format_log_line, render_runs_summary,
 };
 use crate::runs::run_log::RunLogLine;
 use crate::runs::{EndedRun, PuppetRunsReport};
@@ -85,10 +85,10 @@ impl PuppetOutput<'_> {
         match notice {
             PuppetRolloutNotice::Line(line, run) => self.print_event(line, run)?,
             PuppetRolloutNotice::Halted(halt, under_way) => {
-                self.cx.printer.print_error(describe_stop_reason(halt));
+                self.cx.printer.print_error(halt);
                 if under_way > 0 {
                     let nodes = node_count_text(under_way);
-                    let advice = if halt == PuppetRolloutStopReason::Interrupted {
+                    let advice = if halt == RolloutStopReason::Interrupted {
                         "; press Ctrl-C again to exit at once; their runs continue"
                     } else {
                         ""

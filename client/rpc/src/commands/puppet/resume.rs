@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use muster_client::CountOrPercent;
-use muster_client::runs::{PuppetRolloutLimits, PuppetRolloutSpec, RunOutcome};
+use muster_client::RolloutLimits;
+use muster_client::runs::{PuppetRolloutSpec, RunOutcome};
 use muster_contract::puppet::PuppetRunOnceInput;
 use muster_contract::read_values;
 
@@ -60,7 +60,7 @@ pub fn remaining_rollout(
     }
     let timeout = job.header.shaping.timeout_ms.map(Duration::from_millis);
     let spec = PuppetRolloutSpec {
-        limits: remaining_shape(job, &runs, left.len()),
+        limits: remaining_limits(job, &runs, left.len()),
         runs: left,
         data: job.header.inputs.clone(),
         silence,
@@ -85,30 +85,15 @@ fn answer_outcome(reply: &JobReply) -> RunOutcome {
     )
 }
 
-/// The job's limits for the remaining nodes: remaining canaries and remaining allowed failures. If the failure limit was exceeded already,
-/// resuming allows the full number again.
-fn remaining_shape(job: &SavedJob, runs: &PuppetRunsReport, left: usize) -> PuppetRolloutLimits {
+/// The job's limits for the remaining nodes.
+fn remaining_limits(job: &SavedJob, runs: &PuppetRunsReport, left: usize) -> RolloutLimits {
     let shaping = &job.header.shaping;
-    let total = job.runs.len();
-    let amount = |text: &Option<String>| text.as_ref()?.parse::<CountOrPercent>().ok();
     let canaries = usize::try_from(shaping.canary).unwrap_or(usize::MAX);
     let canaries = job.runs.iter().take(canaries);
-    let open_canaries = canaries
-        .filter(|(node, _)| !runs.ended.contains_key(node))
-        .count();
-    let remaining_failures = |maximum: CountOrPercent| {
-        let maximum = maximum.count_rounded_down(total);
-        CountOrPercent::Count(
-            maximum
-                .checked_sub(runs.unsuccessful_count())
-                .unwrap_or(maximum),
-        )
-    };
-    PuppetRolloutLimits {
-        limit: runs.limit.unwrap_or(left),
-        batch: amount(&shaping.batch)
-            .map(|batch| CountOrPercent::Count(batch.count_rounded_up(total))),
-        canary: open_canaries,
-        max_failures: amount(&shaping.max_failures).map(remaining_failures),
+    let open_canaries = canaries.filter(|(node, _)| !runs.ended.contains_key(node));
+    RolloutLimits {
+        concurrency: Some(runs.limit.unwrap_or(left)),
+        canary: open_canaries.count(),
+        ..shaping.remaining_limits(job.runs.len(), runs.unsuccessful_count())
     }
 }

@@ -4,8 +4,8 @@ use muster_base::unix_millis_now;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use muster_client::BatchedRollout;
-use muster_client::runs::{PuppetRolloutLimits, PuppetRolloutSpec, RunOrder, RunOutcome};
+use muster_client::RolloutLimits;
+use muster_client::runs::{PuppetRolloutSpec, RunOrder, RunOutcome};
 use muster_contract::puppet::LastRunSummaryOutput;
 use muster_wire::identity::{Identity, SubjectName};
 use uuid::Uuid;
@@ -42,7 +42,7 @@ struct RolloutArgs<'a> {
     yes: bool,
     job: Option<&'a SubjectName>,
     order: NodeSorting,
-    rollout: BatchedRollout,
+    limits: RolloutLimits,
     /// Run only on nodes where Puppet is enabled. All nodes are asked for that first.
     enabled_only: bool,
 }
@@ -73,7 +73,7 @@ pub async fn run_once(
         yes: args.yes,
         job: args.job.as_ref(),
         order: NodeSorting::Name,
-        rollout: BatchedRollout::default(),
+        limits: RolloutLimits::default(),
         enabled_only: false,
     };
     let form = PuppetOutputForm::from_flags(&args.form)?;
@@ -127,11 +127,7 @@ async fn run_rounds(
             (_, true) => NodeSorting::Longest,
             _ => NodeSorting::Name,
         },
-        rollout: BatchedRollout {
-            canary: args.canary.map_or(0, to_usize),
-            batch: args.batch,
-            max_failures: args.max_failures,
-        },
+        limits: args.batches.limits(),
         enabled_only: true,
     };
     loop {
@@ -219,7 +215,7 @@ async fn run_round(
         .collect();
     let request = FleetRequest {
         timeout: rollout_args.options.timeout,
-        rollout: rollout_args.rollout,
+        limits: rollout_args.limits,
         ..FleetRequest::new(&plan)
     };
     let candidate = JobCandidate {
@@ -232,11 +228,9 @@ async fn run_round(
     let journal = open_run_journal(&candidate, rollout_args.job, &order, cx)?;
     runs.job = journal.as_ref().map(|journal| journal.job_id().to_owned());
     let spec = PuppetRolloutSpec {
-        limits: PuppetRolloutLimits {
-            limit: runs.limit.unwrap_or(nodes.len()),
-            batch: rollout_args.rollout.batch,
-            canary: rollout_args.rollout.canary,
-            max_failures: rollout_args.rollout.max_failures,
+        limits: RolloutLimits {
+            concurrency: Some(runs.limit.unwrap_or(nodes.len())),
+            ..rollout_args.limits
         },
         runs: order,
         data: plan.data.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_client::{BatchedRollout, CountOrPercent};
+use muster_client::RolloutLimits;
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
@@ -103,19 +103,16 @@ impl EarlierJob {
 
     /// Applies the job's batch sizes and timings to a resumed request, unless others were given. A retry does not inherit them.
     pub fn apply_shaping(&self, request: &mut FleetRequest<'_>, pace: &PaceArgs) {
-        let given = pace.batched_rollout() != BatchedRollout::default();
-        if !self.resumes || given {
+        if !self.resumes || pace.batches.limits() != RolloutLimits::default() {
             return;
         }
         let shaping = &self.job.header.shaping;
-        let total = self.job.header.nodes.len();
-        let amount = |text: &Option<String>| text.as_ref()?.parse::<CountOrPercent>().ok();
-        request.rollout = BatchedRollout {
+        request.limits = RolloutLimits {
             canary: self.remaining_canaries(shaping.canary),
-            batch: amount(&shaping.batch)
-                .map(|batch| CountOrPercent::Count(batch.count_rounded_up(total))),
-            max_failures: amount(&shaping.max_failures)
-                .map(|maximum| self.remaining_failures(maximum.count_rounded_down(total))),
+            ..shaping.remaining_limits(
+                self.job.header.nodes.len(),
+                self.job.unsuccessful_nodes().len(),
+            )
         };
         request.pause = Duration::from_millis(shaping.pause_ms);
         request.ttl = Duration::from_millis(shaping.ttl_ms);
@@ -135,14 +132,5 @@ impl EarlierJob {
                 .is_some_and(crate::jobs::JobReply::is_ok)
         };
         if first.all(has_passed) { 0 } else { canary }
-    }
-
-    /// The remaining number of allowed failures. The full number again if the limit was exceeded and the user resumes anyway.
-    fn remaining_failures(&self, maximum: usize) -> CountOrPercent {
-        CountOrPercent::Count(
-            maximum
-                .checked_sub(self.job.unsuccessful_nodes().len())
-                .unwrap_or(maximum),
-        )
     }
 }

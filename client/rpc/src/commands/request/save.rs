@@ -75,7 +75,7 @@ fn job_header(candidate: &JobCandidate<'_>, flags: &RequestFlags) -> JobHeader {
     let sensitive = data.keys().filter(|name| action.is_sensitive(name));
     let (inputs, digested) = digest_contents(&action.redact_input(data));
     let started = unix_millis_now();
-    let rollout = candidate.request.rollout;
+    let rollout = candidate.request.limits;
     JobHeader {
         schema: JOB_LINES_SCHEMA.to_owned(),
         id: new_job_id(started),
