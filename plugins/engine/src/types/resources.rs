@@ -5,7 +5,6 @@ use std::path::Path;
 use super::builtin_types;
 use crate::error::EngineError;
 use crate::munge::{munge_resource, nearest_name};
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
 use crate::schema::{
@@ -87,23 +86,6 @@ impl ResourceType for ResourcesResourceType {
             }
             _ => Ok(resource),
         }
-    }
-
-    fn read_state(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        Ok(ResourceState::default())
-    }
-
-    fn apply_change(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &ResourcePlan,
-        _: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        Ok(())
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {

@@ -5,6 +5,7 @@
 
 pub mod crontab;
 mod document;
+mod record_type;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use muster_system::{Command, FileAttributes, LockGuard, System, SystemError};
 
 pub use document::{FileRecord, ParsedDocument, RecordFormat};
+pub use record_type::RecordResourceType;
 
 use super::paths;
 use crate::error::EngineError;
