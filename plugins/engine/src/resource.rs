@@ -55,6 +55,18 @@ impl From<String> for ResourceValue {
     }
 }
 
+impl From<&ResourceValue> for serde_json::Value {
+    fn from(value: &ResourceValue) -> Self {
+        match value {
+            ResourceValue::Bool(flag) => Self::from(*flag),
+            ResourceValue::Int(number) => Self::from(*number),
+            ResourceValue::Text(text) => Self::from(text.as_str()),
+            ResourceValue::List(values) => Self::from(values.as_slice()),
+            ResourceValue::Data(StructuredValue(value)) => value.clone(),
+        }
+    }
+}
+
 impl fmt::Display for ResourceValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -167,7 +167,7 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
             return Ok(attributes);
         }
         for (name, value) in restorable_values(&plan.state.values) {
-            attributes.insert(name.to_owned(), value_to_json(value));
+            attributes.insert(name.to_owned(), Json::from(value));
         }
     } else {
         for change in &plan.changes {
@@ -176,7 +176,7 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
                 .from
                 .as_ref()
                 .ok_or_else(|| format!("`{name}` was not set before"))?;
-            attributes.insert(name.clone(), value_to_json(from));
+            attributes.insert(name.clone(), Json::from(from));
         }
     }
     if resource.type_name == "file" {
@@ -192,7 +192,7 @@ fn kept_parameters(resource: &Resource) -> Map<String, Json> {
         .iter()
         .filter(|name| resource.type_name != "file" || **name != "target");
     names
-        .filter_map(|name| Some(((*name).to_owned(), value_to_json(resource.get(name)?))))
+        .filter_map(|name| Some(((*name).to_owned(), Json::from(resource.get(name)?))))
         .collect()
 }
 
@@ -228,9 +228,4 @@ fn add_file_content(
     })?;
     attributes.insert("content".to_owned(), Json::from(text));
     Ok(())
-}
-
-fn value_to_json(value: &ResourceValue) -> Json {
-    // Strings, numbers and lists; serialization cannot fail.
-    serde_json::to_value(value).unwrap_or_default()
 }

@@ -79,7 +79,7 @@ impl<'a> BridgeRequest<'a> {
             .values
             .iter()
             .filter(|(name, value)| !is_metaparameter(name) && !is_title(name, value))
-            .map(|(name, value)| (name.clone(), value_to_json(value)))
+            .map(|(name, value)| (name.clone(), Json::from(value)))
             .collect();
         Self {
             parameters,
@@ -238,16 +238,6 @@ pub(super) fn values_from_json(found: Map<String, Json>) -> ResourceValues {
         .into_iter()
         .filter_map(|(name, json)| Some((name, value_from_json(json)?)))
         .collect()
-}
-
-fn value_to_json(value: &ResourceValue) -> Json {
-    match value {
-        ResourceValue::Bool(flag) => Json::from(*flag),
-        ResourceValue::Int(number) => Json::from(*number),
-        ResourceValue::Text(text) => Json::from(text.as_str()),
-        ResourceValue::List(texts) => Json::from(texts.as_slice()),
-        ResourceValue::Data(StructuredValue(json)) => json.clone(),
-    }
 }
 
 #[cfg(test)]

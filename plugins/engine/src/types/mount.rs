@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use muster_system::Command;
+use muster_system::error::found_or_none;
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
@@ -267,19 +268,14 @@ fn mounted_paths(
     cx: &ResourceContext<'_>,
     resource: &Resource,
 ) -> Result<Vec<String>, EngineError> {
-    let text = match cx
-        .system
-        .read_file(Path::new(MOUNT_TABLE_FILE), MAX_MOUNT_TABLE_BYTES)
-    {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.is_not_found() => String::new(),
-        Err(error) => {
-            return Err(EngineError::during(
-                resource,
-                format!("reading {MOUNT_TABLE_FILE}"),
-            )(error));
-        }
-    };
+    let path = Path::new(MOUNT_TABLE_FILE);
+    let bytes = found_or_none(cx.system.read_file(path, MAX_MOUNT_TABLE_BYTES))
+        .map_err(EngineError::during(
+            resource,
+            format!("reading {MOUNT_TABLE_FILE}"),
+        ))?
+        .unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let mount_point = |line: &str| line.split(' ').nth(1).map(unescape_field);
     Ok(text.lines().filter_map(mount_point).collect())
 }

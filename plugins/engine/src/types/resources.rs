@@ -10,6 +10,7 @@ use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, R
 use crate::schema::{
     AttributeKind, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema,
 };
+use muster_system::error::found_or_none;
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "resources",
@@ -169,18 +170,11 @@ fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedU
 
 /// `UID_MIN` of `login.defs` minus one.
 fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64, EngineError> {
-    let text = match cx
-        .system
-        .read_file(Path::new("/etc/login.defs"), MAX_LOGIN_DEFS_BYTES)
-    {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.is_not_found() => String::new(),
-        Err(error) => {
-            return Err(EngineError::during(resource, "reading /etc/login.defs")(
-                error,
-            ));
-        }
-    };
+    let path = Path::new("/etc/login.defs");
+    let bytes = found_or_none(cx.system.read_file(path, MAX_LOGIN_DEFS_BYTES))
+        .map_err(EngineError::during(resource, "reading /etc/login.defs"))?
+        .unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let uid_min = text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
         (words.next() == Some("UID_MIN")).then(|| words.next()?.parse::<i64>().ok())?

@@ -104,6 +104,14 @@ impl SystemError {
     }
 }
 
+/// Converts the error of something that does not exist to `None`.
+pub fn found_or_none<T>(result: Result<T, SystemError>) -> Result<Option<T>, SystemError> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// Formats an error and its causes on one line, for logs, records and replies: `cannot read /etc/passwd: permission denied`.
 pub fn error_chain(error: &dyn Error) -> String {
     with_causes(error.to_string(), error)
