@@ -80,6 +80,25 @@ impl fmt::Display for ResourceValue {
 }
 
 impl ResourceValue {
+    /// Converts any value to the simplest matching kind; `None` for null.
+    pub(crate) fn from_json(json: serde_json::Value) -> Option<Self> {
+        use serde_json::Value as Json;
+        Some(match json {
+            Json::Null => return None,
+            Json::Bool(flag) => Self::Bool(flag),
+            Json::String(text) => Self::Text(text),
+            Json::Number(ref number) => number
+                .as_i64()
+                .map_or_else(|| Self::Data(StructuredValue(json.clone())), Self::Int),
+            Json::Array(ref items) => {
+                let text = |item: &Json| item.as_str().map(str::to_owned);
+                let texts: Option<Vec<String>> = items.iter().map(text).collect();
+                texts.map_or_else(|| Self::Data(StructuredValue(json.clone())), Self::List)
+            }
+            Json::Object(_) => Self::Data(StructuredValue(json)),
+        })
+    }
+
     /// The string, if it is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {

@@ -13,6 +13,7 @@ use serde_json::{Map, Value as Json};
 use crate::plan::{ResourcePlan, is_absent};
 use crate::providers::digest::ChecksumKind;
 use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::state_store::replace_json_file;
 
 /// Directory of the records in the state directory.
 const UNDO_DIRECTORY: &str = "undo";
@@ -110,9 +111,7 @@ impl UndoRecord {
 
     /// Saves the record under the id of the change. Durable on return.
     pub fn save(&self, state: &StateDir, id: &str) -> Result<(), UndoError> {
-        // Strings, numbers and lists only; serialization cannot fail.
-        let content = serde_json::to_vec(self).unwrap_or_default();
-        state.replace_file(&record_path(id), &content)?;
+        replace_json_file(state, &record_path(id), self)?;
         let mut names = state.list_names(UNDO_DIRECTORY)?;
         // Names are UUIDs of version 7, which sort by time.
         names.sort_unstable();

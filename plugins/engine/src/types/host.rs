@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::error::EngineError;
-use crate::providers::parsed_file::{FileRecord, RecordFormat, RecordResourceType};
+use crate::providers::parsed_file::{
+    FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
+};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
@@ -126,12 +128,12 @@ impl RecordFormat for HostsFormat {
         (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let ip = record
             .values
             .get("ip")
             .and_then(ResourceValue::as_text)
-            .ok_or("an entry needs `ip`")?;
+            .ok_or(IncompleteRecord("an entry needs `ip`"))?;
         let mut line = format!("{ip}\t{}", record.name);
         if let Some(aliases) = record.values.get("host_aliases") {
             line.push('\t');

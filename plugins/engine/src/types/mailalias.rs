@@ -1,7 +1,9 @@
 //! `mailalias`: an entry of `/etc/aliases`. Does not run `newaliases`; use an exec that subscribes to it.
 
 use crate::error::EngineError;
-use crate::providers::parsed_file::{FileRecord, RecordFormat, RecordResourceType};
+use crate::providers::parsed_file::{
+    FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
+};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
@@ -109,7 +111,7 @@ impl RecordFormat for AliasesFormat {
         (1 + continuations.len(), parse_alias(&line))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         if let Some(recipients) = record.values.get("recipient") {
             let recipients: Vec<String> = recipients
                 .as_list()
@@ -120,7 +122,7 @@ impl RecordFormat for AliasesFormat {
         }
         let file = record.values.get("file").and_then(ResourceValue::as_text);
         file.map(|file| format!("{}: {INCLUDE_PREFIX} {file}\n", record.name))
-            .ok_or_else(|| "an alias needs `recipient` or `file`".to_owned())
+            .ok_or(IncompleteRecord("an alias needs `recipient` or `file`"))
     }
 }
 

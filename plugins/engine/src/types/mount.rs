@@ -9,7 +9,7 @@ use muster_system::error::found_or_none;
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
@@ -317,10 +317,10 @@ impl RecordFormat for FstabFormat {
         (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
-        let device = text("device").ok_or("a mount needs `device`")?;
-        let fstype = text("fstype").ok_or("a mount needs `fstype`")?;
+        let device = text("device").ok_or(IncompleteRecord("a mount needs `device`"))?;
+        let fstype = text("fstype").ok_or(IncompleteRecord("a mount needs `fstype`"))?;
         let options = text("options").unwrap_or("defaults");
         let (dump, pass) = (text("dump").unwrap_or("0"), text("pass").unwrap_or("0"));
         Ok(format!(

@@ -7,7 +7,7 @@ use muster_system::{FileAttributes, FileEntryKind, SystemError};
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::account_names::{self, PasswdUser};
-use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
@@ -279,11 +279,11 @@ impl RecordFormat for AuthorizedKeysFormat {
         (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
         let (kind, key) = (
-            text("type").ok_or("a key needs `type`")?,
-            text("key").ok_or("a key needs `key`")?,
+            text("type").ok_or(IncompleteRecord("a key needs `type`"))?,
+            text("key").ok_or(IncompleteRecord("a key needs `key`"))?,
         );
         let options = record
             .values

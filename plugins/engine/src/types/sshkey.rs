@@ -1,7 +1,9 @@
 //! `sshkey`: the key of another host in a known-hosts file. Hashed names and marked lines are left unchanged.
 
 use crate::error::EngineError;
-use crate::providers::parsed_file::{FileRecord, RecordFormat, RecordResourceType};
+use crate::providers::parsed_file::{
+    FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
+};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
@@ -132,13 +134,13 @@ impl RecordFormat for KnownHostsFormat {
         (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let key = record.values.get("key").and_then(ResourceValue::as_text);
-        let key = key.ok_or("a key needs `key`")?;
+        let key = key.ok_or(IncompleteRecord("a key needs `key`"))?;
         let (host, kind) = record
             .name
             .split_once('@')
-            .ok_or("a key needs a host name and `type`")?;
+            .ok_or(IncompleteRecord("a key needs a host name and `type`"))?;
         let mut names = vec![host];
         names.extend(
             record

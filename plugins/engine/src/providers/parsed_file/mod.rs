@@ -13,7 +13,7 @@ use std::time::Duration;
 use muster_system::error::found_or_none;
 use muster_system::{Command, FileAttributes, LockGuard, System, SystemError};
 
-pub use document::{FileRecord, ParsedDocument, RecordFormat};
+pub use document::{FileRecord, IncompleteRecord, ParsedDocument, RecordFormat};
 pub use record_type::RecordResourceType;
 
 use super::paths;
@@ -133,7 +133,7 @@ impl ParsedFile {
             record.name = name;
             document
                 .put(record)
-                .map_err(|problem| EngineError::failed(resource, problem))?;
+                .map_err(|error| EngineError::failed(resource, error.to_string()))?;
         }
         let after = document.render();
         // An earlier change of the same plan already wrote all properties.

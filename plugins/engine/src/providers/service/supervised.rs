@@ -131,8 +131,8 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
         .system
         .start_detached(&command, &spool)
         .map_err(to_error())?;
-    // Two numbers always serialize.
-    let text = serde_json::to_vec(&process).unwrap_or_default();
+    let text = serde_json::to_vec(&process)
+        .map_err(|error| EngineError::failed(resource, error.to_string()))?;
     let owner_only = FileAttributes {
         mode: Some(0o600),
         ..FileAttributes::default()
