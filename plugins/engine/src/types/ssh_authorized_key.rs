@@ -84,6 +84,12 @@ const KEY_TYPES: [&str; 14] = [
     "ecdsa-sha2-nistp521-cert-v01@openssh.com",
 ];
 
+/// The key type that a short name stands for.
+pub(super) fn full_key_type(kind: &str) -> &str {
+    let alias = KEY_TYPE_ALIASES.iter().find(|(short, _)| *short == kind);
+    alias.map_or(kind, |(_, full)| full)
+}
+
 /// The resource type.
 #[derive(Debug)]
 pub struct SshAuthorizedKeyResourceType;
@@ -108,11 +114,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
             ));
         }
         if let Some(kind) = resource.get_text("type") {
-            let full = KEY_TYPE_ALIASES
-                .iter()
-                .find(|(short, _)| *short == kind)
-                .map_or(kind, |(_, full)| full)
-                .to_owned();
+            let full = full_key_type(kind).to_owned();
             if !KEY_TYPES.contains(&full.as_str()) {
                 let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
                 return Err(EngineError::invalid_value(&resource, "type", problem));

@@ -1,5 +1,6 @@
 //! `sshkey`: the key of another host in a known-hosts file. Hashed names and marked lines are left unchanged.
 
+use super::ssh_authorized_key::full_key_type;
 use crate::error::EngineError;
 use crate::providers::parsed_file::{
     FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
@@ -43,14 +44,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// Accepted names of key types, and the type each stands for.
-const KEY_TYPE_ALIASES: [(&str, &str); 5] = [
-    ("dsa", "ssh-dss"),
-    ("ed25519", "ssh-ed25519"),
-    ("rsa", "ssh-rsa"),
-    ("ecdsa-sk", "sk-ecdsa-sha2-nistp256@openssh.com"),
-    ("ed25519-sk", "sk-ssh-ed25519@openssh.com"),
-];
 const KEY_TYPES: [&str; 8] = [
     "ssh-dss",
     "ssh-ed25519",
@@ -85,8 +78,7 @@ fn check_sshkey(mut resource: Resource) -> Result<Resource, EngineError> {
             name: "type",
         });
     };
-    let short = KEY_TYPE_ALIASES.iter().find(|(short, _)| *short == kind);
-    let kind = short.map_or(kind.as_str(), |(_, full)| full);
+    let kind = full_key_type(&kind);
     if !KEY_TYPES.contains(&kind) {
         let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
         return Err(EngineError::invalid_value(&resource, "type", problem));
