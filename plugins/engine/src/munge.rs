@@ -107,12 +107,7 @@ fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValu
         AttributeKind::Data => return munge_data(input),
         _ => {}
     }
-    let text = munge_text(input).map_err(|actual| {
-        format!(
-            "is {actual}, must be {}",
-            expected_description(attribute.kind)
-        )
-    })?;
+    let text = munge_text(input).map_err(|actual| mismatch("is", &actual, attribute))?;
     let value = match attribute.kind {
         AttributeKind::Text
         | AttributeKind::WordOr(_)
@@ -135,39 +130,34 @@ fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValu
         } else {
             &format!("`{text}`")
         };
-        format!(
-            "is {shown}, must be {}",
-            expected_description(attribute.kind)
-        )
+        mismatch("is", shown, attribute)
     })
 }
 
-fn munge_list(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
-    let items = match input {
-        Json::Array(items) => items.as_slice(),
+/// The error text of a value of another kind.
+fn mismatch(verb: &str, actual: &str, attribute: &AttributeSchema) -> String {
+    let expected = expected_description(attribute.kind);
+    format!("{verb} {actual}, must be {expected}")
+}
+
+/// The items of a list, or a single value as a list.
+fn list_items(input: &Json) -> &[Json] {
+    match input {
+        Json::Array(items) => items,
         single => std::slice::from_ref(single),
-    };
-    items
-        .iter()
-        .map(|item| {
-            munge_text(item).map_err(|actual| {
-                format!(
-                    "contains {actual}, must be {}",
-                    expected_description(attribute.kind)
-                )
-            })
-        })
-        .collect()
+    }
+}
+
+fn munge_list(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
+    let munge_item =
+        |item| munge_text(item).map_err(|actual| mismatch("contains", &actual, attribute));
+    list_items(input).iter().map(munge_item).collect()
 }
 
 /// Strings stay unchanged; a list is quoted to a line that a shell splits into exactly these words.
 fn munge_commands(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
-    let items = match input {
-        Json::Array(items) => items.as_slice(),
-        single => std::slice::from_ref(single),
-    };
     let mut lines = Vec::new();
-    for item in items {
+    for item in list_items(input) {
         let texts = munge_list(attribute, item)?;
         if item.is_array() {
             let quoted: Vec<String> = texts.iter().map(|word| quote_for_shell(word)).collect();
@@ -189,12 +179,8 @@ fn quote_for_shell(word: &str) -> String {
 
 /// Strings stay unchanged; pairs of an object become `key=value`, sorted by key.
 fn munge_options(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
-    let items = match input {
-        Json::Array(items) => items.as_slice(),
-        single => std::slice::from_ref(single),
-    };
     let mut options = Vec::new();
-    for item in items {
+    for item in list_items(input) {
         match item {
             Json::Object(pairs) => {
                 let pair =
@@ -203,12 +189,7 @@ fn munge_options(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String
                     .iter()
                     .map(pair)
                     .collect::<Result<_, String>>()
-                    .map_err(|actual| {
-                        format!(
-                            "contains {actual}, must be {}",
-                            expected_description(attribute.kind)
-                        )
-                    })?;
+                    .map_err(|actual| mismatch("contains", &actual, attribute))?;
                 pairs.sort();
                 options.extend(pairs);
             }

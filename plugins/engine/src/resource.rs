@@ -55,6 +55,18 @@ impl From<String> for ResourceValue {
     }
 }
 
+impl From<&ResourceValue> for serde_json::Value {
+    fn from(value: &ResourceValue) -> Self {
+        match value {
+            ResourceValue::Bool(flag) => Self::from(*flag),
+            ResourceValue::Int(number) => Self::from(*number),
+            ResourceValue::Text(text) => Self::from(text.as_str()),
+            ResourceValue::List(values) => Self::from(values.as_slice()),
+            ResourceValue::Data(StructuredValue(value)) => value.clone(),
+        }
+    }
+}
+
 impl fmt::Display for ResourceValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,6 +80,25 @@ impl fmt::Display for ResourceValue {
 }
 
 impl ResourceValue {
+    /// Converts any value to the simplest matching kind; `None` for null.
+    pub(crate) fn from_json(json: serde_json::Value) -> Option<Self> {
+        use serde_json::Value as Json;
+        Some(match json {
+            Json::Null => return None,
+            Json::Bool(flag) => Self::Bool(flag),
+            Json::String(text) => Self::Text(text),
+            Json::Number(ref number) => number
+                .as_i64()
+                .map_or_else(|| Self::Data(StructuredValue(json.clone())), Self::Int),
+            Json::Array(ref items) => {
+                let text = |item: &Json| item.as_str().map(str::to_owned);
+                let texts: Option<Vec<String>> = items.iter().map(text).collect();
+                texts.map_or_else(|| Self::Data(StructuredValue(json.clone())), Self::List)
+            }
+            Json::Object(_) => Self::Data(StructuredValue(json)),
+        })
+    }
+
     /// The string, if it is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {

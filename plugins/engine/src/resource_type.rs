@@ -26,12 +26,15 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         Ok(resource)
     }
 
-    /// Reads the current state of this resource. Reads all properties if none are desired.
+    /// Reads the current state of this resource. Reads all properties if none are desired. The default is for types
+    /// without state on the machine.
     fn read_state(
         &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError>;
+        _: &ResourceContext<'_>,
+        _: &Resource,
+    ) -> Result<ResourceState, EngineError> {
+        Ok(ResourceState::default())
+    }
 
     /// Computes the difference. Pure. The default compares each desired property with the current one.
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
@@ -49,13 +52,15 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     }
 
     /// Applies one change of the plan. The engine calls this for each change in order, emits the events, and continues with
-    /// the next change after a failure, as Puppet does.
+    /// the next change after a failure, as Puppet does. The default is for types without properties.
     fn apply_change(
         &self,
-        cx: &ResourceContext<'_>,
-        plan: &ResourcePlan,
-        change: &PropertyChange,
-    ) -> Result<(), EngineError>;
+        _: &ResourceContext<'_>,
+        _: &ResourcePlan,
+        _: &PropertyChange,
+    ) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Whether the type supports refreshes.
     fn supports_refresh(&self) -> bool {

@@ -17,6 +17,20 @@ const MAX_STATE_STORE_BYTES: u64 = 256 * 1024 * 1024;
 /// Entries not seen for this many seconds are dropped: 32 days, as Puppet's `statettl`.
 const STATE_TTL_SECS: i64 = 32 * 24 * 3600;
 
+/// Writes a value as JSON to a file of the state directory. Durable on return.
+pub(crate) fn replace_json_file(
+    state: &StateDir,
+    name: &str,
+    value: &impl Serialize,
+) -> Result<(), SystemError> {
+    let content = serde_json::to_vec(value).map_err(|error| SystemError::File {
+        verb: "serialize",
+        path: state.path().join(name),
+        source: error.into(),
+    })?;
+    state.replace_file(name, &content)
+}
+
 /// Stored state of one resource.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoredResourceState {
@@ -66,9 +80,7 @@ impl ResourceStateStore {
                 .checked
                 .is_some_and(|checked| now - checked < STATE_TTL_SECS)
         });
-        // Strings, numbers and lists only; serialization cannot fail.
-        let content = serde_json::to_vec(self).unwrap_or_default();
-        state.replace_file(STATE_STORE_FILE, &content)
+        replace_json_file(state, STATE_STORE_FILE, self)
     }
 
     /// Stored state of one resource.

@@ -13,6 +13,7 @@ use serde_json::{Map, Value as Json};
 use crate::plan::{ResourcePlan, is_absent};
 use crate::providers::digest::ChecksumKind;
 use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::state_store::replace_json_file;
 
 /// Directory of the records in the state directory.
 const UNDO_DIRECTORY: &str = "undo";
@@ -110,9 +111,7 @@ impl UndoRecord {
 
     /// Saves the record under the id of the change. Durable on return.
     pub fn save(&self, state: &StateDir, id: &str) -> Result<(), UndoError> {
-        // Strings, numbers and lists only; serialization cannot fail.
-        let content = serde_json::to_vec(self).unwrap_or_default();
-        state.replace_file(&record_path(id), &content)?;
+        replace_json_file(state, &record_path(id), self)?;
         let mut names = state.list_names(UNDO_DIRECTORY)?;
         // Names are UUIDs of version 7, which sort by time.
         names.sort_unstable();
@@ -167,7 +166,7 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
             return Ok(attributes);
         }
         for (name, value) in restorable_values(&plan.state.values) {
-            attributes.insert(name.to_owned(), value_to_json(value));
+            attributes.insert(name.to_owned(), Json::from(value));
         }
     } else {
         for change in &plan.changes {
@@ -176,7 +175,7 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
                 .from
                 .as_ref()
                 .ok_or_else(|| format!("`{name}` was not set before"))?;
-            attributes.insert(name.clone(), value_to_json(from));
+            attributes.insert(name.clone(), Json::from(from));
         }
     }
     if resource.type_name == "file" {
@@ -192,7 +191,7 @@ fn kept_parameters(resource: &Resource) -> Map<String, Json> {
         .iter()
         .filter(|name| resource.type_name != "file" || **name != "target");
     names
-        .filter_map(|name| Some(((*name).to_owned(), value_to_json(resource.get(name)?))))
+        .filter_map(|name| Some(((*name).to_owned(), Json::from(resource.get(name)?))))
         .collect()
 }
 
@@ -228,9 +227,4 @@ fn add_file_content(
     })?;
     attributes.insert("content".to_owned(), Json::from(text));
     Ok(())
-}
-
-fn value_to_json(value: &ResourceValue) -> Json {
-    // Strings, numbers and lists; serialization cannot fail.
-    serde_json::to_value(value).unwrap_or_default()
 }

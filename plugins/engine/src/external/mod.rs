@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_base::error_chain;
+use muster_system::error::found_or_none;
 use muster_system::{FileEntryKind, System};
 
 use crate::error::EngineError;
@@ -52,10 +53,9 @@ impl ExternalTypes {
 
     fn load_type(&self, name: &str) -> Result<Option<Arc<ExternalResourceType>>, String> {
         let path = self.directory.join(format!("{name}.json"));
-        let bytes = match self.system.read_file(&path, MAX_DESCRIPTION_BYTES) {
-            Ok(bytes) => bytes,
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error_chain(&error)),
+        let read = found_or_none(self.system.read_file(&path, MAX_DESCRIPTION_BYTES));
+        let Some(bytes) = read.map_err(|error| error_chain(&error))? else {
+            return Ok(None);
         };
         self.check_trusted_file(&path)?;
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use super::description::{ExternalTypeDescription, leak_schema, leak_text};
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::TypeSchema;
 
@@ -148,7 +148,7 @@ impl ExternalResourceType {
             .filter_map(|(name, json)| {
                 Some((
                     find_property(&name)?.name.to_owned(),
-                    value_from_json(json)?,
+                    ResourceValue::from_json(json)?,
                 ))
             })
             .collect()
@@ -231,27 +231,4 @@ impl ResourceType for ExternalResourceType {
             .map(|found| (found.name, self.parse_state(found.state)))
             .collect())
     }
-}
-
-fn value_from_json(json: Json) -> Option<ResourceValue> {
-    Some(match json {
-        Json::Null => return None,
-        Json::Bool(flag) => ResourceValue::Bool(flag),
-        Json::String(text) => ResourceValue::Text(text),
-        Json::Number(ref number) => number.as_i64().map_or_else(
-            || ResourceValue::Data(StructuredValue(json.clone())),
-            ResourceValue::Int,
-        ),
-        Json::Array(ref items) => {
-            let texts: Option<Vec<String>> = items
-                .iter()
-                .map(|item| item.as_str().map(str::to_owned))
-                .collect();
-            texts.map_or_else(
-                || ResourceValue::Data(StructuredValue(json.clone())),
-                ResourceValue::List,
-            )
-        }
-        Json::Object(_) => ResourceValue::Data(StructuredValue(json)),
-    })
 }

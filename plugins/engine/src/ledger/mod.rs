@@ -175,29 +175,18 @@ impl RefreshLedger {
 
     /// Marks uncertain entries as pending.
     pub fn confirm_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
-        for id in ids {
-            if let Some(owed) = self.owed_refreshes.get_mut(id) {
-                owed.certainty = RefreshCertainty::Pending;
-            }
-        }
-        self.append_record(ids, |ids| LedgerRecord::Confirmed { ids })
+        self.add_record(ids, |ids| LedgerRecord::Confirmed { ids })
     }
 
     /// Removes entries that were completed or turned out not to be pending.
     pub fn remove_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
-        self.owed_refreshes.retain(|id, _| !ids.contains(id));
-        self.append_record(ids, |ids| LedgerRecord::Settled { ids })
+        self.add_record(ids, |ids| LedgerRecord::Settled { ids })
     }
 
     /// Records the start of a refresh. An interrupted refresh is repeated: at least once, possibly twice.
     pub fn begin_refresh(&mut self, target: &str) -> Result<(), SystemError> {
         let ids = self.ids_of(target);
-        for id in &ids {
-            if let Some(owed) = self.owed_refreshes.get_mut(id) {
-                owed.attempts += 1;
-            }
-        }
-        self.append_record(&ids, |ids| LedgerRecord::Begun { ids })
+        self.add_record(&ids, |ids| LedgerRecord::Begun { ids })
     }
 
     /// Marks the refresh of the target as successful: all its entries are completed.
@@ -208,18 +197,16 @@ impl RefreshLedger {
 
     /// Records why the target cannot be refreshed now.
     pub fn record_reason(&mut self, target: &str, reason: &str) -> Result<(), SystemError> {
-        let ids = self.ids_of(target);
-        let mut changed = Vec::new();
-        for id in ids {
-            if let Some(owed) = self.owed_refreshes.get_mut(&id)
-                && owed.reason.as_deref() != Some(reason)
-            {
-                owed.reason = Some(reason.to_owned());
-                changed.push(id);
-            }
-        }
+        let has_other_reason =
+            |owed: &&OwedRefresh| owed.target == target && owed.reason.as_deref() != Some(reason);
+        let changed: Vec<u64> = self
+            .owed_refreshes
+            .values()
+            .filter(has_other_reason)
+            .map(|owed| owed.id)
+            .collect();
         let reason = reason.to_owned();
-        self.append_record(&changed, |ids| LedgerRecord::Explained { ids, reason })
+        self.add_record(&changed, |ids| LedgerRecord::Explained { ids, reason })
     }
 
     /// Whether the target has a pending (not uncertain) refresh.
@@ -249,15 +236,21 @@ impl RefreshLedger {
         of_target.map(|owed| owed.id).collect()
     }
 
-    fn append_record(
+    /// Applies a record to the entries and appends it to the journal.
+    fn add_record(
         &mut self,
         ids: &[u64],
         record: impl FnOnce(BTreeSet<u64>) -> LedgerRecord,
     ) -> Result<(), SystemError> {
-        let Some(journal) = self.journal.as_mut().filter(|_| !ids.is_empty()) else {
+        if ids.is_empty() {
             return Ok(());
-        };
-        journal.append(&record(ids.iter().copied().collect()).to_line())
+        }
+        let record = record(ids.iter().copied().collect());
+        let line = record.to_line();
+        record.apply_to(&mut self.owed_refreshes);
+        self.journal
+            .as_mut()
+            .map_or(Ok(()), |journal| journal.append(&line))
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use muster_system::error::found_or_none;
 use muster_system::{Command, FileAttributes, System, SystemError};
 
 use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
@@ -145,17 +146,15 @@ fn find_line(
         return Ok(Some(line.clone()));
     }
     let getent = Command::new(["getent", database.getent_database(), key]);
-    match cx.system.run_command(&getent) {
-        Ok(output) if output.is_success() => {
+    match found_or_none(cx.system.run_command(&getent))? {
+        Some(output) if output.is_success() => {
             let line = output.combined_text().lines().next().map(str::to_owned);
             // Cache only hits: a missing account may be created during the run.
             let store =
                 |line: &String| drop(getent_results.borrow_mut().insert(cache_key, line.clone()));
             Ok(line.inspect(store))
         }
-        Ok(_) => Ok(None),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
+        _ => Ok(None),
     }
 }
 
@@ -177,11 +176,8 @@ fn load_table(
     {
         return Ok(Arc::clone(table));
     }
-    let text = match cx.system.read_file(&path, MAX_ACCOUNT_FILE_BYTES) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.is_not_found() => String::new(),
-        Err(error) => return Err(error),
-    };
+    let bytes = found_or_none(cx.system.read_file(&path, MAX_ACCOUNT_FILE_BYTES))?;
+    let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
     let table = Arc::new(AccountNameTable::parse(&text, fingerprint));
     *cached.borrow_mut() = Some(Arc::clone(&table));
     cx.cache.names.getent_results.borrow_mut().clear();

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use muster_system::error::found_or_none;
 use muster_system::{FileAttributes, System, SystemError};
 
 use super::digest::ChecksumKind;
@@ -76,11 +77,7 @@ pub fn store_content(
         system.write_file(&contents, content, &with_mode(0o440))?;
     }
     let paths = directory.join("paths");
-    let mut lines = match system.read_file(&paths, MAX_CONTENT_BYTES) {
-        Ok(lines) => lines,
-        Err(error) if error.is_not_found() => Vec::new(),
-        Err(error) => return Err(error),
-    };
+    let mut lines = found_or_none(system.read_file(&paths, MAX_CONTENT_BYTES))?.unwrap_or_default();
     let line = original.to_string_lossy();
     if !lines
         .split(|byte| *byte == b'\n')
@@ -99,14 +96,8 @@ pub fn fetch_content(
     bucket: &Path,
     sum: &str,
 ) -> Result<Option<Vec<u8>>, SystemError> {
-    match system.read_file(
-        &content_directory(bucket, sum).join("contents"),
-        MAX_CONTENT_BYTES,
-    ) {
-        Ok(content) => Ok(Some(content)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
+    let path = content_directory(bucket, sum).join("contents");
+    found_or_none(system.read_file(&path, MAX_CONTENT_BYTES))
 }
 
 fn content_directory(bucket: &Path, sum: &str) -> PathBuf {

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue};
+use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::schema::METAPARAMETERS;
 
 /// Source of the Ruby program.
@@ -79,7 +79,7 @@ impl<'a> BridgeRequest<'a> {
             .values
             .iter()
             .filter(|(name, value)| !is_metaparameter(name) && !is_title(name, value))
-            .map(|(name, value)| (name.clone(), value_to_json(value)))
+            .map(|(name, value)| (name.clone(), Json::from(value)))
             .collect();
         Self {
             parameters,
@@ -208,46 +208,12 @@ pub(super) struct PuppetPlannedChange {
 #[derive(Debug, Deserialize)]
 pub(super) struct EmptyReply {}
 
-/// Converts a value from Puppet; `None` for null.
-pub(super) fn value_from_json(json: Json) -> Option<ResourceValue> {
-    match json {
-        Json::Null => None,
-        Json::Bool(flag) => Some(ResourceValue::Bool(flag)),
-        Json::String(text) => Some(ResourceValue::Text(text)),
-        Json::Number(ref number) => Some(number.as_i64().map_or_else(
-            || ResourceValue::Data(StructuredValue(json.clone())),
-            ResourceValue::Int,
-        )),
-        Json::Array(ref items) => {
-            let texts: Option<Vec<String>> = items
-                .iter()
-                .map(|item| item.as_str().map(str::to_owned))
-                .collect();
-            Some(texts.map_or_else(
-                || ResourceValue::Data(StructuredValue(json.clone())),
-                ResourceValue::List,
-            ))
-        }
-        Json::Object(_) => Some(ResourceValue::Data(StructuredValue(json))),
-    }
-}
-
 /// Converts values from Puppet.
 pub(super) fn values_from_json(found: Map<String, Json>) -> ResourceValues {
     found
         .into_iter()
-        .filter_map(|(name, json)| Some((name, value_from_json(json)?)))
+        .filter_map(|(name, json)| Some((name, ResourceValue::from_json(json)?)))
         .collect()
-}
-
-fn value_to_json(value: &ResourceValue) -> Json {
-    match value {
-        ResourceValue::Bool(flag) => Json::from(*flag),
-        ResourceValue::Int(number) => Json::from(*number),
-        ResourceValue::Text(text) => Json::from(text.as_str()),
-        ResourceValue::List(texts) => Json::from(texts.as_slice()),
-        ResourceValue::Data(StructuredValue(json)) => json.clone(),
-    }
 }
 
 #[cfg(test)]
@@ -255,6 +221,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::resource::StructuredValue;
 
     fn resource(values: &[(&str, ResourceValue)]) -> Resource {
         Resource {

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::protocol::{
     BridgeRequest, CheckReply, EmptyReply, InstancesReply, PlanReply, PuppetPlannedChange,
-    PuppetTypeDescription, ReadReply, value_from_json, values_from_json,
+    PuppetTypeDescription, ReadReply, values_from_json,
 };
 use super::session::{BridgeError, LoggedAnswer, PuppetBridge};
 use crate::error::EngineError;
@@ -216,8 +216,9 @@ impl ResourceType for PuppetResourceType {
 fn to_property_change(planned: PuppetPlannedChange) -> PropertyChange {
     PropertyChange {
         property: planned.property,
-        from: value_from_json(planned.previous),
-        to: value_from_json(planned.desired).unwrap_or_else(|| ResourceValue::from("absent")),
+        from: ResourceValue::from_json(planned.previous),
+        to: ResourceValue::from_json(planned.desired)
+            .unwrap_or_else(|| ResourceValue::from("absent")),
         sensitive: false,
         message: planned.message,
     }

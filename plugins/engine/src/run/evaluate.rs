@@ -217,11 +217,11 @@ impl CatalogRun<'_> {
             audited: false,
             property: Some(change.property.clone()),
             previous_value: match &change_event.previous_value {
-                Some(value) => value_to_json(value),
+                Some(value) => Json::from(value),
                 None if change.sensitive => Json::from(REDACTED),
                 None => Json::from("absent"),
             },
-            desired_value: value_to_json(&change_event.desired_value),
+            desired_value: Json::from(&change_event.desired_value),
             historical_value: Json::Null,
             message: message.clone(),
             name: event_name(&resource.type_name, change),
@@ -272,7 +272,7 @@ impl CatalogRun<'_> {
                 if sensitive {
                     Json::from(REDACTED)
                 } else {
-                    value_to_json(value)
+                    Json::from(value)
                 }
             };
             match previous {
@@ -398,11 +398,6 @@ impl CatalogRun<'_> {
             |resource| SecretRedactor::new(resource, &details.sensitive).redact_text(text),
         )
     }
-}
-
-fn value_to_json(value: &ResourceValue) -> Json {
-    // Strings, numbers and lists; serialization cannot fail.
-    serde_json::to_value(value).unwrap_or_default()
 }
 
 /// Puppet's event name for a change of that property.

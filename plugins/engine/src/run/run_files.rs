@@ -4,6 +4,7 @@ use muster_system::{StateDir, SystemError};
 
 use crate::catalog::Catalog;
 use crate::report::{RunReport, summary};
+use crate::state_store::replace_json_file;
 
 /// The report of the last run, as JSON.
 pub const REPORT_FILE: &str = "last_run_report.json";
@@ -38,6 +39,5 @@ pub(super) fn write_run_files(
     state.replace_file(RESOURCES_FILE, join_lines(resources).as_bytes())?;
     let now = jiff::Timestamp::now().as_second();
     state.replace_file(SUMMARY_FILE, summary::render_yaml(report, now).as_bytes())?;
-    // Strings, numbers and lists; serialization cannot fail.
-    state.replace_file(REPORT_FILE, &serde_json::to_vec(report).unwrap_or_default())
+    replace_json_file(state, REPORT_FILE, report)
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use muster_system::error::found_or_none;
 use muster_system::{FileAttributes, FileEntryKind};
 
 use crate::error::EngineError;
@@ -231,13 +232,10 @@ impl ResourceType for CronResourceType {
         cx: &ResourceContext<'_>,
     ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let crontabs = match cx.system.read_dir(Path::new(CRONTAB_DIRECTORY)) {
-            Ok(names) => names,
-            Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) => return Err(EngineError::during(&all, "listing crontabs")(error)),
-        };
+        let crontabs = found_or_none(cx.system.read_dir(Path::new(CRONTAB_DIRECTORY)))
+            .map_err(EngineError::during(&all, "listing crontabs"))?;
         let mut instances = Vec::new();
-        for name in crontabs {
+        for name in crontabs.into_iter().flatten() {
             let path = Path::new(CRONTAB_DIRECTORY).join(&name);
             let found = cx
                 .system

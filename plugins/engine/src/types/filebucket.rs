@@ -4,7 +4,6 @@
 //! directory: backups are kept, though not centrally.
 
 use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
 use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
@@ -54,23 +53,6 @@ impl ResourceType for FilebucketResourceType {
             return Err(EngineError::invalid_value(&resource, "path", problem));
         }
         Ok(resource)
-    }
-
-    fn read_state(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        Ok(ResourceState::default())
-    }
-
-    fn apply_change(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &ResourcePlan,
-        _: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        Ok(())
     }
 
     fn generation_phase(&self, _: &Resource) -> GenerationPhase {

@@ -2,7 +2,7 @@
 //!
 //! Members are compared as sets: without `auth_membership` additional members are allowed.
 
-use super::user::merge_lists;
+use super::user::{merge_lists, value_to_texts};
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::accounts::{
@@ -202,8 +202,4 @@ fn new_group(resource: &Resource) -> NewGroup {
 
 fn value_to_id(value: &ResourceValue) -> Option<u32> {
     value.as_int().and_then(|number| u32::try_from(number).ok())
-}
-
-fn value_to_texts(value: &ResourceValue) -> Vec<String> {
-    value.as_list().into_iter().map(str::to_owned).collect()
 }

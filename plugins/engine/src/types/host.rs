@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::providers::parsed_file::{
+    FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
+};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 const HOSTS_FILE: &str = "/etc/hosts";
@@ -46,109 +46,54 @@ static SCHEMA: TypeSchema = TypeSchema {
 };
 
 /// The resource type.
-#[derive(Debug)]
-pub struct HostResourceType;
+pub const HOST_TYPE: RecordResourceType = RecordResourceType {
+    schema: &SCHEMA,
+    format: &HostsFormat,
+    default_path: HOSTS_FILE,
+    listing: "listing hosts",
+    list_delimiter: Some(" "),
+    check: check_host,
+};
 
-impl ResourceType for HostResourceType {
-    fn schema(&self) -> &'static TypeSchema {
-        &SCHEMA
+fn check_host(mut resource: Resource) -> Result<Resource, EngineError> {
+    if !is_host_name(&resource.name) {
+        let problem = format!("is `{}`, must be a host name", resource.name);
+        return Err(EngineError::invalid_value(&resource, "name", problem));
     }
-
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        if !is_host_name(&resource.name) {
-            let problem = format!("is `{}`, must be a host name", resource.name);
-            return Err(EngineError::invalid_value(&resource, "name", problem));
+    if let Some(ip) = resource.get_text("ip").filter(|ip| !is_address(ip)) {
+        let problem = format!("is `{ip}`, must be an IPv4 or IPv6 address");
+        return Err(EngineError::invalid_value(&resource, "ip", problem));
+    }
+    let is_invalid =
+        |alias: &&str| alias.is_empty() || alias.contains(|c: char| c.is_whitespace() || c == '#');
+    if let Some(alias) = resource
+        .get_list("host_aliases")
+        .into_iter()
+        .find(is_invalid)
+    {
+        let problem = format!(
+            "contains `{alias}`, must be names without blanks and `#`; an empty list removes them"
+        );
+        return Err(EngineError::invalid_value(
+            &resource,
+            "host_aliases",
+            problem,
+        ));
+    }
+    match resource.get_text("comment") {
+        Some(comment) if comment.contains(['\n', '\r']) => Err(EngineError::invalid_value(
+            &resource,
+            "comment",
+            "has several lines, must be one",
+        )),
+        Some(comment) if comment.trim().is_empty() => {
+            resource
+                .values
+                .insert("comment".to_owned(), ResourceValue::from("absent"));
+            Ok(resource)
         }
-        if let Some(ip) = resource.get_text("ip").filter(|ip| !is_address(ip)) {
-            let problem = format!("is `{ip}`, must be an IPv4 or IPv6 address");
-            return Err(EngineError::invalid_value(&resource, "ip", problem));
-        }
-        let is_invalid = |alias: &&str| {
-            alias.is_empty() || alias.contains(|c: char| c.is_whitespace() || c == '#')
-        };
-        if let Some(alias) = resource
-            .get_list("host_aliases")
-            .into_iter()
-            .find(is_invalid)
-        {
-            let problem = format!(
-                "contains `{alias}`, must be names without blanks and `#`; an empty list removes them"
-            );
-            return Err(EngineError::invalid_value(
-                &resource,
-                "host_aliases",
-                problem,
-            ));
-        }
-        match resource.get_text("comment") {
-            Some(comment) if comment.contains(['\n', '\r']) => Err(EngineError::invalid_value(
-                &resource,
-                "comment",
-                "has several lines, must be one",
-            )),
-            Some(comment) if comment.trim().is_empty() => {
-                resource
-                    .values
-                    .insert("comment".to_owned(), ResourceValue::from("absent"));
-                Ok(resource)
-            }
-            _ => Ok(resource),
-        }
+        _ => Ok(resource),
     }
-
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        hosts_file(resource).read_state(cx, resource)
-    }
-
-    /// Messages show aliases as on the line, separated by blanks.
-    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
-        for change in &mut plan.changes {
-            if change.property == "host_aliases" {
-                *change = change.clone().with_list_delimiter(" ");
-            }
-        }
-        plan
-    }
-
-    fn apply_change(
-        &self,
-        cx: &ResourceContext<'_>,
-        plan: &ResourcePlan,
-        _: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        hosts_file(&plan.resource).apply_plan(cx, &SCHEMA, plan)
-    }
-
-    /// The file that contains the line.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
-        hosts_file(resource).autorequires()
-    }
-
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
-        let all = Resource::without_values(&SCHEMA, "*")?;
-        hosts_file(&all)
-            .list_instances(cx.system)
-            .map_err(EngineError::during(&all, "listing hosts"))
-    }
-}
-
-fn hosts_file(resource: &Resource) -> ParsedFile {
-    ParsedFile::new(
-        &HostsFormat,
-        resource.get_text("target").unwrap_or(HOSTS_FILE),
-    )
 }
 
 fn is_host_name(name: &str) -> bool {
@@ -183,12 +128,12 @@ impl RecordFormat for HostsFormat {
         (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let ip = record
             .values
             .get("ip")
             .and_then(ResourceValue::as_text)
-            .ok_or("an entry needs `ip`")?;
+            .ok_or(IncompleteRecord("an entry needs `ip`"))?;
         let mut line = format!("{ip}\t{}", record.name);
         if let Some(aliases) = record.values.get("host_aliases") {
             line.push('\t');

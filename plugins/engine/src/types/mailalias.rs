@@ -1,10 +1,10 @@
 //! `mailalias`: an entry of `/etc/aliases`. Does not run `newaliases`; use an exec that subscribes to it.
 
 use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::providers::parsed_file::{
+    FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
+};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 const ALIASES_FILE: &str = "/etc/aliases";
@@ -40,97 +40,54 @@ static SCHEMA: TypeSchema = TypeSchema {
 };
 
 /// The resource type.
-#[derive(Debug)]
-pub struct MailaliasResourceType;
+pub const MAILALIAS_TYPE: RecordResourceType = RecordResourceType {
+    schema: &SCHEMA,
+    format: &AliasesFormat,
+    default_path: ALIASES_FILE,
+    listing: "listing aliases",
+    list_delimiter: None,
+    check: check_mailalias,
+};
 
-impl ResourceType for MailaliasResourceType {
-    fn schema(&self) -> &'static TypeSchema {
-        &SCHEMA
+fn check_mailalias(mut resource: Resource) -> Result<Resource, EngineError> {
+    let (has_recipient, has_file) = (
+        resource.get("recipient").is_some(),
+        resource.get("file").is_some(),
+    );
+    if has_recipient && has_file {
+        return Err(EngineError::invalid_value(
+            &resource,
+            "file",
+            "is given together with `recipient`; choose one",
+        ));
     }
-
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        let (has_recipient, has_file) = (
-            resource.get("recipient").is_some(),
-            resource.get("file").is_some(),
+    if resource
+        .name
+        .contains(|c: char| c.is_whitespace() || c.is_control() || "#:\"\\".contains(c))
+    {
+        let problem = format!(
+            "is `{}`, must not contain blanks, `#`, `:`, `\"` or `\\`",
+            resource.name
         );
-        if has_recipient && has_file {
-            return Err(EngineError::invalid_value(
-                &resource,
-                "file",
-                "is given together with `recipient`; choose one",
-            ));
-        }
-        if resource
-            .name
-            .contains(|c: char| c.is_whitespace() || c.is_control() || "#:\"\\".contains(c))
-        {
-            let problem = format!(
-                "is `{}`, must not contain blanks, `#`, `:`, `\"` or `\\`",
-                resource.name
-            );
-            return Err(EngineError::invalid_value(&resource, "name", problem));
-        }
-        let is_invalid =
-            |recipient: &&str| recipient.trim().is_empty() || recipient.contains(['\n', '\r']);
-        if let Some(recipient) = resource.get_list("recipient").into_iter().find(is_invalid) {
-            let problem = format!(
-                "contains `{}`, must be a single line that is not empty",
-                recipient.escape_debug()
-            );
-            return Err(EngineError::invalid_value(&resource, "recipient", problem));
-        }
-        // `recipient` and `file` replace each other.
-        if has_recipient || has_file {
-            let other = if has_recipient { "file" } else { "recipient" };
-            resource
-                .values
-                .insert(other.to_owned(), ResourceValue::from("absent"));
-        }
-        Ok(resource)
+        return Err(EngineError::invalid_value(&resource, "name", problem));
     }
-
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        aliases_file(resource).read_state(cx, resource)
+    let is_invalid =
+        |recipient: &&str| recipient.trim().is_empty() || recipient.contains(['\n', '\r']);
+    if let Some(recipient) = resource.get_list("recipient").into_iter().find(is_invalid) {
+        let problem = format!(
+            "contains `{}`, must be a single line that is not empty",
+            recipient.escape_debug()
+        );
+        return Err(EngineError::invalid_value(&resource, "recipient", problem));
     }
-
-    fn apply_change(
-        &self,
-        cx: &ResourceContext<'_>,
-        plan: &ResourcePlan,
-        _: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        aliases_file(&plan.resource).apply_plan(cx, &SCHEMA, plan)
+    // `recipient` and `file` replace each other.
+    if has_recipient || has_file {
+        let other = if has_recipient { "file" } else { "recipient" };
+        resource
+            .values
+            .insert(other.to_owned(), ResourceValue::from("absent"));
     }
-
-    /// The file that contains the line.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
-        aliases_file(resource).autorequires()
-    }
-
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
-        let all = Resource::without_values(&SCHEMA, "*")?;
-        aliases_file(&all)
-            .list_instances(cx.system)
-            .map_err(EngineError::during(&all, "listing aliases"))
-    }
-}
-
-fn aliases_file(resource: &Resource) -> ParsedFile {
-    ParsedFile::new(
-        &AliasesFormat,
-        resource.get_text("target").unwrap_or(ALIASES_FILE),
-    )
+    Ok(resource)
 }
 
 /// `name: recipient, recipient`, or `name: :include: /path`; lines that start with a blank continue the previous one.
@@ -154,7 +111,7 @@ impl RecordFormat for AliasesFormat {
         (1 + continuations.len(), parse_alias(&line))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         if let Some(recipients) = record.values.get("recipient") {
             let recipients: Vec<String> = recipients
                 .as_list()
@@ -165,7 +122,7 @@ impl RecordFormat for AliasesFormat {
         }
         let file = record.values.get("file").and_then(ResourceValue::as_text);
         file.map(|file| format!("{}: {INCLUDE_PREFIX} {file}\n", record.name))
-            .ok_or_else(|| "an alias needs `recipient` or `file`".to_owned())
+            .ok_or(IncompleteRecord("an alias needs `recipient` or `file`"))
     }
 }
 

@@ -5,10 +5,11 @@
 use std::path::Path;
 
 use muster_system::Command;
+use muster_system::error::found_or_none;
 
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
@@ -267,19 +268,14 @@ fn mounted_paths(
     cx: &ResourceContext<'_>,
     resource: &Resource,
 ) -> Result<Vec<String>, EngineError> {
-    let text = match cx
-        .system
-        .read_file(Path::new(MOUNT_TABLE_FILE), MAX_MOUNT_TABLE_BYTES)
-    {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.is_not_found() => String::new(),
-        Err(error) => {
-            return Err(EngineError::during(
-                resource,
-                format!("reading {MOUNT_TABLE_FILE}"),
-            )(error));
-        }
-    };
+    let path = Path::new(MOUNT_TABLE_FILE);
+    let bytes = found_or_none(cx.system.read_file(path, MAX_MOUNT_TABLE_BYTES))
+        .map_err(EngineError::during(
+            resource,
+            format!("reading {MOUNT_TABLE_FILE}"),
+        ))?
+        .unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let mount_point = |line: &str| line.split(' ').nth(1).map(unescape_field);
     Ok(text.lines().filter_map(mount_point).collect())
 }
@@ -321,10 +317,10 @@ impl RecordFormat for FstabFormat {
         (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
-        let device = text("device").ok_or("a mount needs `device`")?;
-        let fstype = text("fstype").ok_or("a mount needs `fstype`")?;
+        let device = text("device").ok_or(IncompleteRecord("a mount needs `device`"))?;
+        let fstype = text("fstype").ok_or(IncompleteRecord("a mount needs `fstype`"))?;
         let options = text("options").unwrap_or("defaults");
         let (dump, pass) = (text("dump").unwrap_or("0"), text("pass").unwrap_or("0"));
         Ok(format!(

@@ -1,7 +1,7 @@
 //! `notify`: logs a message. Never in sync, as in Puppet: the message is the change.
 
 use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::plan::{PropertyChange, ResourcePlan};
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
@@ -42,14 +42,6 @@ impl ResourceType for NotifyResourceType {
             .entry("message".to_owned())
             .or_insert(ResourceValue::Text(name));
         Ok(resource)
-    }
-
-    fn read_state(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        Ok(ResourceState::default())
     }
 
     fn apply_change(

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use super::builtin_types;
-use crate::error::EngineError;
 use muster_base::nearest_name;
 
+use super::builtin_types;
+use crate::error::EngineError;
 use crate::munge::munge_resource;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
 use crate::schema::{
     AttributeKind, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema,
 };
+use muster_system::error::found_or_none;
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "resources",
@@ -89,23 +89,6 @@ impl ResourceType for ResourcesResourceType {
             }
             _ => Ok(resource),
         }
-    }
-
-    fn read_state(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        Ok(ResourceState::default())
-    }
-
-    fn apply_change(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &ResourcePlan,
-        _: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        Ok(())
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
@@ -189,18 +172,11 @@ fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedU
 
 /// `UID_MIN` of `login.defs` minus one.
 fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64, EngineError> {
-    let text = match cx
-        .system
-        .read_file(Path::new("/etc/login.defs"), MAX_LOGIN_DEFS_BYTES)
-    {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.is_not_found() => String::new(),
-        Err(error) => {
-            return Err(EngineError::during(resource, "reading /etc/login.defs")(
-                error,
-            ));
-        }
-    };
+    let path = Path::new("/etc/login.defs");
+    let bytes = found_or_none(cx.system.read_file(path, MAX_LOGIN_DEFS_BYTES))
+        .map_err(EngineError::during(resource, "reading /etc/login.defs"))?
+        .unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let uid_min = text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
         (words.next() == Some("UID_MIN")).then(|| words.next()?.parse::<i64>().ok())?

@@ -7,7 +7,7 @@ use muster_system::{FileAttributes, FileEntryKind, SystemError};
 use crate::error::EngineError;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::account_names::{self, PasswdUser};
-use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
@@ -84,6 +84,12 @@ const KEY_TYPES: [&str; 14] = [
     "ecdsa-sha2-nistp521-cert-v01@openssh.com",
 ];
 
+/// The key type that a short name stands for.
+pub(super) fn full_key_type(kind: &str) -> &str {
+    let alias = KEY_TYPE_ALIASES.iter().find(|(short, _)| *short == kind);
+    alias.map_or(kind, |(_, full)| full)
+}
+
 /// The resource type.
 #[derive(Debug)]
 pub struct SshAuthorizedKeyResourceType;
@@ -108,11 +114,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
             ));
         }
         if let Some(kind) = resource.get_text("type") {
-            let full = KEY_TYPE_ALIASES
-                .iter()
-                .find(|(short, _)| *short == kind)
-                .map_or(kind, |(_, full)| full)
-                .to_owned();
+            let full = full_key_type(kind).to_owned();
             if !KEY_TYPES.contains(&full.as_str()) {
                 let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
                 return Err(EngineError::invalid_value(&resource, "type", problem));
@@ -279,11 +281,11 @@ impl RecordFormat for AuthorizedKeysFormat {
         (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
         let (kind, key) = (
-            text("type").ok_or("a key needs `type`")?,
-            text("key").ok_or("a key needs `key`")?,
+            text("type").ok_or(IncompleteRecord("a key needs `type`"))?,
+            text("key").ok_or(IncompleteRecord("a key needs `key`"))?,
         );
         let options = record
             .values

@@ -1,10 +1,11 @@
 //! `sshkey`: the key of another host in a known-hosts file. Hashed names and marked lines are left unchanged.
 
+use super::ssh_authorized_key::full_key_type;
 use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::parsed_file::{FileRecord, ParsedFile, RecordFormat};
+use crate::providers::parsed_file::{
+    FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
+};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 const KNOWN_HOSTS_FILE: &str = "/etc/ssh/ssh_known_hosts";
@@ -43,14 +44,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// Accepted names of key types, and the type each stands for.
-const KEY_TYPE_ALIASES: [(&str, &str); 5] = [
-    ("dsa", "ssh-dss"),
-    ("ed25519", "ssh-ed25519"),
-    ("rsa", "ssh-rsa"),
-    ("ecdsa-sk", "sk-ecdsa-sha2-nistp256@openssh.com"),
-    ("ed25519-sk", "sk-ssh-ed25519@openssh.com"),
-];
 const KEY_TYPES: [&str; 8] = [
     "ssh-dss",
     "ssh-ed25519",
@@ -63,109 +56,65 @@ const KEY_TYPES: [&str; 8] = [
 ];
 
 /// The resource type.
-#[derive(Debug)]
-pub struct SshkeyResourceType;
+pub const SSHKEY_TYPE: RecordResourceType = RecordResourceType {
+    schema: &SCHEMA,
+    format: &KnownHostsFormat,
+    default_path: KNOWN_HOSTS_FILE,
+    listing: "listing keys of hosts",
+    list_delimiter: None,
+    check: check_sshkey,
+};
 
-impl ResourceType for SshkeyResourceType {
-    fn schema(&self) -> &'static TypeSchema {
-        &SCHEMA
+/// Combines name and key type to the name that identifies the line.
+fn check_sshkey(mut resource: Resource) -> Result<Resource, EngineError> {
+    let (host, kind) = match resource.name.split_once('@') {
+        Some((host, kind)) => (host.to_owned(), Some(kind.to_owned())),
+        None => (resource.name.clone(), None),
+    };
+    let kind = resource.get_text("type").map(str::to_owned).or(kind);
+    let Some(kind) = kind else {
+        return Err(EngineError::Missing {
+            resource: resource.reference(),
+            name: "type",
+        });
+    };
+    let kind = full_key_type(&kind);
+    if !KEY_TYPES.contains(&kind) {
+        let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
+        return Err(EngineError::invalid_value(&resource, "type", problem));
     }
-
-    /// Combines name and key type to the name that identifies the line.
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        let (host, kind) = match resource.name.split_once('@') {
-            Some((host, kind)) => (host.to_owned(), Some(kind.to_owned())),
-            None => (resource.name.clone(), None),
-        };
-        let kind = resource.get_text("type").map(str::to_owned).or(kind);
-        let Some(kind) = kind else {
-            return Err(EngineError::Missing {
-                resource: resource.reference(),
-                name: "type",
-            });
-        };
-        let short = KEY_TYPE_ALIASES.iter().find(|(short, _)| *short == kind);
-        let kind = short.map_or(kind.as_str(), |(_, full)| full);
-        if !KEY_TYPES.contains(&kind) {
-            let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
-            return Err(EngineError::invalid_value(&resource, "type", problem));
-        }
-        let is_invalid = |name: &str| {
-            name.is_empty()
-                || name.contains(|c: char| c.is_whitespace() || c == ',')
-                || name.starts_with(['|', '#', '@'])
-        };
-        if is_invalid(&host) {
-            let problem = format!("is `{host}`, must be one host name, without blanks or commas");
-            return Err(EngineError::invalid_value(&resource, "name", problem));
-        }
-        let aliases = resource.get_list("host_aliases").into_iter();
-        if let Some(alias) = aliases.map(str::to_owned).find(|alias| is_invalid(alias)) {
-            let problem = format!("contains `{alias}`, must be a list of host names");
-            return Err(EngineError::invalid_value(
-                &resource,
-                "host_aliases",
-                problem,
-            ));
-        }
-        if resource
-            .get_text("key")
-            .is_some_and(|key| key.is_empty() || key.contains(char::is_whitespace))
-        {
-            let problem = "must be only the base64 text, without key type and comment";
-            return Err(EngineError::invalid_value(&resource, "key", problem));
-        }
-        resource.name = format!("{host}@{kind}");
-        let name = ResourceValue::Text(resource.name.clone());
-        resource.values.insert("name".to_owned(), name);
-        resource
-            .values
-            .insert("type".to_owned(), ResourceValue::from(kind));
-        Ok(resource)
+    let is_invalid = |name: &str| {
+        name.is_empty()
+            || name.contains(|c: char| c.is_whitespace() || c == ',')
+            || name.starts_with(['|', '#', '@'])
+    };
+    if is_invalid(&host) {
+        let problem = format!("is `{host}`, must be one host name, without blanks or commas");
+        return Err(EngineError::invalid_value(&resource, "name", problem));
     }
-
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        known_hosts_file(resource).read_state(cx, resource)
+    let aliases = resource.get_list("host_aliases").into_iter();
+    if let Some(alias) = aliases.map(str::to_owned).find(|alias| is_invalid(alias)) {
+        let problem = format!("contains `{alias}`, must be a list of host names");
+        return Err(EngineError::invalid_value(
+            &resource,
+            "host_aliases",
+            problem,
+        ));
     }
-
-    fn apply_change(
-        &self,
-        cx: &ResourceContext<'_>,
-        plan: &ResourcePlan,
-        _: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        known_hosts_file(&plan.resource).apply_plan(cx, &SCHEMA, plan)
+    if resource
+        .get_text("key")
+        .is_some_and(|key| key.is_empty() || key.contains(char::is_whitespace))
+    {
+        let problem = "must be only the base64 text, without key type and comment";
+        return Err(EngineError::invalid_value(&resource, "key", problem));
     }
-
-    /// The file that contains the line.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
-        known_hosts_file(resource).autorequires()
-    }
-
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
-        let all = Resource::without_values(&SCHEMA, "*")?;
-        known_hosts_file(&all)
-            .list_instances(cx.system)
-            .map_err(EngineError::during(&all, "listing keys of hosts"))
-    }
-}
-
-fn known_hosts_file(resource: &Resource) -> ParsedFile {
-    ParsedFile::new(
-        &KnownHostsFormat,
-        resource.get_text("target").unwrap_or(KNOWN_HOSTS_FILE),
-    )
+    resource.name = format!("{host}@{kind}");
+    let name = ResourceValue::Text(resource.name.clone());
+    resource.values.insert("name".to_owned(), name);
+    resource
+        .values
+        .insert("type".to_owned(), ResourceValue::from(kind));
+    Ok(resource)
 }
 
 /// `host,alias kind key comment`; see sshd(8).
@@ -177,13 +126,13 @@ impl RecordFormat for KnownHostsFormat {
         (1, lines.first().and_then(|line| parse_line(line)))
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let key = record.values.get("key").and_then(ResourceValue::as_text);
-        let key = key.ok_or("a key needs `key`")?;
+        let key = key.ok_or(IncompleteRecord("a key needs `key`"))?;
         let (host, kind) = record
             .name
             .split_once('@')
-            .ok_or("a key needs a host name and `type`")?;
+            .ok_or(IncompleteRecord("a key needs a host name and `type`"))?;
         let mut names = vec![host];
         names.extend(
             record

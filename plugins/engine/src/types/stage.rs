@@ -1,9 +1,6 @@
 //! `stage`: a named phase of the run. The order of stages is defined by the catalog.
 
-use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::resource::Resource;
-use crate::resource_type::{ResourceContext, ResourceType};
+use crate::resource_type::ResourceType;
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 static SCHEMA: TypeSchema = TypeSchema {
@@ -24,22 +21,5 @@ pub struct StageResourceType;
 impl ResourceType for StageResourceType {
     fn schema(&self) -> &'static TypeSchema {
         &SCHEMA
-    }
-
-    fn read_state(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        Ok(ResourceState::default())
-    }
-
-    fn apply_change(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &ResourcePlan,
-        _: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        Ok(())
     }
 }

@@ -11,7 +11,6 @@ use muster_system::{FileEntryKind, FileMetadata};
 use super::file::FileResourceType;
 use crate::error::EngineError;
 use crate::munge::munge_resource;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::glob;
 use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
 use crate::resource::{Resource, ResourceValue, format_reference};
@@ -105,23 +104,6 @@ impl ResourceType for TidyResourceType {
             return Err(EngineError::invalid_value(&resource, "backup", problem));
         }
         Ok(resource)
-    }
-
-    fn read_state(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        Ok(ResourceState::default())
-    }
-
-    fn apply_change(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &ResourcePlan,
-        _: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        Ok(())
     }
 
     fn generation_phase(&self, _: &Resource) -> GenerationPhase {

@@ -392,6 +392,10 @@ pub(super) fn merge_lists(desired: &[&str], found: &[&str], keep: bool) -> Resou
     ResourceValue::List(names.into_iter().map(str::to_owned).collect())
 }
 
+pub(super) fn value_to_texts(value: &ResourceValue) -> Vec<String> {
+    value.as_list().into_iter().map(str::to_owned).collect()
+}
+
 /// All data of a user as properties.
 fn user_values(user: &Account) -> ResourceValues {
     let mut values = ResourceValues::from([
@@ -412,22 +416,15 @@ fn user_values(user: &Account) -> ResourceValues {
         );
     }
     if let Some(shadow) = &user.shadow {
-        values.insert(
-            "password".to_owned(),
-            ResourceValue::from(shadow.password.expose()),
-        );
-        values.insert(
-            "password_min_age".to_owned(),
-            ResourceValue::Int(shadow.min_age),
-        );
-        values.insert(
-            "password_max_age".to_owned(),
-            ResourceValue::Int(shadow.max_age),
-        );
-        values.insert(
-            "password_warn_days".to_owned(),
-            ResourceValue::Int(shadow.warn_days),
-        );
+        let password = ResourceValue::from(shadow.password.expose());
+        values.insert("password".to_owned(), password);
+        for (name, days) in [
+            ("password_min_age", shadow.min_age),
+            ("password_max_age", shadow.max_age),
+            ("password_warn_days", shadow.warn_days),
+        ] {
+            values.insert(name.to_owned(), ResourceValue::Int(days));
+        }
         if let Some(day) = shadow.expiry.and_then(dates::render_day) {
             values.insert("expiry".to_owned(), ResourceValue::from(day));
         }
@@ -443,11 +440,7 @@ fn new_user(resource: &Resource) -> NewUser {
         name: resource.name.clone(),
         uid: int("uid").and_then(|uid| u32::try_from(uid).ok()),
         gid: resource.get("gid").map(ToString::to_string),
-        groups: merge_lists(&groups, &[], false)
-            .as_list()
-            .into_iter()
-            .map(str::to_owned)
-            .collect(),
+        groups: value_to_texts(&merge_lists(&groups, &[], false)),
         comment: text("comment"),
         home: text("home"),
         shell: text("shell"),
@@ -476,9 +469,7 @@ fn user_change(resource: &Resource, change: &PropertyChange) -> Option<UserChang
         "password_max_age" => UserChange::MaxAge(int()?),
         "password_warn_days" => UserChange::WarnDays(int()?),
         "expiry" => UserChange::Expiry(text().filter(|day| day != "absent")),
-        "groups" => {
-            UserChange::Groups(change.to.as_list().into_iter().map(str::to_owned).collect())
-        }
+        "groups" => UserChange::Groups(value_to_texts(&change.to)),
         _ => return None,
     })
 }

@@ -102,3 +102,11 @@ impl SystemError {
         }
     }
 }
+
+/// Converts the error of something that does not exist to `None`.
+pub fn found_or_none<T>(result: Result<T, SystemError>) -> Result<Option<T>, SystemError> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(None),
+        result => result.map(Some),
+    }
+}

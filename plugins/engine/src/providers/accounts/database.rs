@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use muster_system::error::found_or_none;
 use muster_system::{FileAttributes, System, SystemError};
 
 use super::model::{CryptedPassword, GroupAccount, ShadowEntry, UserAccount};
@@ -133,11 +134,8 @@ impl AccountDatabase {
 }
 
 fn load_table(system: &dyn System, path: &str) -> Result<AccountTable, SystemError> {
-    match system.read_file(Path::new(path), MAX_ACCOUNT_FILE_BYTES) {
-        Ok(content) => Ok(AccountTable::parse(&content)),
-        Err(error) if error.is_not_found() => Ok(AccountTable::parse(b"")),
-        Err(error) => Err(error),
-    }
+    let content = found_or_none(system.read_file(Path::new(path), MAX_ACCOUNT_FILE_BYTES))?;
+    Ok(AccountTable::parse(content.as_deref().unwrap_or_default()))
 }
 
 fn table_if_permitted(

@@ -25,9 +25,7 @@ impl PackageProvider for AptPackageProvider {
         resource: &Resource,
     ) -> Result<Option<String>, EngineError> {
         let output = tool::run_tool(cx, resource, &["apt-cache", "policy", "--", &resource.name])?;
-        if !output.is_success() {
-            return Err(tool::tool_error(resource, "apt-cache policy", &output));
-        }
+        let output = tool::require_success(resource, "apt-cache policy", output)?;
         Ok(parse_candidate(&output.combined_text()))
     }
 
@@ -101,10 +99,7 @@ impl PackageProvider for AptPackageProvider {
             "Debug::NoLocking=true",
             "dist-upgrade",
         ];
-        let output = tool::run_tool(cx, resource, &argv)?;
-        if !output.is_success() {
-            return Err(tool::tool_error(resource, &argv.join(" "), &output));
-        }
+        let output = tool::run_query(cx, resource, &argv)?;
         Ok(parse_outdated(&String::from_utf8_lossy(&output.stdout)))
     }
 
@@ -123,12 +118,7 @@ impl PackageProvider for AptPackageProvider {
             "APT::Update::Error-Mode=any",
             "update",
         ];
-        let output = tool::run_tool(cx, resource, &argv)?;
-        if output.is_success() {
-            Ok(output.combined_text())
-        } else {
-            Err(tool::tool_error(resource, &argv.join(" "), &output))
-        }
+        tool::run_query(cx, resource, &argv).map(|output| output.combined_text())
     }
 }
 

@@ -36,9 +36,7 @@ impl PackageProvider for DpkgPackageProvider {
     ) -> Result<Option<String>, EngineError> {
         let source = tool::source_file(resource, "dpkg")?;
         let output = tool::run_tool(cx, resource, &["dpkg-deb", "--show", "--", source])?;
-        if !output.is_success() {
-            return Err(tool::tool_error(resource, "dpkg-deb --show", &output));
-        }
+        let output = tool::require_success(resource, "dpkg-deb --show", output)?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text
             .trim_end()

@@ -46,10 +46,7 @@ impl PackageProvider for GemPackageProvider {
             argv.extend(["--source", source]);
         }
         argv.push(&pattern);
-        let output = tool::run_tool(cx, resource, &argv)?;
-        if !output.is_success() {
-            return Err(tool::tool_error(resource, &argv.join(" "), &output));
-        }
+        let output = tool::run_query(cx, resource, &argv)?;
         let found = parse_list(&String::from_utf8_lossy(&output.stdout));
         Ok(found.into_iter().find_map(|package| match package.status {
             PackageInstallStatus::Installed(version) if package.name == resource.name => {
@@ -111,10 +108,7 @@ impl PackageProvider for GemPackageProvider {
         let list =
             list_cache::cached_list(cx, resource, &format!("gem {gem}"), Path::new(&gem), || {
                 let argv = [&*gem, "list", "--local"];
-                let output = tool::run_tool(cx, resource, &argv)?;
-                if !output.is_success() {
-                    return Err(tool::tool_error(resource, &argv.join(" "), &output));
-                }
+                let output = tool::run_query(cx, resource, &argv)?;
                 Ok(parse_list(&String::from_utf8_lossy(&output.stdout)))
             })?;
         Ok(list.as_ref().clone())

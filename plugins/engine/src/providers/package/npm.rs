@@ -49,10 +49,7 @@ impl PackageProvider for NpmPackageProvider {
         let npm = tool::find_program(cx, resource, &["npm"])?;
         let spec = resource.get_text("source").unwrap_or(&resource.name);
         let argv = [&*npm, "view", spec, "version"];
-        let output = tool::run_tool(cx, resource, &argv)?;
-        if !output.is_success() {
-            return Err(tool::tool_error(resource, &argv.join(" "), &output));
-        }
+        let output = tool::run_query(cx, resource, &argv)?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(Some(text.trim().to_owned()).filter(|version| !version.is_empty()))
     }

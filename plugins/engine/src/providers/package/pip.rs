@@ -71,10 +71,7 @@ impl PackageProvider for PipPackageProvider {
         argv.extend(resource.get_list("install_options"));
         let requirement = requirement_argument(resource, None);
         argv.push(&requirement);
-        let output = tool::run_tool(cx, resource, &argv)?;
-        if !output.is_success() {
-            return Err(tool::tool_error(resource, &argv.join(" "), &output));
-        }
+        let output = tool::run_query(cx, resource, &argv)?;
         let report: PipInstallReport = serde_json::from_slice(&output.stdout).map_err(|error| {
             tool::unreadable_output_error(resource, "pip install --report", &error)
         })?;
@@ -121,10 +118,7 @@ impl PackageProvider for PipPackageProvider {
         let list =
             list_cache::cached_list(cx, resource, &format!("pip {pip}"), Path::new(&pip), || {
                 let argv = [&*pip, "list", NO_VERSION_CHECK_FLAG, "--format=json"];
-                let output = tool::run_tool(cx, resource, &argv)?;
-                if !output.is_success() {
-                    return Err(tool::tool_error(resource, &argv.join(" "), &output));
-                }
+                let output = tool::run_query(cx, resource, &argv)?;
                 let lines: Vec<PipPackage> = serde_json::from_slice(&output.stdout)
                     .map_err(|error| tool::unreadable_output_error(resource, "pip list", &error))?;
                 let package = |line: PipPackage| PackageState {

@@ -216,9 +216,7 @@ fn list_installed(
 ) -> Result<Arc<Vec<PackageState>>, EngineError> {
     list_cache::cached_list(cx, resource, "rpm", Path::new(RPM_DATABASE), || {
         let output = tool::run_tool(cx, resource, &["rpm", "-qa", "--qf", QUERY_FORMAT])?;
-        if !output.is_success() {
-            return Err(tool::tool_error(resource, "rpm -qa", &output));
-        }
+        let output = tool::require_success(resource, "rpm -qa", output)?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().filter_map(parse_line).collect())
     })

@@ -39,6 +39,28 @@ pub(super) fn run_tool(
     run_tool_command(cx, resource, &build_command(cx, argv))
 }
 
+/// Like `run_tool`, but fails on a non-zero exit code.
+pub(super) fn run_query(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    argv: &[&str],
+) -> Result<CommandOutput, EngineError> {
+    require_success(resource, &argv.join(" "), run_tool(cx, resource, argv)?)
+}
+
+/// The output of a successful call, or its error.
+pub(super) fn require_success(
+    resource: &Resource,
+    command_line: &str,
+    output: CommandOutput,
+) -> Result<CommandOutput, EngineError> {
+    if output.is_success() {
+        Ok(output)
+    } else {
+        Err(tool_error(resource, command_line, &output))
+    }
+}
+
 /// Like `run_tool`, for a prepared command.
 pub(super) fn run_tool_command(
     cx: &ResourceContext<'_>,
@@ -68,11 +90,7 @@ pub(super) fn run_change_command(
 ) -> Result<CommandOutput, EngineError> {
     cx.cache.packages.clear();
     let output = run_tool_command(cx, resource, command)?;
-    if output.is_success() {
-        Ok(output)
-    } else {
-        Err(tool_error(resource, &command.argv.join(" "), &output))
-    }
+    require_success(resource, &command.argv.join(" "), output)
 }
 
 /// The file in `source`, for tools that cannot install otherwise.

@@ -1,6 +1,6 @@
 //! Format of a user's crontab: settings, jobs, and Puppet's marker line before managed jobs.
 
-use super::{FileRecord, RecordFormat};
+use super::{FileRecord, IncompleteRecord, RecordFormat};
 use crate::resource::{ResourceValue, ResourceValues};
 
 const NAME_MARKER: &str = "# Puppet Name: ";
@@ -61,9 +61,9 @@ impl RecordFormat for CrontabFormat {
         )
     }
 
-    fn render(&self, record: &FileRecord) -> Result<String, String> {
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
-        let command = text("command").ok_or("a job needs `command`")?;
+        let command = text("command").ok_or(IncompleteRecord("a job needs `command`"))?;
         let mut lines = String::new();
         if !record.name.starts_with(UNMANAGED_PREFIX) {
             lines = format!("{NAME_MARKER}{}\n", record.name);

@@ -15,6 +15,11 @@ pub struct FileRecord {
     pub values: ResourceValues,
 }
 
+/// A record without a property that its line needs; the text names the property.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct IncompleteRecord(pub &'static str);
+
 /// Format of the records in one kind of file.
 pub trait RecordFormat: fmt::Debug + Sync {
     /// Parses a record at the start of the given lines (never empty, without line ends; a line that is not UTF-8 is passed as an
@@ -22,7 +27,7 @@ pub trait RecordFormat: fmt::Debug + Sync {
     fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>);
 
     /// The lines of a record, each with its line end; the error names the missing property.
-    fn render(&self, record: &FileRecord) -> Result<String, String>;
+    fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord>;
 }
 
 /// A parsed file.
@@ -80,7 +85,7 @@ impl<'f> ParsedDocument<'f> {
     }
 
     /// Replaces the first record of that name, or appends the record.
-    pub fn put(&mut self, record: FileRecord) -> Result<(), String> {
+    pub fn put(&mut self, record: FileRecord) -> Result<(), IncompleteRecord> {
         let bytes = self.format.render(&record)?.into_bytes();
         let has_same_name = |segment: &&mut DocumentSegment| {
             segment

@@ -5,13 +5,16 @@
 
 pub mod crontab;
 mod document;
+mod record_type;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_system::error::found_or_none;
 use muster_system::{Command, FileAttributes, LockGuard, System, SystemError};
 
-pub use document::{FileRecord, ParsedDocument, RecordFormat};
+pub use document::{FileRecord, IncompleteRecord, ParsedDocument, RecordFormat};
+pub use record_type::RecordResourceType;
 
 use super::paths;
 use crate::error::EngineError;
@@ -65,11 +68,9 @@ impl ParsedFile {
         &self,
         system: &dyn System,
     ) -> Result<ParsedDocument<'static>, SystemError> {
-        match system.read_file(&self.path, MAX_FILE_BYTES) {
-            Ok(bytes) => Ok(ParsedDocument::parse(self.format, &bytes)),
-            Err(error) if error.is_not_found() => Ok(ParsedDocument::parse(self.format, &[])),
-            Err(error) => Err(error),
-        }
+        let bytes = found_or_none(system.read_file(&self.path, MAX_FILE_BYTES))?;
+        let bytes = bytes.as_deref().unwrap_or_default();
+        Ok(ParsedDocument::parse(self.format, bytes))
     }
 
     /// The state of a resource: `ensure`, the file path, and its record.
@@ -132,7 +133,7 @@ impl ParsedFile {
             record.name = name;
             document
                 .put(record)
-                .map_err(|problem| EngineError::failed(resource, problem))?;
+                .map_err(|error| EngineError::failed(resource, error.to_string()))?;
         }
         let after = document.render();
         // An earlier change of the same plan already wrote all properties.

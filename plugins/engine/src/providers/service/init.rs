@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use muster_system::SystemError;
+use muster_system::error::found_or_none;
 
 use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
 use crate::error::EngineError;
@@ -93,16 +94,10 @@ impl ServiceProvider for InitServiceProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<Vec<String>, EngineError> {
-        let names = match cx.system.read_dir(Path::new(SCRIPT_DIRECTORY)) {
-            Ok(names) => names,
-            Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) => {
-                return Err(EngineError::during(
-                    resource,
-                    format!("listing {SCRIPT_DIRECTORY}"),
-                )(error));
-            }
-        };
+        let operation = format!("listing {SCRIPT_DIRECTORY}");
+        let names = found_or_none(cx.system.read_dir(Path::new(SCRIPT_DIRECTORY)))
+            .map_err(EngineError::during(resource, operation))?
+            .unwrap_or_default();
         // Files of the init system itself, and leftovers of upgrades.
         let is_excluded = |name: &String| {
             matches!(
@@ -149,11 +144,7 @@ fn runlevel_links(
     let mut links = Vec::new();
     for level in START_RUNLEVELS.iter().chain(&KILL_RUNLEVELS) {
         let directory = PathBuf::from(format!("/etc/rc{level}.d"));
-        let entries = match cx.system.read_dir(&directory) {
-            Ok(entries) => entries,
-            Err(error) if error.is_not_found() => continue,
-            Err(error) => return Err(error),
-        };
+        let entries = found_or_none(cx.system.read_dir(&directory))?.unwrap_or_default();
         let is_link = |entry: &&String| {
             let rest = entry.strip_prefix(letter).unwrap_or_default();
             rest.strip_prefix(|c: char| c.is_ascii_digit())

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_system::error::found_or_none;
 use muster_system::process::wait_until;
 use muster_system::{Command, FileAttributes, ProcessId, ProcessSpool, Signal};
 
@@ -77,14 +78,10 @@ impl ServiceProvider for SupervisedServiceProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<Vec<String>, EngineError> {
-        match cx.system.read_dir(Path::new(SERVICES_DIRECTORY)) {
-            Ok(names) => Ok(names),
-            Err(error) if error.is_not_found() => Ok(Vec::new()),
-            Err(error) => Err(EngineError::during(
-                resource,
-                format!("listing {SERVICES_DIRECTORY}"),
-            )(error)),
-        }
+        let operation = format!("listing {SERVICES_DIRECTORY}");
+        found_or_none(cx.system.read_dir(Path::new(SERVICES_DIRECTORY)))
+            .map(Option::unwrap_or_default)
+            .map_err(EngineError::during(resource, operation))
     }
 }
 
@@ -98,16 +95,11 @@ fn find_process(
     resource: &Resource,
 ) -> Result<Option<ProcessId>, EngineError> {
     let path = service_directory(resource).join("process");
-    let bytes = match cx.system.read_file(&path, MAX_STATE_FILE_BYTES) {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return Ok(None),
-        Err(error) => {
-            let operation = format!("reading {}", path.display());
-            return Err(EngineError::during(resource, operation)(error));
-        }
-    };
+    let operation = format!("reading {}", path.display());
+    let bytes = found_or_none(cx.system.read_file(&path, MAX_STATE_FILE_BYTES))
+        .map_err(EngineError::during(resource, operation))?;
     // An unreadable file was not written completely; treat the process as gone.
-    let process: Option<ProcessId> = serde_json::from_slice(&bytes).ok();
+    let process: Option<ProcessId> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     Ok(process.filter(|process| cx.system.is_running(process)))
 }
 
@@ -139,8 +131,8 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
         .system
         .start_detached(&command, &spool)
         .map_err(to_error())?;
-    // Two numbers always serialize.
-    let text = serde_json::to_vec(&process).unwrap_or_default();
+    let text = serde_json::to_vec(&process)
+        .map_err(|error| EngineError::failed(resource, error.to_string()))?;
     let owner_only = FileAttributes {
         mode: Some(0o600),
         ..FileAttributes::default()

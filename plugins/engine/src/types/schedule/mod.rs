@@ -8,9 +8,8 @@ use jiff::tz::TimeZone;
 
 use crate::error::EngineError;
 use crate::munge::munge_resource;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue};
-use crate::resource_type::{ResourceContext, ResourceType};
+use crate::resource_type::ResourceType;
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 pub use window::ScheduleWindow;
 use window::{SchedulePeriod, ScheduleTimeRange, parse_weekday};
@@ -98,23 +97,6 @@ impl ResourceType for ScheduleResourceType {
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
         schedule_window(&resource)?;
         Ok(resource)
-    }
-
-    fn read_state(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        Ok(ResourceState::default())
-    }
-
-    fn apply_change(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &ResourcePlan,
-        _: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        Ok(())
     }
 }
 
