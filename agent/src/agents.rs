@@ -2,21 +2,37 @@
 //!
 //! A new plugin is registered here, and nowhere else in the daemon.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
-use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource};
+use muster_api::{
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
+};
+use muster_catalog::CatalogPlugin;
 use muster_engine::lock::puppet_state_dirs;
-use muster_host::external::{AgentDirectory, SandboxHelper};
+use muster_filemgr::FilemgrPlugin;
+use muster_host::external::{AgentDirectory, ExternalOptions, SandboxHelper};
 use muster_host::{AgentRegistry, CallLimits, RegistryError};
-use muster_puppet::PuppetPlugin;
+use muster_nettest::NettestPlugin;
+use muster_package::PackagePlugin;
+use muster_permits::{PermitClient, PermitPlugin};
+use muster_process::ProcessPlugin;
+use muster_provision::{ProvisionPlugin, ProvisionShared};
+use muster_provisioner::{ProvisionerHandle, ProvisionerPlugin};
+use muster_puppet::{PuppetPlugin, PuppetShared};
+use muster_puppetca::PuppetcaPlugin;
+use muster_puppetral::PuppetralPlugin;
 use muster_restart::cycle::MachinePaths;
-use muster_restart::{DetachedLauncher, RestartManager, RestartStore};
-use muster_wire::identity::SubjectName;
-use serde::de::DeserializeOwned;
+use muster_restart::{DetachedLauncher, RestartManager, RestartPlugin, RestartStore};
+use muster_rpcutil::RpcutilPlugin;
+use muster_service::ServicePlugin;
+use muster_shell::ShellPlugin;
+use muster_wire::identity::{Identity, SubjectName};
+use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use crate::config::{self, Config};
@@ -30,15 +46,9 @@ pub enum PluginSetupError {
     /// A data source is invalid.
     #[error("cannot load a data source")]
     Data(#[from] DataSourceError),
-    /// A plugin's configuration table is invalid.
-    #[error("the configuration section [plugins.{plugin}] is not valid")]
-    Plugin {
-        /// The plugin's name.
-        plugin: &'static str,
-        /// The cause.
-        #[source]
-        source: serde_json::Error,
-    },
+    /// The configuration of a plugin is invalid.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
     /// The daemon's own program, which runs external agents, cannot be found.
     #[error("cannot find the path of the rpcd program")]
     CurrentExe(#[source] io::Error),
@@ -51,41 +61,163 @@ pub enum PluginSetupError {
 #[derive(Debug, Clone)]
 pub struct BrokerHandles {
     /// Run permits.
-    pub permits: muster_permits::PermitClient,
+    pub permits: PermitClient,
     /// The provisioning service's data.
-    pub provisioner: muster_provisioner::ProvisionerHandle,
+    pub provisioner: ProvisionerHandle,
     /// Notified when the agent `provision` changes the markers of the node.
     pub provisioning_changed: Arc<Notify>,
 }
 
 impl BrokerHandles {
     /// The handles of this node, without a broker.
-    pub fn new(config: &Config) -> Self {
+    pub fn new(identity: Identity) -> Self {
         Self {
-            permits: muster_permits::PermitClient::new(config.identity.clone()),
-            provisioner: muster_provisioner::ProvisionerHandle::default(),
+            permits: PermitClient::new(identity),
+            provisioner: ProvisionerHandle::default(),
             provisioning_changed: Arc::default(),
         }
     }
 }
 
+/// Agents and data sources of the daemon.
+#[derive(Debug)]
+pub struct ConfiguredPlugins {
+    /// The agents that the configuration enables.
+    pub agents: Vec<Agent>,
+    /// The data sources, sorted by name.
+    pub data_sources: Vec<ValidatedDataSource>,
+    /// The agent `puppet`, which also works in the background between requests.
+    pub puppet: PuppetPlugin,
+}
+
 /// Loads everything that is read-only, to check that the configured plugins can be loaded.
 pub(crate) fn check_plugins(config: &Config) -> Result<(), PluginSetupError> {
-    let handles = BrokerHandles::new(config);
-    build_registry(config, &handles, &build_puppet(config, &handles.permits)?)?;
+    let plugins = configured_plugins(config, &BrokerHandles::new(config.identity.clone()))?;
+    build_registry(config, plugins.agents)?;
     external_options(config)?;
-    configured_data_sources(config)?;
     Ok(())
 }
 
-/// The built-in agents, each with its limits; they reach the broker through these handles.
-pub(crate) fn build_registry(
+/// The plugins with the options of this configuration.
+pub(crate) fn configured_plugins(
     config: &Config,
     handles: &BrokerHandles,
-    puppet: &PuppetPlugin,
+) -> Result<ConfiguredPlugins, PluginSetupError> {
+    build_plugins(&config.plugins, &daemon_context(config), handles)
+}
+
+/// Every plugin of the daemon, with options from these sections `[plugins.NAME]`.
+fn build_plugins(
+    sections: &BTreeMap<String, Map<String, Value>>,
+    daemon: &DaemonContext,
+    handles: &BrokerHandles,
+) -> Result<ConfiguredPlugins, PluginSetupError> {
+    let mut builder = PluginListBuilder::new(sections, daemon);
+    let permits = || handles.permits.clone();
+    let catalog = builder.add::<CatalogPlugin>(())?;
+    let puppet = builder.add::<PuppetPlugin>(PuppetShared {
+        permits: permits(),
+        engine_dir: catalog.options().state_dir.clone(),
+    })?;
+    builder.add::<FilemgrPlugin>(())?;
+    builder.add::<NettestPlugin>(())?;
+    builder.add::<PackagePlugin>(())?;
+    builder.add::<PermitPlugin>(permits())?;
+    builder.add::<ProcessPlugin>(())?;
+    builder.add::<ProvisionPlugin>(ProvisionShared {
+        permits: permits(),
+        changed: Arc::clone(&handles.provisioning_changed),
+    })?;
+    builder.add::<ProvisionerPlugin>(handles.provisioner.clone())?;
+    builder.add::<PuppetcaPlugin>(())?;
+    builder.add::<PuppetralPlugin>(())?;
+    builder.add::<RestartPlugin>(restart_manager(daemon, catalog.options())?)?;
+    builder.add::<RpcutilPlugin>(())?;
+    builder.add::<ServicePlugin>(())?;
+    builder.add::<ShellPlugin>(())?;
+    Ok(builder.finish(puppet))
+}
+
+/// Configures plugins, and collects their agents and data sources.
+struct PluginListBuilder<'a> {
+    sections: &'a BTreeMap<String, Map<String, Value>>,
+    daemon: &'a DaemonContext,
+    agents: Vec<Agent>,
+    data_sources: Vec<ValidatedDataSource>,
+}
+
+impl<'a> PluginListBuilder<'a> {
+    fn new(sections: &'a BTreeMap<String, Map<String, Value>>, daemon: &'a DaemonContext) -> Self {
+        Self {
+            sections,
+            daemon,
+            agents: Vec::new(),
+            data_sources: Vec::new(),
+        }
+    }
+
+    fn add<P: NodePlugin>(&mut self, shared: P::Shared) -> Result<P, PluginSetupError> {
+        let plugin = configure_plugin::<P>(self.sections, self.daemon, shared)?;
+        self.agents.extend(plugin.agents()?);
+        self.data_sources.extend(plugin.data_sources()?);
+        Ok(plugin)
+    }
+
+    fn finish(mut self, puppet: PuppetPlugin) -> ConfiguredPlugins {
+        self.data_sources.sort_by(|a, b| a.name().cmp(b.name()));
+        ConfiguredPlugins {
+            agents: self.agents,
+            data_sources: self.data_sources,
+            puppet,
+        }
+    }
+}
+
+/// A plugin with the options of its section.
+fn configure_plugin<P: NodePlugin>(
+    sections: &BTreeMap<String, Map<String, Value>>,
+    daemon: &DaemonContext,
+    shared: P::Shared,
+) -> Result<P, PluginError> {
+    P::configure(parse_options::<P>(sections)?, daemon, shared)
+}
+
+fn parse_options<P: NodePlugin>(
+    sections: &BTreeMap<String, Map<String, Value>>,
+) -> Result<P::Options, PluginError> {
+    P::parse_options(sections.get(P::NAME).cloned().unwrap_or_default())
+}
+
+/// What the plugins may know about this daemon.
+fn daemon_context(config: &Config) -> DaemonContext {
+    DaemonContext {
+        root: config.paths.root.clone(),
+        state: config.paths.state.clone(),
+        own_paths: daemon_paths(config),
+    }
+}
+
+/// The data sources of a daemon with default options and this state directory.
+pub fn default_data_sources(
+    identity: Identity,
+    state: &Path,
+) -> Result<Vec<ValidatedDataSource>, PluginSetupError> {
+    let daemon = DaemonContext {
+        root: "/".into(),
+        state: state.to_owned(),
+        own_paths: Vec::new(),
+    };
+    let plugins = build_plugins(&BTreeMap::new(), &daemon, &BrokerHandles::new(identity))?;
+    Ok(plugins.data_sources)
+}
+
+/// A registry of these agents, each with its limits.
+pub(crate) fn build_registry(
+    config: &Config,
+    agents: Vec<Agent>,
 ) -> Result<AgentRegistry, PluginSetupError> {
     let mut registry = AgentRegistry::new();
-    for agent in builtin_agents(config, handles, puppet)? {
+    for agent in agents {
         let limits = agent_limits(&config.limits, agent.name());
         registry.add(agent, limits)?;
     }
@@ -107,15 +239,14 @@ pub fn agent_limits(configured: &config::LimitsConfig, agent: &str) -> CallLimit
 }
 
 /// The configured options of external agents.
-pub fn external_options(
-    config: &Config,
-) -> Result<muster_host::external::ExternalOptions, PluginSetupError> {
+pub fn external_options(config: &Config) -> Result<ExternalOptions, PluginSetupError> {
     let table = config.plugins.get("external").cloned().unwrap_or_default();
-    serde_json::from_value(serde_json::Value::Object(table)).map_err(|source| {
-        PluginSetupError::Plugin {
+    serde_json::from_value(Value::Object(table)).map_err(|source| {
+        PluginError::Section {
             plugin: "external",
             source,
         }
+        .into()
     })
 }
 
@@ -132,85 +263,6 @@ pub fn open_agent_directory(
         SandboxHelper::current_exe().map_err(PluginSetupError::CurrentExe)?,
         config_file.to_owned(),
     ))
-}
-
-/// The data sources for filters and `get_data`, sorted by name. `state` is the daemon's state directory.
-pub fn data_sources(
-    catalog: muster_catalog::Options,
-    puppet: muster_puppet::Options,
-    state: &Path,
-) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    let mut sources = [
-        muster_catalog::data_sources(catalog)?,
-        muster_provision::data_sources(state.to_owned())?,
-        muster_rpcutil::data_sources()?,
-        muster_package::data_sources()?,
-        muster_process::data_sources()?,
-        muster_puppet::data_sources(puppet)?,
-        muster_service::data_sources()?,
-    ]
-    .concat();
-    sources.sort_by(|a, b| a.name().cmp(b.name()));
-    Ok(sources)
-}
-
-/// The data sources with their configured options.
-pub(crate) fn configured_data_sources(
-    config: &Config,
-) -> Result<Vec<ValidatedDataSource>, PluginSetupError> {
-    Ok(data_sources(
-        catalog_options(config)?,
-        puppet_options(config)?,
-        &config.paths.state,
-    )?)
-}
-
-fn builtin_agents(
-    config: &Config,
-    handles: &BrokerHandles,
-    puppet: &PuppetPlugin,
-) -> Result<Vec<Agent>, PluginSetupError> {
-    let mut agents = vec![
-        muster_rpcutil::build_agent()?,
-        muster_puppetral::build_agent(puppetral_options(config)?)?,
-        muster_filemgr::build_agent(plugin_options(config, "filemgr")?, daemon_paths(config))?,
-        muster_nettest::build_agent()?,
-        muster_package::build_agent()?,
-        muster_permits::build_agent(handles.permits.clone())?,
-        muster_process::build_agent()?,
-        muster_restart::build_agent(open_restarts(config)?)?,
-        muster_service::build_agent()?,
-    ];
-    agents.extend(muster_catalog::build_agents(catalog_options(config)?)?);
-    if provisioner_options(config)?.enabled {
-        agents.push(muster_provisioner::build_agent(&handles.provisioner)?);
-    }
-    if puppet_options(config)?.enabled {
-        agents.push(puppet.build_agent()?);
-    }
-    let shell: muster_shell::Options = plugin_options(config, "shell")?;
-    if shell.enabled {
-        agents.push(muster_shell::build_agent(
-            shell,
-            config.paths.state.join("shell"),
-        )?);
-    }
-    let puppetca: muster_puppetca::Options = plugin_options(config, "puppetca")?;
-    if puppetca.enabled {
-        let state = config.paths.state.join("puppetca");
-        agents.push(muster_puppetca::build_agent(puppetca, state)?);
-    }
-    let provision: muster_provision::Options = plugin_options(config, "provision")?;
-    if provision.is_enabled(&config.paths.state) {
-        let state = config.paths.state.clone();
-        agents.push(muster_provision::build_agent(
-            provision,
-            state,
-            handles.permits.clone(),
-            Arc::clone(&handles.provisioning_changed),
-        )?);
-    }
-    Ok(agents)
 }
 
 /// Configuration, state, audit log and credentials of this daemon, at their configured paths.
@@ -231,86 +283,43 @@ fn daemon_paths(config: &Config) -> Vec<PathBuf> {
     all_paths
 }
 
-fn puppetral_options(config: &Config) -> Result<muster_puppetral::Options, PluginSetupError> {
-    let mut options: muster_puppetral::Options = plugin_options(config, "puppetral")?;
-    options
-        .state_dir
-        .get_or_insert_with(|| config.paths.state.join("engine"));
-    Ok(options)
-}
-
 /// The configured options of provisioning.
 pub(crate) fn provisioner_options(
     config: &Config,
 ) -> Result<muster_provisioner::Options, PluginSetupError> {
-    plugin_options(config, "provisioner")
+    Ok(parse_options::<ProvisionerPlugin>(&config.plugins)?)
 }
 
 /// The restart manager of this node. Nothing is read or written before the first restart.
 pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, PluginSetupError> {
-    let catalog = catalog_options(config)?;
-    let system: Arc<dyn System> = Arc::new(RealSystem::new(config.paths.root.clone()));
+    let daemon = daemon_context(config);
+    let catalog = configure_plugin::<CatalogPlugin>(&config.plugins, &daemon, ())?;
+    restart_manager(&daemon, catalog.options())
+}
+
+fn restart_manager(
+    daemon: &DaemonContext,
+    catalog: &muster_catalog::Options,
+) -> Result<RestartManager, PluginSetupError> {
+    let system: Arc<dyn System> = Arc::new(RealSystem::new(daemon.root.clone()));
     let paths = MachinePaths {
         root: system.root().to_owned(),
-        engine: catalog.state_dir,
+        engine: catalog.state_dir.clone(),
         puppet: catalog
             .puppet_state
+            .clone()
             .unwrap_or_else(|| puppet_state_dirs(system.root())),
     };
     let program = std::env::current_exe().map_err(PluginSetupError::CurrentExe)?;
     Ok(RestartManager::new(
-        restart_store(config),
+        restart_store(&daemon.state),
         paths,
         Arc::new(DetachedLauncher(program)),
         system,
     ))
 }
 
-/// The store of restart records.
-pub(crate) fn restart_store(config: &Config) -> RestartStore {
-    RestartStore::new(config.paths.state.join("restart"))
-}
-
-/// The agent `puppet`, which also works in the background between requests.
-pub(crate) fn build_puppet(
-    config: &Config,
-    permits: &muster_permits::PermitClient,
-) -> Result<PuppetPlugin, PluginSetupError> {
-    PuppetPlugin::new(puppet_options(config)?, permits.clone()).map_err(|error| {
-        PluginSetupError::Plugin {
-            plugin: "puppet",
-            source: serde::de::Error::custom(format!("pool: {error}")),
-        }
-    })
-}
-
-/// Run records are stored below the daemon's state and share the engine's ledger and lock.
-fn puppet_options(config: &Config) -> Result<muster_puppet::Options, PluginSetupError> {
-    let mut options: muster_puppet::Options = plugin_options(config, "puppet")?;
-    if options.state_dir.as_os_str().is_empty() {
-        options.state_dir = config.paths.state.join("puppet");
-    }
-    if options.engine_dir.as_os_str().is_empty() {
-        options.engine_dir = catalog_options(config)?.state_dir;
-    }
-    Ok(options)
-}
-
-/// The engine's state is below the daemon's, unless configured elsewhere.
-fn catalog_options(config: &Config) -> Result<muster_catalog::Options, PluginSetupError> {
-    let mut options: muster_catalog::Options = plugin_options(config, "catalog")?;
-    if options.state_dir.as_os_str().is_empty() {
-        options.state_dir = config.paths.state.join("engine");
-    }
-    Ok(options)
-}
-
-/// The options of a plugin: its section of the configuration, or an empty one.
-fn plugin_options<T: DeserializeOwned>(
-    config: &Config,
-    plugin: &'static str,
-) -> Result<T, PluginSetupError> {
-    let table = config.plugins.get(plugin).cloned().unwrap_or_default();
-    serde_json::from_value(serde_json::Value::Object(table))
-        .map_err(|source| PluginSetupError::Plugin { plugin, source })
+/// The store of restart records in this state directory.
+pub(crate) fn restart_store(state: &Path) -> RestartStore {
+    RestartStore::new(state.join("restart"))
 }

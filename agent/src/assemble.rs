@@ -212,8 +212,8 @@ pub fn assemble_daemon(
     let trust = load_trust(config)?;
     use_renewed_token(config, &signer, &trust, clock.now());
     let (policy, problems) = load_policies(config);
-    let broker_handles = BrokerHandles::new(config);
-    let puppet = agents::build_puppet(config, &broker_handles.permits)?;
+    let broker_handles = BrokerHandles::new(config.identity.clone());
+    let plugins = agents::configured_plugins(config, &broker_handles)?;
     // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
     let ran_before = state.join(AUDIT_HEAD_FILE).exists();
     let core = DaemonCore::new(CoreParts {
@@ -226,8 +226,8 @@ pub fn assemble_daemon(
             tell_rules: config.policy.tell_rules,
             approve_dangerous: config.policy.approve_dangerous,
         },
-        registry: Arc::new(agents::build_registry(config, &broker_handles, &puppet)?),
-        data_sources: agents::configured_data_sources(config)?.into(),
+        registry: Arc::new(agents::build_registry(config, plugins.agents)?),
+        data_sources: plugins.data_sources.into(),
         seen: SeenRequests::open(&state.join("seen"), clock.now(), ran_before)?,
         skew: u64::try_from(config.requests.skew.as_millis()).unwrap_or(u64::MAX),
         plain_secrets: config.requests.plain_secrets,
@@ -248,7 +248,7 @@ pub fn assemble_daemon(
         }
     }
     reload_facts(&core, &*host);
-    let puppet = puppet.build_monitor(Arc::clone(&core.system));
+    let puppet = plugins.puppet.build_monitor(Arc::clone(&core.system));
     Ok(AssembledDaemon {
         core: Arc::new(core),
         options,

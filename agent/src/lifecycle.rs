@@ -111,7 +111,7 @@ pub async fn run_until_signal(
         stop: CancellationToken::new(),
         restart: Arc::default(),
     };
-    let presence = PresenceWriter::announce_start(agents::restart_store(config)).await;
+    let presence = PresenceWriter::announce_start(agents::restart_store(&config.paths.state)).await;
     resume_restarts(config).await;
     let mut tasks = vec![
         tokio::spawn(supervisor.clone().handle_signals(signals)),

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use futures_util::{StreamExt as _, stream};
+use muster_agent::agents::default_data_sources;
 use muster_agent::policy;
 use muster_agent::virtual_nodes::{NodeFleet, NodeTemplate, VirtualNode};
 use muster_bus::Bus;
@@ -47,8 +48,10 @@ impl Fleet {
         assert!(problems.is_empty(), "{problems:?}");
         let collectives = vec![organisation.collective().clone()];
         let trust = organisation.trust();
-        let mould = NodeTemplate::new(trust, collectives, policy, directory.path()).unwrap();
         let auditor = organisation.node("audit.example.net");
+        let data_sources =
+            default_data_sources(auditor.identity().clone(), directory.path()).unwrap();
+        let mould = NodeTemplate::new(trust, collectives, policy, data_sources).unwrap();
         let account = organisation.account_token();
         let crowd = NodeFleet::new(nodes, directory.path(), &auditor, &account).unwrap();
         let shared = match shared {

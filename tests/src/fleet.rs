@@ -210,12 +210,8 @@ fn build(
     for agent in agents {
         registry.add(agent, blueprint.limits).unwrap();
     }
-    let mut data_sources = agents::data_sources(
-        muster_catalog::Options::default(),
-        muster_puppet::Options::default(),
-        directory,
-    )
-    .unwrap();
+    let mut data_sources =
+        agents::default_data_sources(blueprint.signer.identity().clone(), directory).unwrap();
     data_sources.extend(blueprint.data);
     let now = blueprint.clock.now();
     let mut trust = organisation.trust();

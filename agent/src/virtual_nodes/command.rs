@@ -25,7 +25,7 @@ use super::node::VirtualNode;
 use super::template::NodeTemplate;
 use crate::clock::WallClock;
 use crate::config::Config;
-use crate::{assemble, state_lock};
+use crate::{agents, assemble, state_lock};
 
 /// Maximum number of nodes that connect at the same time.
 const MAX_CONCURRENT_CONNECTS: usize = 64;
@@ -125,7 +125,12 @@ impl NodeFactory {
             account: trust.account_key(),
             fleet: NodeFleet::new(args.nodes, state, &signer, trust.account_token())?,
             options: assemble::connect_options(config, &signer)?,
-            template: NodeTemplate::new(trust, config.collectives.clone(), policy, state)?,
+            template: NodeTemplate::new(
+                trust,
+                config.collectives.clone(),
+                policy,
+                agents::default_data_sources(config.identity.clone(), state)?,
+            )?,
             role,
             validity: TokenValidity {
                 issued_at: now,

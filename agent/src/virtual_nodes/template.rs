@@ -16,7 +16,7 @@ use muster_wire::token::AccountTrust;
 
 use super::machine::new_machine;
 use super::node::VirtualNode;
-use crate::agents::{self, PluginSetupError};
+use crate::agents::PluginSetupError;
 use crate::audit::AuditLog;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
@@ -38,19 +38,14 @@ pub struct NodeTemplate {
 }
 
 impl NodeTemplate {
-    /// Creates a template for nodes of this fleet, with these policies. Data sources read their files below `state`.
+    /// Creates a template for nodes of this fleet, with these policies and data sources.
     pub fn new(
         trust: AccountTrust,
         collectives: Vec<SubjectName>,
         policy: PolicySet,
-        state: &Path,
+        data_sources: Vec<ValidatedDataSource>,
     ) -> Result<Self, PluginSetupError> {
         let puppetral = muster_puppetral::build_agent(muster_puppetral::Options::default())?;
-        let data_sources = agents::data_sources(
-            muster_catalog::Options::default(),
-            muster_puppet::Options::default(),
-            state,
-        )?;
         Ok(Self {
             trust: Arc::new(trust),
             collectives,

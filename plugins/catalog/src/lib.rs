@@ -14,7 +14,10 @@ mod tests;
 
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
+use muster_api::{
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
+    ValidatedDataSource, ddl,
+};
 
 pub use options::Options;
 
@@ -50,4 +53,40 @@ pub fn data_sources(options: Options) -> Result<Vec<ValidatedDataSource>, DataSo
     Ok(vec![ValidatedDataSource::with_builtin_ddl(
         data::LedgerDataSource(Arc::new(options)),
     )?])
+}
+
+/// The agents `catalog` and `ledger` and the data source `ledger`.
+#[derive(Debug, Clone)]
+pub struct CatalogPlugin(Options);
+
+impl CatalogPlugin {
+    /// The options, with the state directory filled in.
+    pub fn options(&self) -> &Options {
+        &self.0
+    }
+}
+
+impl NodePlugin for CatalogPlugin {
+    const NAME: &'static str = "catalog";
+    type Options = Options;
+    type Shared = ();
+
+    fn configure(
+        mut options: Options,
+        daemon: &DaemonContext,
+        (): (),
+    ) -> Result<Self, PluginError> {
+        if options.state_dir.as_os_str().is_empty() {
+            options.state_dir = daemon.state.join("engine");
+        }
+        Ok(Self(options))
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        build_agents(self.0.clone())
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        data_sources(self.0.clone())
+    }
 }

@@ -15,7 +15,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
 use serde::Deserialize;
 
 use path_policy::PathPolicy;
@@ -52,4 +52,29 @@ pub fn build_agent(options: Options, daemon_paths: Vec<PathBuf>) -> Result<Agent
         .with_action(actions::FilemgrMkdirAction(Arc::clone(&policy)))
         .with_action(actions::FilemgrRemoveAction(policy))
         .build()
+}
+
+/// The agent `filemgr`.
+#[derive(Debug, Clone)]
+pub struct FilemgrPlugin {
+    options: Options,
+    daemon_paths: Vec<PathBuf>,
+}
+
+impl NodePlugin for FilemgrPlugin {
+    const NAME: &'static str = "filemgr";
+    type Options = Options;
+    type Shared = ();
+
+    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self {
+            options,
+            daemon_paths: daemon.own_paths.clone(),
+        })
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        let agent = build_agent(self.options.clone(), self.daemon_paths.clone())?;
+        Ok(vec![agent])
+    }
 }

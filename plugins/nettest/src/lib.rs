@@ -8,7 +8,7 @@ mod actions;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError, ddl};
 
 /// Builds the agent with every action that its DDL declares.
 pub fn build_agent() -> Result<Agent, AgentError> {
@@ -18,4 +18,22 @@ pub fn build_agent() -> Result<Agent, AgentError> {
         .with_action(actions::NettestDnsAction)
         .with_action(actions::NettestPingAction)
         .build()
+}
+
+/// The agent `nettest`.
+#[derive(Debug, Clone, Copy)]
+pub struct NettestPlugin;
+
+impl NodePlugin for NettestPlugin {
+    const NAME: &'static str = "nettest";
+    type Options = NoOptions;
+    type Shared = ();
+
+    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        Ok(vec![build_agent()?])
+    }
 }

@@ -14,7 +14,10 @@ mod tests;
 
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
+use muster_api::{
+    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NodePlugin, PluginError,
+    ValidatedDataSource, ddl,
+};
 
 /// Builds the agent with every action that its DDL declares.
 pub fn build_agent() -> Result<Agent, AgentError> {
@@ -36,4 +39,26 @@ pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
     Ok(vec![ValidatedDataSource::with_builtin_ddl(
         data::PackageDataSource,
     )?])
+}
+
+/// The agent and the data source `package`.
+#[derive(Debug, Clone, Copy)]
+pub struct PackagePlugin;
+
+impl NodePlugin for PackagePlugin {
+    const NAME: &'static str = "package";
+    type Options = NoOptions;
+    type Shared = ();
+
+    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        Ok(vec![build_agent()?])
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        data_sources()
+    }
 }

@@ -24,7 +24,7 @@ mod tests;
 
 use std::time::Duration;
 
-use muster_api::{Agent, AgentError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError, ddl};
 
 pub use client::{PermitClient, PermitError, PermitRequest};
 pub use permit::Permit;
@@ -39,4 +39,26 @@ pub fn build_agent(client: PermitClient) -> Result<Agent, AgentError> {
         .with_action(actions::PermitListAction(client.clone()))
         .with_action(actions::PermitReleaseAction(client))
         .build()
+}
+
+/// The agent `permit`.
+#[derive(Debug, Clone)]
+pub struct PermitPlugin(PermitClient);
+
+impl NodePlugin for PermitPlugin {
+    const NAME: &'static str = "permit";
+    type Options = NoOptions;
+    type Shared = PermitClient;
+
+    fn configure(
+        _: NoOptions,
+        _: &DaemonContext,
+        client: PermitClient,
+    ) -> Result<Self, PluginError> {
+        Ok(Self(client))
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        Ok(vec![build_agent(self.0.clone())?])
+    }
 }

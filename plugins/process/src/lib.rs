@@ -12,7 +12,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
+use muster_api::{
+    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NodePlugin, PluginError,
+    ValidatedDataSource, ddl,
+};
 
 /// The data source `process`.
 pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
@@ -29,4 +32,26 @@ pub fn build_agent() -> Result<Agent, AgentError> {
         .with_action(actions::ProcessSummaryAction)
         .with_action(actions::ProcessKillAction)
         .build()
+}
+
+/// The agent and the data source `process`.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessPlugin;
+
+impl NodePlugin for ProcessPlugin {
+    const NAME: &'static str = "process";
+    type Options = NoOptions;
+    type Shared = ();
+
+    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        Ok(vec![build_agent()?])
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        data_sources()
+    }
 }

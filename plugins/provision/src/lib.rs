@@ -20,7 +20,10 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
+use muster_api::{
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
+    ValidatedDataSource, ddl,
+};
 use muster_permits::PermitClient as Permits;
 use tokio::sync::Notify;
 
@@ -60,4 +63,52 @@ pub fn data_sources(state: PathBuf) -> Result<Vec<ValidatedDataSource>, DataSour
     Ok(vec![ValidatedDataSource::with_builtin_ddl(
         data::ProvisionDataSource(state),
     )?])
+}
+
+/// What the plugin shares with the daemon.
+#[derive(Debug, Clone)]
+pub struct ProvisionShared {
+    /// Provides permits for runs of Puppet, if the options require them.
+    pub permits: Permits,
+    /// Notified when the agent changes the markers of the node.
+    pub changed: Arc<Notify>,
+}
+
+/// The agent and the data source `provision`.
+#[derive(Debug, Clone)]
+pub struct ProvisionPlugin {
+    options: Options,
+    state: PathBuf,
+    shared: ProvisionShared,
+}
+
+impl NodePlugin for ProvisionPlugin {
+    const NAME: &'static str = "provision";
+    type Options = Options;
+    type Shared = ProvisionShared;
+
+    fn configure(
+        options: Options,
+        daemon: &DaemonContext,
+        shared: ProvisionShared,
+    ) -> Result<Self, PluginError> {
+        Ok(Self {
+            options,
+            state: daemon.state.clone(),
+            shared,
+        })
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        if !self.options.is_enabled(&self.state) {
+            return Ok(Vec::new());
+        }
+        let ProvisionShared { permits, changed } = self.shared.clone();
+        let agent = build_agent(self.options.clone(), self.state.clone(), permits, changed)?;
+        Ok(vec![agent])
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        data_sources(self.state.clone())
+    }
 }

@@ -27,7 +27,7 @@ mod tests;
 pub mod worker;
 pub mod workflow;
 
-use muster_api::{Agent, AgentError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
 
 pub use enrol::EnrolmentService;
 pub use enrolment_store::{BucketEnrolmentError, BucketEnrolmentStore};
@@ -47,4 +47,32 @@ pub fn build_agent(handle: &ProvisionerHandle) -> Result<Agent, AgentError> {
         .with_action(actions::ProvisionerResumeAction(handle.clone()))
         .with_action(actions::ProvisionerRetireAction(handle.clone()))
         .build()
+}
+
+/// The agent `provisioner`.
+#[derive(Debug, Clone)]
+pub struct ProvisionerPlugin {
+    options: Options,
+    handle: ProvisionerHandle,
+}
+
+impl NodePlugin for ProvisionerPlugin {
+    const NAME: &'static str = "provisioner";
+    type Options = Options;
+    type Shared = ProvisionerHandle;
+
+    fn configure(
+        options: Options,
+        _: &DaemonContext,
+        handle: ProvisionerHandle,
+    ) -> Result<Self, PluginError> {
+        Ok(Self { options, handle })
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        if !self.options.enabled {
+            return Ok(Vec::new());
+        }
+        Ok(vec![build_agent(&self.handle)?])
+    }
 }

@@ -27,11 +27,15 @@ mod session;
 mod tests;
 pub mod wrapper;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_api::system::System;
 use muster_api::wire::identity::NameError;
-use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
+use muster_api::{
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
+    ValidatedDataSource, ddl,
+};
 use muster_permits::PermitClient;
 
 pub use files::yaml;
@@ -43,15 +47,15 @@ use runs::PuppetRunManager;
 /// The agent `puppet` of a node, its data source, and its background monitor.
 #[derive(Debug, Clone)]
 pub struct PuppetPlugin {
+    options: Options,
     runs: Arc<PuppetRunManager>,
 }
 
 impl PuppetPlugin {
     /// Creates the plugin; `permits` provides the permits. Fails if the configured pool is not a valid name.
     pub fn new(options: Options, permits: PermitClient) -> Result<Self, NameError> {
-        Ok(Self {
-            runs: PuppetRunManager::new(options, permits)?,
-        })
+        let runs = PuppetRunManager::new(options.clone(), permits)?;
+        Ok(Self { options, runs })
     }
 
     /// Builds the agent.
@@ -72,6 +76,50 @@ impl PuppetPlugin {
     /// Builds the background task that resumes the runs of an earlier daemon and counts runs that were started outside.
     pub fn build_monitor(&self, system: Arc<dyn System>) -> PuppetRunMonitor {
         PuppetRunMonitor::new(Arc::clone(&self.runs), system)
+    }
+}
+
+/// What the plugin shares with others.
+#[derive(Debug, Clone)]
+pub struct PuppetShared {
+    /// Provides permits for runs.
+    pub permits: PermitClient,
+    /// Directory of the engine's ledger and run lock, unless the options name another one.
+    pub engine_dir: PathBuf,
+}
+
+impl NodePlugin for PuppetPlugin {
+    const NAME: &'static str = "puppet";
+    type Options = Options;
+    type Shared = PuppetShared;
+
+    fn configure(
+        mut options: Options,
+        daemon: &DaemonContext,
+        shared: PuppetShared,
+    ) -> Result<Self, PluginError> {
+        if options.state_dir.as_os_str().is_empty() {
+            options.state_dir = daemon.state.join("puppet");
+        }
+        if options.engine_dir.as_os_str().is_empty() {
+            options.engine_dir = shared.engine_dir;
+        }
+        Self::new(options, shared.permits).map_err(|error| PluginError::Option {
+            plugin: Self::NAME,
+            option: "pool",
+            source: error.into(),
+        })
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        if !self.options.enabled {
+            return Ok(Vec::new());
+        }
+        Ok(vec![self.build_agent()?])
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        data_sources(self.options.clone())
     }
 }
 

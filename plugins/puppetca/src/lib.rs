@@ -19,7 +19,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
 
 pub use options::{CaBackend, Options};
 
@@ -35,4 +35,32 @@ pub fn build_agent(options: Options, state: PathBuf) -> Result<Agent, AgentError
         .with_action(actions::PuppetcaRevokeAction(Arc::clone(&service)))
         .with_action(actions::PuppetcaCleanAction(service))
         .build()
+}
+
+/// The agent `puppetca`.
+#[derive(Debug, Clone)]
+pub struct PuppetcaPlugin {
+    options: Options,
+    records: PathBuf,
+}
+
+impl NodePlugin for PuppetcaPlugin {
+    const NAME: &'static str = "puppetca";
+    type Options = Options;
+    type Shared = ();
+
+    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self {
+            options,
+            records: daemon.state.join("puppetca"),
+        })
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        if !self.options.enabled {
+            return Ok(Vec::new());
+        }
+        let agent = build_agent(self.options.clone(), self.records.clone())?;
+        Ok(vec![agent])
+    }
 }

@@ -22,7 +22,7 @@ mod tests;
 use std::sync::Arc;
 
 use muster_api::ddl::AgentDdl;
-use muster_api::{Agent, AgentBuilder, AgentError, ddl};
+use muster_api::{Agent, AgentBuilder, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
 
 pub use options::Options;
 
@@ -52,4 +52,29 @@ fn add_actions(agent: AgentBuilder, options: Options) -> Result<Agent, AgentErro
         .with_action(actions::PuppetralFindAction(options, Arc::clone(&engines)))
         .with_action(actions::PuppetralSearchAction(engines))
         .build()
+}
+
+/// The agent `puppetral`.
+#[derive(Debug, Clone)]
+pub struct PuppetralPlugin(Options);
+
+impl NodePlugin for PuppetralPlugin {
+    const NAME: &'static str = "puppetral";
+    type Options = Options;
+    type Shared = ();
+
+    fn configure(
+        mut options: Options,
+        daemon: &DaemonContext,
+        (): (),
+    ) -> Result<Self, PluginError> {
+        options
+            .state_dir
+            .get_or_insert_with(|| daemon.state.join("engine"));
+        Ok(Self(options))
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        Ok(vec![build_agent(self.0.clone())?])
+    }
 }

@@ -22,7 +22,7 @@ pub mod worker;
 
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError, ddl};
 
 pub use cycle::{RestartCycle, RestartOptions, RestartState};
 pub use instance::DaemonInstance;
@@ -40,4 +40,26 @@ pub fn build_agent(restarts: RestartManager) -> Result<Agent, AgentError> {
         .with_action(actions::RestartRequestAction(Arc::clone(&restarts)))
         .with_action(actions::RestartStatusAction(restarts))
         .build()
+}
+
+/// The agent `restart`.
+#[derive(Debug, Clone)]
+pub struct RestartPlugin(RestartManager);
+
+impl NodePlugin for RestartPlugin {
+    const NAME: &'static str = "restart";
+    type Options = NoOptions;
+    type Shared = RestartManager;
+
+    fn configure(
+        _: NoOptions,
+        _: &DaemonContext,
+        restarts: RestartManager,
+    ) -> Result<Self, PluginError> {
+        Ok(Self(restarts))
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        Ok(vec![build_agent(self.0.clone())?])
+    }
 }

@@ -12,7 +12,10 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
+use muster_api::{
+    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NodePlugin, PluginError,
+    ValidatedDataSource, ddl,
+};
 
 /// Builds the agent with every action that its DDL declares.
 pub fn build_agent() -> Result<Agent, AgentError> {
@@ -45,4 +48,26 @@ pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
         ValidatedDataSource::with_builtin_ddl(data::FactDataSource)?,
         ValidatedDataSource::with_builtin_ddl(data::FstatDataSource)?,
     ])
+}
+
+/// The agent `rpcutil` and the data sources that every node offers.
+#[derive(Debug, Clone, Copy)]
+pub struct RpcutilPlugin;
+
+impl NodePlugin for RpcutilPlugin {
+    const NAME: &'static str = "rpcutil";
+    type Options = NoOptions;
+    type Shared = ();
+
+    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        Ok(vec![build_agent()?])
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        data_sources()
+    }
 }

@@ -11,7 +11,10 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, DataSourceError, ValidatedDataSource, ddl};
+use muster_api::{
+    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NodePlugin, PluginError,
+    ValidatedDataSource, ddl,
+};
 
 /// Builds the agent with every action that its DDL declares.
 pub fn build_agent() -> Result<Agent, AgentError> {
@@ -29,4 +32,26 @@ pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
     Ok(vec![ValidatedDataSource::with_builtin_ddl(
         data::ServiceDataSource,
     )?])
+}
+
+/// The agent and the data source `service`.
+#[derive(Debug, Clone, Copy)]
+pub struct ServicePlugin;
+
+impl NodePlugin for ServicePlugin {
+    const NAME: &'static str = "service";
+    type Options = NoOptions;
+    type Shared = ();
+
+    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        Ok(vec![build_agent()?])
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        data_sources()
+    }
 }

@@ -16,7 +16,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
 use serde::Deserialize;
 
 use jobs::ShellJobStore;
@@ -55,4 +55,31 @@ pub fn build_agent(options: Options, directory: PathBuf) -> Result<Agent, AgentE
         .with_action(actions::ShellListAction(Arc::clone(&jobs)))
         .with_action(actions::ShellKillAction(jobs))
         .build()
+}
+
+/// The agent `shell`.
+#[derive(Debug, Clone)]
+pub struct ShellPlugin {
+    options: Options,
+    jobs: PathBuf,
+}
+
+impl NodePlugin for ShellPlugin {
+    const NAME: &'static str = "shell";
+    type Options = Options;
+    type Shared = ();
+
+    fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self {
+            options,
+            jobs: daemon.state.join("shell"),
+        })
+    }
+
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        if !self.options.enabled {
+            return Ok(Vec::new());
+        }
+        Ok(vec![build_agent(self.options, self.jobs.clone())?])
+    }
 }

@@ -42,7 +42,10 @@ pub(super) fn generate_crate_files(
         lines.join("\n")
     };
     let declared: Vec<&String> = actions.iter().collect();
-    let lib = LIB_TEMPLATE.replace("@AGENT@", agent).replace(
+    let lib = LIB_TEMPLATE
+        .replace("@AGENT@", agent)
+        .replace("@PLUGIN@", &camel_case(agent));
+    let lib = lib.replace(
         "@BUILDER@",
         &lines(&declared, &|action| {
             format!(
@@ -100,8 +103,9 @@ pub(super) fn next_steps(agent: &str) -> Vec<String> {
         ),
         format!("add `{name}` to the table in ARCHITECTURE.md, which tests compare"),
         format!(
-            "register `{}::build_agent()?` in agent/src/agents.rs",
-            name.replace('-', "_")
+            "add `builder.add::<{}::{}Plugin>(())?;` to `build_plugins` in agent/src/agents.rs",
+            name.replace('-', "_"),
+            camel_case(agent)
         ),
     ]
 }
