@@ -17,18 +17,11 @@ fn main() -> io::Result<()> {
 
 /// Name and text of every document in a directory, as the source of a slice.
 fn listed(directory: &Path) -> io::Result<String> {
-    writeln!(
-        io::stdout(),
-        "cargo::rerun-if-changed={}",
-        directory.display()
-    )?;
+    writeln!(io::stdout(), "cargo::rerun-if-changed={}", directory.display())?;
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        if path.extension().is_some_and(|extension| extension == "json") {
             paths.push(path);
         }
     }

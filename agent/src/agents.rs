@@ -148,12 +148,7 @@ struct PluginListBuilder<'a> {
 
 impl<'a> PluginListBuilder<'a> {
     fn new(sections: &'a BTreeMap<String, Map<String, Value>>, daemon: &'a DaemonContext) -> Self {
-        Self {
-            sections,
-            daemon,
-            agents: Vec::new(),
-            data_sources: Vec::new(),
-        }
+        Self { sections, daemon, agents: Vec::new(), data_sources: Vec::new() }
     }
 
     fn add<P: NodePlugin>(&mut self, shared: P::Shared) -> Result<P, PluginSetupError> {
@@ -165,11 +160,7 @@ impl<'a> PluginListBuilder<'a> {
 
     fn finish(mut self, puppet: PuppetPlugin) -> ConfiguredPlugins {
         self.data_sources.sort_by(|a, b| a.name().cmp(b.name()));
-        ConfiguredPlugins {
-            agents: self.agents,
-            data_sources: self.data_sources,
-            puppet,
-        }
+        ConfiguredPlugins { agents: self.agents, data_sources: self.data_sources, puppet }
     }
 }
 
@@ -202,11 +193,7 @@ pub fn default_data_sources(
     identity: Identity,
     state: &Path,
 ) -> Result<Vec<ValidatedDataSource>, PluginSetupError> {
-    let daemon = DaemonContext {
-        root: "/".into(),
-        state: state.to_owned(),
-        own_paths: Vec::new(),
-    };
+    let daemon = DaemonContext { root: "/".into(), state: state.to_owned(), own_paths: Vec::new() };
     let plugins = build_plugins(&BTreeMap::new(), &daemon, &BrokerHandles::new(identity))?;
     Ok(plugins.data_sources)
 }
@@ -241,13 +228,8 @@ pub fn agent_limits(configured: &config::LimitsConfig, agent: &str) -> CallLimit
 /// The configured options of external agents.
 pub fn external_options(config: &Config) -> Result<ExternalOptions, PluginSetupError> {
     let table = config.plugins.get("external").cloned().unwrap_or_default();
-    serde_json::from_value(Value::Object(table)).map_err(|source| {
-        PluginError::Section {
-            plugin: "external",
-            source,
-        }
-        .into()
-    })
+    serde_json::from_value(Value::Object(table))
+        .map_err(|source| PluginError::Section { plugin: "external", source }.into())
 }
 
 /// The external agents of the configuration; their directories are not scanned yet.
@@ -305,10 +287,7 @@ fn restart_manager(
     let paths = MachinePaths {
         root: system.root().to_owned(),
         engine: catalog.state_dir.clone(),
-        puppet: catalog
-            .puppet_state
-            .clone()
-            .unwrap_or_else(|| puppet_state_dirs(system.root())),
+        puppet: catalog.puppet_state.clone().unwrap_or_else(|| puppet_state_dirs(system.root())),
     };
     let program = std::env::current_exe().map_err(PluginSetupError::CurrentExe)?;
     Ok(RestartManager::new(

@@ -29,10 +29,7 @@ pub const DEFAULT_STATE_DIR: &str = "/var/lib/muster/engine";
 
 /// What `rpcd apply` takes.
 #[derive(Debug, Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of the command line"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[command(after_help = "\
 Examples:
   rpcd apply site.toml --noop                   show what would change; change nothing
@@ -149,10 +146,7 @@ fn read_catalog(arguments: &ApplyArgs) -> anyhow::Result<Vec<u8>> {
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read the catalog {path}"))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > catalog::MAX_CATALOG_BYTES {
-        bail!(
-            "the catalog {path} exceeds {} bytes",
-            catalog::MAX_CATALOG_BYTES
-        );
+        bail!("the catalog {path} exceeds {} bytes", catalog::MAX_CATALOG_BYTES);
     }
     Ok(bytes)
 }
@@ -169,11 +163,7 @@ fn report_lint(engine: &ResourceEngine, catalog: &Catalog) -> anyhow::Result<Exi
     for finding in &findings {
         writeln!(out, "{}", escape_text(&finding.to_string()))?;
     }
-    Ok(if findings.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn exit_code(report: &RunReport, detailed: bool) -> ExitCode {
@@ -227,11 +217,7 @@ impl EventPrinter {
         let text = if log.source == "Puppet" {
             format!("{label}: {}", escape_text(&log.message))
         } else {
-            format!(
-                "{label}: {}: {}",
-                escape_text(&log.source),
-                escape_text(&log.message)
-            )
+            format!("{label}: {}: {}", escape_text(&log.source), escape_text(&log.message))
         };
         if self.colour && !colour.is_empty() {
             format!("\u{1b}[{colour}m{text}\u{1b}[0m")

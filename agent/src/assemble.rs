@@ -188,11 +188,7 @@ pub fn fact_sources(config: &Config) -> FactSources {
         identity: config.identity.clone(),
         facts_d: config.paths.facts_d.clone(),
         facter: facts.facter.clone(),
-        cloud: CloudCollector::new(
-            &facts.cloud,
-            facts.cloud_url.as_deref(),
-            facts.cloud_imds_v1,
-        ),
+        cloud: CloudCollector::new(&facts.cloud, facts.cloud_url.as_deref(), facts.cloud_imds_v1),
         given: config.given_facts().clone(),
     }
 }
@@ -238,8 +234,7 @@ pub fn assemble_daemon(
         system,
         clock,
     });
-    core.health()
-        .set_findings("policies", FindingLevel::Error, &problems);
+    core.health().set_findings("policies", FindingLevel::Error, &problems);
     let max_age = config.trust.max_age;
     if !max_age.is_zero() {
         core.trust_freshness().set_max_age(Some(max_age));
@@ -249,46 +244,30 @@ pub fn assemble_daemon(
     }
     reload_facts(&core, &*host);
     let puppet = plugins.puppet.build_monitor(Arc::clone(&core.system));
-    Ok(AssembledDaemon {
-        core: Arc::new(core),
-        options,
-        broker_handles,
-        puppet,
-        host,
-    })
+    Ok(AssembledDaemon { core: Arc::new(core), options, broker_handles, puppet, host })
 }
 
 /// Collects facts and reads classes again. A source that fails keeps its last good value, and the failure is reported. Blocks.
 pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
     let mut problems = Vec::new();
-    for problem in core.facts.reload(FactMachines {
-        node: &*core.system,
-        host,
-    }) {
+    for problem in core.facts.reload(FactMachines { node: &*core.system, host }) {
         tracing::warn!(%problem, "cannot collect all facts");
         problems.push(error_chain(&problem));
     }
-    core.health()
-        .set_findings("facts", FindingLevel::Warning, &problems);
+    core.health().set_findings("facts", FindingLevel::Warning, &problems);
     let result = core.classes.reload();
     if let Err(error) = &result {
         tracing::warn!(%error, "cannot read the classes");
     }
-    let problems: Vec<String> = result
-        .err()
-        .iter()
-        .map(|error| error_chain(error))
-        .collect();
-    core.health()
-        .set_findings("classes", FindingLevel::Warning, &problems);
+    let problems: Vec<String> = result.err().iter().map(|error| error_chain(error)).collect();
+    core.health().set_findings("classes", FindingLevel::Warning, &problems);
 }
 
 /// Reads the policies again. Errors are reported, and the affected policies deny.
 pub fn reload_policies(core: &DaemonCore, config: &Config) {
     let (policy, problems) = load_policies(config);
     core.set_policy(policy);
-    core.health()
-        .set_findings("policies", FindingLevel::Error, &problems);
+    core.health().set_findings("policies", FindingLevel::Error, &problems);
 }
 
 fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
@@ -296,13 +275,7 @@ fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
     for problem in &problems {
         tracing::error!(%problem, "the whole policy is rejected");
     }
-    (
-        policy,
-        problems
-            .iter()
-            .map(|problem| error_chain(problem))
-            .collect(),
-    )
+    (policy, problems.iter().map(|problem| error_chain(problem)).collect())
 }
 
 fn audit_options(config: &Config, signer: &Signer, trust: &AccountTrust) -> audit::AuditOptions {
@@ -335,9 +308,7 @@ pub(crate) fn confirmation_path(config: &Config) -> PathBuf {
 
 /// When a file was last modified, if it exists.
 fn modified_at(path: &Path) -> Option<Millis> {
-    let modified = fs::metadata(path)
-        .and_then(|metadata| metadata.modified())
-        .ok()?;
+    let modified = fs::metadata(path).and_then(|metadata| metadata.modified()).ok()?;
     Some(unix_millis(modified))
 }
 
@@ -374,14 +345,9 @@ fn load_signer(config: &Config) -> Result<Signer, AssembleError> {
 pub(crate) fn read_signer(path: &Path) -> Result<Signer, AssembleError> {
     let text =
         muster_secret::read_secret(path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)?;
-    let creds = UserCredentials::parse(&text).map_err(|source| AssembleError::Creds {
-        path: path.to_owned(),
-        source,
-    })?;
-    Signer::new(creds).map_err(|source| AssembleError::Name {
-        path: path.to_owned(),
-        source,
-    })
+    let creds = UserCredentials::parse(&text)
+        .map_err(|source| AssembleError::Creds { path: path.to_owned(), source })?;
+    Signer::new(creds).map_err(|source| AssembleError::Name { path: path.to_owned(), source })
 }
 
 /// The configured account token or the stored later one, whichever is newer.
@@ -395,17 +361,11 @@ fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
 
 /// An account, verified against the pinned operator key, from the token in this file.
 pub(crate) fn read_trust(config: &Config, account: &Path) -> Result<AccountTrust, AssembleError> {
-    let trust_error = |source| AssembleError::Trust {
-        path: account.to_owned(),
-        source,
-    };
+    let trust_error = |source| AssembleError::Trust { path: account.to_owned(), source };
     let operator =
         PublicKey::parse(&config.trust.operator).map_err(|error| trust_error(error.into()))?;
-    AccountTrust::new(
-        operator,
-        read_token_file("the account's token", account)?.trim(),
-    )
-    .map_err(trust_error)
+    AccountTrust::new(operator, read_token_file("the account's token", account)?.trim())
+        .map_err(trust_error)
 }
 
 /// The connection options for the configured broker.
@@ -414,12 +374,7 @@ pub(crate) fn connect_options(
     signer: &Signer,
 ) -> Result<BusOptions, AssembleError> {
     let parse = |url: &String| BrokerAddress::parse(url, config.broker.plaintext_on_loopback);
-    let servers = config
-        .broker
-        .urls
-        .iter()
-        .map(parse)
-        .collect::<Result<Vec<_>, _>>()?;
+    let servers = config.broker.urls.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     let mut options = BusOptions::for_daemon(signer.identity().as_str(), servers);
     options.authority.clone_from(&config.broker.ca);
     Ok(with_signer(options, signer))
@@ -438,10 +393,8 @@ pub(crate) fn with_signer(options: BusOptions, signer: &Signer) -> BusOptions {
 /// Reads the key from a seed file.
 pub(crate) fn read_key(path: &Path) -> Result<KeyPair, AssembleError> {
     let seed = muster_secret::read_secret(path, SecretOwner::Daemon, MAX_SEED_BYTES)?;
-    KeyPair::from_seed(seed.trim()).map_err(|source| AssembleError::Trust {
-        path: path.to_owned(),
-        source: source.into(),
-    })
+    KeyPair::from_seed(seed.trim())
+        .map_err(|source| AssembleError::Trust { path: path.to_owned(), source: source.into() })
 }
 
 /// Reads a non-secret file of at most the size of a token.
@@ -449,17 +402,11 @@ fn read_token_file(content: &'static str, path: &Path) -> Result<String, Assembl
     let read = || {
         let mut text = String::new();
         let limit = limits::MAX_TOKEN_BYTES as u64;
-        let length = File::open(path)?
-            .take(limit + 1)
-            .read_to_string(&mut text)?;
+        let length = File::open(path)?.take(limit + 1).read_to_string(&mut text)?;
         if length as u64 > limit {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         Ok(text)
     };
-    read().map_err(|source| AssembleError::Read {
-        content,
-        path: path.to_owned(),
-        source,
-    })
+    read().map_err(|source| AssembleError::Read { content, path: path.to_owned(), source })
 }

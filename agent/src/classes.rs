@@ -51,19 +51,12 @@ pub struct ClassStore {
 impl ClassStore {
     /// Unknown until [`ClassStore::reload`].
     pub fn new(path: PathBuf) -> Self {
-        Self {
-            known: AtomicBool::new(false),
-            ..Self::with_classes(path, Arc::from([]))
-        }
+        Self { known: AtomicBool::new(false), ..Self::with_classes(path, Arc::from([])) }
     }
 
     /// Starts with these classes, which must be lower-case, sorted and unique.
     pub fn with_classes(path: PathBuf, classes: Arc<[String]>) -> Self {
-        Self {
-            path,
-            current: RwLock::new(classes),
-            known: AtomicBool::new(true),
-        }
+        Self { path, current: RwLock::new(classes), known: AtomicBool::new(true) }
     }
 
     /// The classes as last read.
@@ -78,15 +71,11 @@ impl ClassStore {
 
     /// Reads the file again. A file that never existed means no classes.
     pub fn reload(&self) -> Result<(), ClassesError> {
-        let classes =
-            parse_classes(&read_classes(&self.path)?).ok_or_else(|| ClassesError::TooLarge {
-                path: self.path.clone(),
-            })?;
+        let classes = parse_classes(&read_classes(&self.path)?)
+            .ok_or_else(|| ClassesError::TooLarge { path: self.path.clone() })?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if classes.is_empty() && !current.is_empty() {
-            return Err(ClassesError::Vanished {
-                path: self.path.clone(),
-            });
+            return Err(ClassesError::Vanished { path: self.path.clone() });
         }
         *current = classes.into();
         self.known.store(true, Ordering::Release);
@@ -96,23 +85,16 @@ impl ClassStore {
 
 /// The text of the file; empty if there is no file.
 fn read_classes(path: &Path) -> Result<String, ClassesError> {
-    let read_error = |source| ClassesError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let read_error = |source| ClassesError::Read { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Err(error) => return Err(read_error(error)),
     };
     let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(read_error)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(ClassesError::TooLarge {
-            path: path.to_owned(),
-        });
+        return Err(ClassesError::TooLarge { path: path.to_owned() });
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -167,20 +149,11 @@ mod tests {
         assert_eq!(*classes.current(), good);
 
         fs::write(&path, "").unwrap();
-        assert!(matches!(
-            classes.reload(),
-            Err(ClassesError::Vanished { .. })
-        ));
+        assert!(matches!(classes.reload(), Err(ClassesError::Vanished { .. })));
         fs::write(&path, "c\n".repeat(MAX_LINES + 1)).unwrap();
-        assert!(matches!(
-            classes.reload(),
-            Err(ClassesError::TooLarge { .. })
-        ));
+        assert!(matches!(classes.reload(), Err(ClassesError::TooLarge { .. })));
         fs::remove_file(&path).unwrap();
-        assert!(matches!(
-            classes.reload(),
-            Err(ClassesError::Vanished { .. })
-        ));
+        assert!(matches!(classes.reload(), Err(ClassesError::Vanished { .. })));
         assert_eq!(*classes.current(), good);
 
         fs::write(&path, "c\n".repeat(MAX_LINES)).unwrap();

@@ -78,10 +78,7 @@ pub struct PolicyOptions {
 
 impl Default for PolicyOptions {
     fn default() -> Self {
-        Self {
-            tell_rules: true,
-            approve_dangerous: false,
-        }
+        Self { tell_rules: true, approve_dangerous: false }
     }
 }
 
@@ -335,17 +332,13 @@ impl DaemonCore {
 
 impl fmt::Debug for DaemonCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core")
-            .field("identity", self.identity())
-            .finish_non_exhaustive()
+        f.debug_struct("Core").field("identity", self.identity()).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for CoreParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts")
-            .field("identity", self.signer.identity())
-            .finish_non_exhaustive()
+        f.debug_struct("Parts").field("identity", self.signer.identity()).finish_non_exhaustive()
     }
 }
 

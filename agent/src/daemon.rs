@@ -37,20 +37,10 @@ impl Daemon {
         }
         let (token_changed, changes) = mpsc::channel(4);
         // Sync trust before the first request is received, so that callers revoked while this node was offline are rejected.
-        let trust_sync = Box::pin(TrustSync::start(
-            Arc::clone(&core),
-            bus.clone(),
-            token_changed,
-        ))
-        .await;
+        let trust_sync =
+            Box::pin(TrustSync::start(Arc::clone(&core), bus.clone(), token_changed)).await;
         let requests = bus.subscribe_all(&subjects).await?;
-        Ok(Self {
-            core,
-            bus,
-            requests,
-            trust_sync,
-            changes: Some(changes),
-        })
+        Ok(Self { core, bus, requests, trust_sync, changes: Some(changes) })
     }
 
     /// The tokens that this daemon accepts while it runs. There is one receiver.
@@ -61,13 +51,7 @@ impl Daemon {
     /// Runs until `stop` is cancelled; then accepts no more requests, gives running actions at most `drain_timeout` to reply, and closes the
     /// connection.
     pub async fn run(self, stop: CancellationToken, drain_timeout: Duration) {
-        let Self {
-            core,
-            bus,
-            requests,
-            trust_sync,
-            ..
-        } = self;
+        let Self { core, bus, requests, trust_sync, .. } = self;
         let work = TaskTracker::new();
         let cancel_actions = CancellationToken::new();
         // Tasks in the set are aborted when this future is dropped, so an aborted daemon accepts nothing more.
@@ -85,14 +69,8 @@ impl Daemon {
         // Receivers end when `stop` is cancelled and their subscriptions are drained.
         while receivers.join_next().await.is_some() {}
         work.close();
-        if tokio::time::timeout(drain_timeout, work.wait())
-            .await
-            .is_err()
-        {
-            tracing::warn!(
-                running = work.len(),
-                "cancelling actions that are still running"
-            );
+        if tokio::time::timeout(drain_timeout, work.wait()).await.is_err() {
+            tracing::warn!(running = work.len(), "cancelling actions that are still running");
             cancel_actions.cancel();
             // A cancelled action still sends its reply; only an action that ignores cancellation is abandoned after 6 s.
             let _ = tokio::time::timeout(Duration::from_secs(6), work.wait()).await;

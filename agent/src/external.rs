@@ -28,12 +28,7 @@ pub struct ExternalAgentManager {
 impl ExternalAgentManager {
     /// Manages these directories for a daemon that currently offers its built-in agents.
     pub fn new(core: Arc<DaemonCore>, limits: LimitsConfig, directory: AgentDirectory) -> Self {
-        Self {
-            built_in: core.all_agents(),
-            core,
-            limits,
-            directory: Mutex::new(directory),
-        }
+        Self { built_in: core.all_agents(), core, limits, directory: Mutex::new(directory) }
     }
 
     /// Scans for changes and applies them.
@@ -47,14 +42,11 @@ impl ExternalAgentManager {
             }
             self.core.set_registry(registry);
         }
-        let problems = directory
-            .problems()
-            .into_iter()
-            .map(|problem| AgentProblem {
-                agent: problem.agent,
-                path: problem.path.display().to_string(),
-                problem: problem.problem,
-            });
+        let problems = directory.problems().into_iter().map(|problem| AgentProblem {
+            agent: problem.agent,
+            path: problem.path.display().to_string(),
+            problem: problem.problem,
+        });
         self.core.set_agent_problems(problems.collect());
     }
 

@@ -34,21 +34,12 @@ pub struct HealthState(Mutex<BTreeMap<&'static str, Vec<HealthFinding>>>);
 impl HealthState {
     /// Replaces the findings of one check.
     pub fn set_findings(&self, check: &'static str, level: FindingLevel, messages: &[String]) {
-        let finding = |message: &String| HealthFinding {
-            check,
-            level,
-            message: message.clone(),
-        };
-        let mut findings: Vec<HealthFinding> = messages
-            .iter()
-            .take(MAX_FINDINGS_PER_CHECK)
-            .map(finding)
-            .collect();
+        let finding = |message: &String| HealthFinding { check, level, message: message.clone() };
+        let mut findings: Vec<HealthFinding> =
+            messages.iter().take(MAX_FINDINGS_PER_CHECK).map(finding).collect();
         if messages.len() > MAX_FINDINGS_PER_CHECK {
-            findings.push(finding(&format!(
-                "and {} more",
-                messages.len() - MAX_FINDINGS_PER_CHECK
-            )));
+            findings
+                .push(finding(&format!("and {} more", messages.len() - MAX_FINDINGS_PER_CHECK)));
         }
         self.lock_findings().insert(check, findings);
     }
@@ -71,10 +62,7 @@ pub(crate) fn describe_sandboxes(core: &DaemonCore, config: &Config) -> BTreeMap
     };
     let kernel = LandlockSupport::probe();
     let root = nix::unistd::geteuid().is_root();
-    let external = core
-        .agent_infos()
-        .into_iter()
-        .filter(|info| info.provider == EXTERNAL_PROVIDER);
+    let external = core.agent_infos().into_iter().filter(|info| info.provider == EXTERNAL_PROVIDER);
     external
         .filter_map(|info| {
             let ddl = core.agent_ddl(&info.agent)?;
@@ -132,11 +120,7 @@ fn audit_finding(status: &AuditLogStatus, lost: u64) -> Option<HealthFinding> {
         }
         None => return None,
     };
-    Some(HealthFinding {
-        check: "audit",
-        level: FindingLevel::Error,
-        message,
-    })
+    Some(HealthFinding { check: "audit", level: FindingLevel::Error, message })
 }
 
 /// Reports that the journal of an earlier daemon is missing or damaged.
@@ -160,21 +144,13 @@ fn plugin_finding(problem: &AgentProblem) -> HealthFinding {
 /// Reports an account token that was not confirmed as the newest for too long.
 fn account_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
     let message = core.trust_freshness().staleness_report(core.clock.now())?;
-    Some(HealthFinding {
-        check: "trust",
-        level: FindingLevel::Warning,
-        message,
-    })
+    Some(HealthFinding { check: "trust", level: FindingLevel::Warning, message })
 }
 
 /// Reports a node token that peers reject, or that expires soon.
 fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
     let (now, trust) = (core.clock.now(), core.trust());
-    let finding = |level, message| HealthFinding {
-        check: "credentials",
-        level,
-        message,
-    };
+    let finding = |level, message| HealthFinding { check: "credentials", level, message };
     if let Err(error) = trust.verify_user(&core.signer.token(), now) {
         let message = format!("the node's own token is not valid: {error}");
         return Some(finding(FindingLevel::Error, message));
@@ -199,13 +175,7 @@ fn credentials_finding(config: &Config) -> Option<HealthFinding> {
 
 /// Reports low disk space at a path that must be writable.
 fn disk_finding(name: &str, path: &Path) -> Option<HealthFinding> {
-    let finding = |level, message| {
-        Some(HealthFinding {
-            check: "disk",
-            level,
-            message,
-        })
-    };
+    let finding = |level, message| Some(HealthFinding { check: "disk", level, message });
     let shown = path.display();
     let stats = match statvfs(path) {
         Ok(stats) => stats,
@@ -215,19 +185,14 @@ fn disk_finding(name: &str, path: &Path) -> Option<HealthFinding> {
         }
     };
     // These integer types differ between architectures.
-    #[expect(
-        clippy::useless_conversion,
-        reason = "these types differ between architectures"
-    )]
+    #[expect(clippy::useless_conversion, reason = "these types differ between architectures")]
     let (free, blocks, size) = (
         u64::from(stats.blocks_available()),
         u64::from(stats.blocks()),
         u64::from(stats.fragment_size()),
     );
-    let (bytes, percent) = (
-        free.saturating_mul(size),
-        free.saturating_mul(100).checked_div(blocks).unwrap_or(100),
-    );
+    let (bytes, percent) =
+        (free.saturating_mul(size), free.saturating_mul(100).checked_div(blocks).unwrap_or(100));
     let left = bytes / (1024 * 1024);
     let message = format!("only {left} MiB ({percent} %) are free in the {name} directory {shown}");
     match () {
@@ -250,18 +215,10 @@ mod tests {
         let health = HealthState::default();
         let many: Vec<String> = (0..50).map(|number| format!("file {number}")).collect();
         health.set_findings("policies", FindingLevel::Error, &many);
-        health.set_findings(
-            "facts",
-            FindingLevel::Warning,
-            &["facts.d/a: not JSON".to_owned()],
-        );
+        health.set_findings("facts", FindingLevel::Warning, &["facts.d/a: not JSON".to_owned()]);
         let standing = health.current_findings();
         assert_eq!(standing.len(), MAX_FINDINGS_PER_CHECK + 2);
-        assert!(
-            standing
-                .iter()
-                .any(|finding| finding.message == "and 40 more")
-        );
+        assert!(standing.iter().any(|finding| finding.message == "and 40 more"));
         health.set_findings("policies", FindingLevel::Error, &[]);
         assert_eq!(health.current_findings().len(), 1);
     }

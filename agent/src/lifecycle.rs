@@ -82,20 +82,14 @@ pub async fn run_until_signal(
             return Ok(kind);
         }
     };
-    let AssembledDaemon {
-        core,
-        options,
-        broker_handles,
-        puppet,
-        host,
-    } = assemble::assemble_daemon(config, config_file)?;
+    let AssembledDaemon { core, options, broker_handles, puppet, host } =
+        assemble::assemble_daemon(config, config_file)?;
     let identity_store = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &identity_store);
     let agent_directory = agents::open_agent_directory(config, config_file, &core.all_agents())
         .map_err(AssembleError::from)?;
-    let poll_interval = agents::external_options(config)
-        .map_err(AssembleError::from)?
-        .poll_interval();
+    let poll_interval =
+        agents::external_options(config).map_err(AssembleError::from)?.poll_interval();
     let externals = Arc::new(ExternalAgentManager::new(
         Arc::clone(&core),
         config.limits.clone(),
@@ -124,9 +118,7 @@ pub async fn run_until_signal(
         tokio::spawn(compact_seen_journal(Arc::clone(&core))),
     ];
     if let Some(interval) = poll_interval {
-        tasks.push(tokio::spawn(
-            externals.poll_changes(interval, supervisor.stop.clone()),
-        ));
+        tasks.push(tokio::spawn(externals.poll_changes(interval, supervisor.stop.clone())));
     }
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     broker_handles.permits.connect(bus.clone());
@@ -151,9 +143,8 @@ pub async fn run_until_signal(
     let stop = supervisor.stop.clone();
     let services =
         services::start_services(config, &broker_handles.provisioner, trust, host, stop).await?;
-    let mut daemon = Daemon::start(Arc::clone(&core), bus.clone())
-        .await
-        .map_err(LifecycleError::Subscribe)?;
+    let mut daemon =
+        Daemon::start(Arc::clone(&core), bus.clone()).await.map_err(LifecycleError::Subscribe)?;
     if let Some(changes) = daemon.token_changes() {
         tasks.push(tokio::spawn(keep_tokens(changes, config.clone())));
     }
@@ -162,9 +153,7 @@ pub async fn run_until_signal(
     notify_systemd(&[NotifyState::Ready]);
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(release_startup_memory()));
-    daemon
-        .run(supervisor.stop.clone(), config.drain.timeout)
-        .await;
+    daemon.run(supervisor.stop.clone(), config.drain.timeout).await;
     services.wait_stopped().await;
     tasks.iter().for_each(JoinHandle::abort);
     seal_audit(core).await;

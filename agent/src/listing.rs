@@ -14,9 +14,7 @@ pub(crate) fn list_files(directory: &Path, extension: &str) -> io::Result<Vec<Pa
     let mut files = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        let hidden = path
-            .file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         if !hidden && path.extension().is_some_and(|found| found == extension) {
             files.push(path);
         }

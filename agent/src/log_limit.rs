@@ -38,11 +38,7 @@ struct StatementWindow {
 
 impl StatementWindow {
     fn new(opened: Instant) -> Self {
-        Self {
-            opened,
-            lines: 0,
-            left_out: 0,
-        }
+        Self { opened, lines: 0, left_out: 0 }
     }
 
     /// Whether a line may be written: `Some` with the number of lines suppressed before it.
@@ -78,12 +74,7 @@ impl<F> LimitedFormat<F> {
         format: LogFormat,
         clock: Arc<dyn Fn() -> Instant + Send + Sync>,
     ) -> Self {
-        Self {
-            inner,
-            format,
-            statements: Mutex::default(),
-            clock,
-        }
+        Self { inner, format, statements: Mutex::default(), clock }
     }
 
     fn admit(&self, event: &Event<'_>) -> Option<u64> {
@@ -91,10 +82,7 @@ impl<F> LimitedFormat<F> {
             return Some(0);
         }
         let now = (self.clock)();
-        let mut statements = self
-            .statements
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         statements
             .entry(event.metadata().callsite())
             .or_insert_with(|| StatementWindow::new(now))
@@ -129,8 +117,7 @@ where
             Some(left_out) => left_out,
         };
         let mut line = String::new();
-        self.inner
-            .format_event(context, Writer::new(&mut line), event)?;
+        self.inner.format_event(context, Writer::new(&mut line), event)?;
         let line = line.trim_end();
         match (self.format, line.strip_suffix('}')) {
             (LogFormat::Json, Some(open)) => writeln!(out, "{open},\"left_out\":{left_out}}}"),
@@ -170,10 +157,7 @@ mod tests {
 
     impl Log {
         fn new() -> Self {
-            Self {
-                bytes: Arc::default(),
-                now: Arc::new(Mutex::new(Instant::now())),
-            }
+            Self { bytes: Arc::default(), now: Arc::new(Mutex::new(Instant::now())) }
         }
 
         fn clock(&self) -> Arc<dyn Fn() -> Instant + Send + Sync> {
@@ -224,10 +208,7 @@ mod tests {
         let lines = log.lines();
         assert!(lines[MAX_LINES_PER_WINDOW as usize].contains("another statement"));
         assert!(
-            lines
-                .last()
-                .unwrap()
-                .ends_with(&format!("left_out={untold}")),
+            lines.last().unwrap().ends_with(&format!("left_out={untold}")),
             "{:?}",
             lines.last()
         );
@@ -239,11 +220,7 @@ mod tests {
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
             .json()
-            .event_format(LimitedFormat::with_clock(
-                format().json(),
-                LogFormat::Json,
-                log.clock(),
-            ))
+            .event_format(LimitedFormat::with_clock(format().json(), LogFormat::Json, log.clock()))
             .with_writer(move || writer.clone())
             .finish();
         tracing::subscriber::with_default(subscriber, || {
@@ -253,9 +230,6 @@ mod tests {
         });
         let last = log.lines().pop().unwrap();
         let last: serde_json::Value = serde_json::from_str(&last).unwrap();
-        assert_eq!(
-            (&last["left_out"], &last["level"]),
-            (&7.into(), &"WARN".into())
-        );
+        assert_eq!((&last["left_out"], &last["level"]), (&7.into(), &"WARN".into()));
     }
 }

@@ -196,10 +196,7 @@ impl RequestLookups {
             return false;
         };
         let policy = self.core.policy.get();
-        let (core, caller) = (
-            Arc::clone(&self.core),
-            PolicyPrincipal::from_verified(&self.sender),
-        );
+        let (core, caller) = (Arc::clone(&self.core), PolicyPrincipal::from_verified(&self.sender));
         let decision = self
             .resolve_as_node(|known| {
                 core.with_node_view(|node| {

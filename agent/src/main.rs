@@ -112,10 +112,7 @@ fn become_program(plan: &str) -> ExitCode {
     ExitCode::from(EXIT_NOT_STARTED)
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the only output before or without the log"
-)]
+#[expect(clippy::print_stderr, reason = "the only output before or without the log")]
 fn print_error(line: &str) {
     eprintln!("{line}");
 }
@@ -171,16 +168,11 @@ fn start_log(config: &Config) {
     let level = format!("{},async_nats=error", config.log.level);
     let filter = tracing_subscriber::EnvFilter::try_new(level)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,async_nats=error"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log.format {
         LogFormat::Text => log
             .with_ansi(false)
-            .event_format(LimitedFormat::new(
-                format().with_ansi(false),
-                LogFormat::Text,
-            ))
+            .event_format(LimitedFormat::new(format().with_ansi(false), LogFormat::Text))
             .init(),
         LogFormat::Json => log
             .json()

@@ -13,9 +13,7 @@ pub(crate) fn release_unused() {
     // If smaps is unreadable, release nothing; nothing depends on it.
     if let Ok(maps) = fs::read_to_string("/proc/self/smaps") {
         let address = release_unused as *const () as usize;
-        clean_ranges(&maps, address)
-            .into_iter()
-            .for_each(drop_pages);
+        clean_ranges(&maps, address).into_iter().for_each(drop_pages);
     }
     trim_heap();
 }
@@ -28,11 +26,7 @@ fn clean_ranges(maps: &str, address: usize) -> Vec<Range<usize>> {
         return Vec::new();
     };
     let clean = |part: &&MemoryMapping<'_>| part.file == program.file && part.is_clean();
-    mappings
-        .iter()
-        .filter(clean)
-        .map(|part| part.range.clone())
-        .collect()
+    mappings.iter().filter(clean).map(|part| part.range.clone()).collect()
 }
 
 /// One entry of smaps.
@@ -62,8 +56,7 @@ fn parse_mappings(maps: &str) -> Vec<MemoryMapping<'_>> {
             && let Some(("Anonymous" | "Swap", amount)) = line.split_once(':')
         {
             let kilobytes = amount.trim().strip_suffix(" kB");
-            part.private_kb
-                .push(kilobytes.and_then(|number| number.parse().ok()));
+            part.private_kb.push(kilobytes.and_then(|number| number.parse().ok()));
         }
     }
     mappings
@@ -90,11 +83,7 @@ fn drop_pages(range: Range<usize>) {
     // reported that none of its pages differs from the file. Dropped pages are read from the file again with the same content, so readers see no
     // change. The file cannot change while it runs (ETXTBSY); an upgrade replaces it.
     let _ = unsafe {
-        libc::madvise(
-            range.start as *mut libc::c_void,
-            range.len(),
-            libc::MADV_DONTNEED,
-        )
+        libc::madvise(range.start as *mut libc::c_void, range.len(), libc::MADV_DONTNEED)
     };
 }
 
@@ -215,11 +204,7 @@ Anonymous:             0 kB
         };
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(allocate)).collect();
-            assert!(
-                threads
-                    .into_iter()
-                    .all(|thread| thread.join().unwrap() == 1000)
-            );
+            assert!(threads.into_iter().all(|thread| thread.join().unwrap() == 1000));
         });
         assert_eq!(heaps_of_threads(), before);
     }

@@ -120,10 +120,7 @@ mod tests {
 
         let (set, problems) = load_policies(Path::new("/nonexistent"), RuleVerdict::Deny);
         assert!(problems.is_empty());
-        assert_eq!(
-            told_of(&set, "rpcutil"),
-            "+built-in rpcutil.policy:1 (default)"
-        );
+        assert_eq!(told_of(&set, "rpcutil"), "+built-in rpcutil.policy:1 (default)");
         assert_eq!(told_of(&set, "service"), "-default (no service.policy)");
     }
 
@@ -141,10 +138,7 @@ mod tests {
         let load = || {
             let (set, problems) = load_policies(&directory, RuleVerdict::Allow);
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            (
-                ["service", "other"].map(|agent| told_of(&set, agent)),
-                told.join("; "),
-            )
+            (["service", "other"].map(|agent| told_of(&set, agent)), told.join("; "))
         };
         for (path, bits) in [(&service, 0o644), (&groups, 0o644), (&directory, 0o755)] {
             mode(path, bits);
@@ -152,12 +146,7 @@ mod tests {
         let fine = ["+service.policy:1", "+default (no other.policy)"].map(str::to_owned);
         assert_eq!(load(), (fine.clone(), String::new()));
         for (path, bits, good, expected) in [
-            (
-                &service,
-                0o664,
-                0o644,
-                ["-service.policy: unusable", "+default (no other.policy)"],
-            ),
+            (&service, 0o664, 0o644, ["-service.policy: unusable", "+default (no other.policy)"]),
             (&groups, 0o646, 0o644, ["-groups: unusable"; 2]),
             (&directory, 0o777, 0o755, ["-policies: unusable"; 2]),
         ] {
@@ -178,18 +167,12 @@ mod tests {
         write("groups", "admins rip\n");
         write("service.policy", "allow\tadmins\t*\t*\n");
         assert_eq!(
-            told_of(
-                &load_policies(scratch.path(), RuleVerdict::Deny).0,
-                "service"
-            ),
+            told_of(&load_policies(scratch.path(), RuleVerdict::Deny).0, "service"),
             "+service.policy:1"
         );
         write("groups", "admins rip\nadmins eve\n");
         let (set, problems) = load_policies(scratch.path(), RuleVerdict::Allow);
-        assert!(
-            problems[0].to_string().contains("groups:2:1: "),
-            "{problems:?}"
-        );
+        assert!(problems[0].to_string().contains("groups:2:1: "), "{problems:?}");
         for agent in ["service", "rpcutil", "other"] {
             assert_eq!(told_of(&set, agent), "-groups:2: malformed");
         }

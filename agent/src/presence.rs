@@ -17,10 +17,7 @@ pub(crate) struct PresenceWriter {
 impl PresenceWriter {
     /// Writes that the daemon has started and is not ready.
     pub(crate) async fn announce_start(store: RestartStore) -> Self {
-        let presence = Self {
-            store,
-            instance: DaemonInstance::for_current_process(),
-        };
+        let presence = Self { store, instance: DaemonInstance::for_current_process() };
         presence.write_instance().await;
         presence
     }

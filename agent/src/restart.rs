@@ -113,11 +113,7 @@ pub fn restart_when_idle(
         pid_file: args.pidfile.clone(),
     };
     let accepted = open_restarts(args, config_file)?.request_restart(&target, &options)?;
-    let status = if accepted.merged {
-        "is already requested"
-    } else {
-        "is requested"
-    };
+    let status = if accepted.merged { "is already requested" } else { "is requested" };
     print_line(&format!(
         "the restart of {target} {status}; it starts when no run is in progress ({})",
         accepted.id
@@ -142,11 +138,8 @@ fn open_restarts(args: &RestartWhenIdleArgs, config_file: &Path) -> anyhow::Resu
     } else {
         args.puppet_state.clone()
     };
-    let paths = MachinePaths {
-        root: system.root().to_owned(),
-        engine: state.join("engine"),
-        puppet,
-    };
+    let paths =
+        MachinePaths { root: system.root().to_owned(), engine: state.join("engine"), puppet };
     let program = std::env::current_exe().context("cannot find the path of the rpcd program")?;
     Ok(RestartManager::new(
         RestartStore::new(state.join("restart")),

@@ -86,10 +86,7 @@ impl SeenRequests {
     /// An in-memory journal, for virtual nodes.
     pub fn in_memory() -> Self {
         Self {
-            inner: Mutex::new(SeenState {
-                cache: SeenCache::default(),
-                journal: None,
-            }),
+            inner: Mutex::new(SeenState { cache: SeenCache::default(), journal: None }),
             grown: Notify::new(),
             journal_state: JournalState::Intact,
             wall_start: 0,
@@ -100,10 +97,7 @@ impl SeenRequests {
     /// Opens the journal at this path. Skips a torn or damaged record. Without free disk space it opens too: writes then fail until there is space.
     /// `ran_before` is whether other files show that a daemon has run before.
     pub fn open(path: &Path, now: Millis, ran_before: bool) -> Result<Self, SeenError> {
-        let to_error = |source| SeenError {
-            path: path.to_owned(),
-            source,
-        };
+        let to_error = |source| SeenError { path: path.to_owned(), source };
         let bytes = match std::fs::read(path) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -121,10 +115,7 @@ impl SeenRequests {
             tracing::error!(path = %path.display(), "{problem}");
         }
         let steady_start = Instant::now();
-        let start = DualClockInstant {
-            wall: now,
-            steady: 0,
-        };
+        let start = DualClockInstant { wall: now, steady: 0 };
         let cache = SeenCache::restore(decoded.records, DEFAULT_CAPACITY, start);
         let journal = match SeenJournal::rewrite(path, &cache) {
             Err(error) if is_out_of_room(&error) => {
@@ -134,10 +125,7 @@ impl SeenRequests {
             written => written.map_err(to_error)?,
         };
         Ok(Self {
-            inner: Mutex::new(SeenState {
-                cache,
-                journal: Some(journal),
-            }),
+            inner: Mutex::new(SeenState { cache, journal: Some(journal) }),
             grown: Notify::new(),
             journal_state,
             wall_start: now,
@@ -176,19 +164,12 @@ impl SeenRequests {
         let SeenState { cache, journal } = &mut *inner;
         let insertion = cache.insert(caller, request, expires, now);
         if let (InsertionOutcome::New, Some(journal)) = (insertion, journal) {
-            let record = SeenRecord {
-                caller: *caller,
-                request,
-                expires,
-            };
+            let record = SeenRecord { caller: *caller, request, expires };
             let appended = journal.append(&record, cache);
             if journal.is_compaction_due(cache) {
                 self.grown.notify_one();
             }
-            appended.map_err(|source| SeenError {
-                path: journal.path.clone(),
-                source,
-            })?;
+            appended.map_err(|source| SeenError { path: journal.path.clone(), source })?;
         }
         Ok(insertion)
     }
@@ -318,22 +299,13 @@ impl JournalState {
 /// Whether the error means that the disk is full, which may change at any time.
 fn is_out_of_room(error: &io::Error) -> bool {
     use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    matches!(
-        error.kind(),
-        QuotaExceeded | ReadOnlyFilesystem | StorageFull
-    )
+    matches!(error.kind(), QuotaExceeded | ReadOnlyFilesystem | StorageFull)
 }
 
 impl SeenJournal {
     /// A journal without a file, for a full disk.
     fn without_file(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            file: None,
-            records: 0,
-            appended: None,
-            renamed: false,
-        }
+        Self { path: path.to_owned(), file: None, records: 0, appended: None, renamed: false }
     }
 
     /// Writes the unexpired records to a new file, and renames it over the old one.
@@ -343,11 +315,7 @@ impl SeenJournal {
         file.sync_data()?;
         std::fs::rename(path.with_extension("new"), path)?;
         sync_directory(path)?;
-        Ok(Self {
-            file: Some(Arc::new(file)),
-            records: cache.len(),
-            ..Self::without_file(path)
-        })
+        Ok(Self { file: Some(Arc::new(file)), records: cache.len(), ..Self::without_file(path) })
     }
 
     /// Whether most records have expired. A compaction that is running is not due again.
@@ -385,8 +353,7 @@ fn create_beside(path: &Path) -> io::Result<File> {
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {
-    path.parent()
-        .map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
 #[cfg(test)]
@@ -402,31 +369,22 @@ mod tests {
         let path = scratch.path().join("seen");
         let (old, young) = (Uuid::now_v7(), Uuid::now_v7());
         let seen = SeenRequests::open(&path, 0, false).unwrap();
-        assert_eq!(
-            seen.insert(&[1; 32], old, 100, 0).unwrap(),
-            InsertionOutcome::New
-        );
-        assert_eq!(
-            seen.insert(&[1; 32], young, LATER + 900, 0).unwrap(),
-            InsertionOutcome::New
-        );
+        assert_eq!(seen.insert(&[1; 32], old, 100, 0).unwrap(), InsertionOutcome::New);
+        assert_eq!(seen.insert(&[1; 32], young, LATER + 900, 0).unwrap(), InsertionOutcome::New);
         seen.sync().unwrap();
         drop(seen);
 
         let seen = SeenRequests::open(&path, LATER + 500, true).unwrap();
         assert_eq!(
-            seen.insert(&[1; 32], young, LATER + 900, LATER + 500)
-                .unwrap(),
+            seen.insert(&[1; 32], young, LATER + 900, LATER + 500).unwrap(),
             InsertionOutcome::Seen
         );
         assert_eq!(
-            seen.insert(&[2; 32], young, LATER + 900, LATER + 500)
-                .unwrap(),
+            seen.insert(&[2; 32], young, LATER + 900, LATER + 500).unwrap(),
             InsertionOutcome::New
         );
         assert_eq!(
-            seen.insert(&[1; 32], old, LATER + 900, LATER + 500)
-                .unwrap(),
+            seen.insert(&[1; 32], old, LATER + 900, LATER + 500).unwrap(),
             InsertionOutcome::New
         );
     }
@@ -436,18 +394,12 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let request = Uuid::now_v7();
-        SeenRequests::open(&path, 0, false)
-            .unwrap()
-            .insert(&[1; 32], request, 900, 0)
-            .unwrap();
+        SeenRequests::open(&path, 0, false).unwrap().insert(&[1; 32], request, 900, 0).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         bytes.extend_from_slice(&[7; 20]);
         std::fs::write(&path, bytes).unwrap();
         let seen = SeenRequests::open(&path, 1, true).unwrap();
-        assert_eq!(
-            seen.insert(&[1; 32], request, 900, 1).unwrap(),
-            InsertionOutcome::Seen
-        );
+        assert_eq!(seen.insert(&[1; 32], request, 900, 1).unwrap(), InsertionOutcome::Seen);
     }
 
     #[test]
@@ -463,16 +415,12 @@ mod tests {
             (seen.journal_state(), last)
         };
         // The first start of all; the next one finds its journal, though it is without records.
-        assert_eq!(
-            forgotten(false),
-            (JournalState::Missing, Some(START - SKEW - 1))
-        );
+        assert_eq!(forgotten(false), (JournalState::Missing, Some(START - SKEW - 1)));
         assert_eq!(forgotten(true), (JournalState::Intact, None));
 
         let seen = SeenRequests::open(&path, START, true).unwrap();
         for _ in 0..3 {
-            seen.insert(&[1; 32], Uuid::now_v7(), START + 900, START)
-                .unwrap();
+            seen.insert(&[1; 32], Uuid::now_v7(), START + 900, START).unwrap();
         }
         drop(seen);
         let whole = std::fs::read(&path).unwrap();
@@ -482,11 +430,7 @@ mod tests {
             let mut damaged = whole.clone();
             damaged[place * SeenRecord::BYTES + 40] ^= 1;
             std::fs::write(&path, damaged).unwrap();
-            assert_eq!(
-                forgotten(true),
-                (JournalState::Damaged(1), until),
-                "{place}"
-            );
+            assert_eq!(forgotten(true), (JournalState::Damaged(1), until), "{place}");
         }
         for lost in [&b""[..], &[0; 10]] {
             std::fs::write(&path, lost).unwrap();
@@ -512,9 +456,8 @@ mod tests {
         }
         // All of the former have expired: the journal is long, and the cache is short.
         let now = LATER;
-        let mut alive: Vec<Uuid> = (0..=COMPACT_THRESHOLD / 4)
-            .map(|_| insert(now + 900, now))
-            .collect();
+        let mut alive: Vec<Uuid> =
+            (0..=COMPACT_THRESHOLD / 4).map(|_| insert(now + 900, now)).collect();
         let grown = fs_len(&path);
         std::thread::scope(|scope| {
             let compacted = scope.spawn(|| seen.compact());

@@ -34,10 +34,7 @@ impl CentralServices {
     /// Waits until they have stopped, after their stop was requested.
     pub(crate) async fn wait_stopped(self) {
         for service in self.0 {
-            if tokio::time::timeout(SHUTDOWN_TIMEOUT, service)
-                .await
-                .is_err()
-            {
+            if tokio::time::timeout(SHUTDOWN_TIMEOUT, service).await.is_err() {
                 tracing::warn!("a service did not stop in time");
             }
         }
@@ -79,13 +76,7 @@ pub(crate) async fn start_services(
     };
     let client_for = |collective: SubjectName| {
         let (signer, trust) = (signer.clone(), trust.clone());
-        Client::new(
-            bus.clone(),
-            signer,
-            trust,
-            collective,
-            DiscoveryWindow::default(),
-        )
+        Client::new(bus.clone(), signer, trust, collective, DiscoveryWindow::default())
     };
     let client = client_for(collective);
     let host = config.identity.clone();
@@ -100,9 +91,7 @@ pub(crate) async fn start_services(
     if let Some(enrolment) = enrolment {
         service = service.with_enrolment(enrolment);
     }
-    Ok(CentralServices(vec![tokio::spawn(
-        service.run_until_stopped(stop),
-    )]))
+    Ok(CentralServices(vec![tokio::spawn(service.run_until_stopped(stop))]))
 }
 
 /// The enrolment service, in the enrolment account.

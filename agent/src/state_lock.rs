@@ -24,15 +24,9 @@ pub(crate) struct StateLock {
 /// that it was starting holds the lock until it executes its program.
 pub(crate) async fn acquire_state_lock(state: &Path) -> Result<StateLock, AssembleError> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(state);
-    created.map_err(|source| AssembleError::Directory {
-        path: state.to_owned(),
-        source,
-    })?;
+    created.map_err(|source| AssembleError::Directory { path: state.to_owned(), source })?;
     let directory = state.to_owned();
-    let lock_error = |source| AssembleError::Lock {
-        path: directory.clone(),
-        source,
-    };
+    let lock_error = |source| AssembleError::Lock { path: directory.clone(), source };
     let mut files = vec![File::open(state).map_err(lock_error)?];
     files.extend(lock_file(state)?);
     let deadline = Instant::now() + LOCK_TIMEOUT;
@@ -45,11 +39,7 @@ pub(crate) async fn acquire_state_lock(state: &Path) -> Result<StateLock, Assemb
 /// The lock file that every version uses; `None` if the state directory is not writable, because a node can still reply to read requests then.
 fn lock_file(state: &Path) -> Result<Option<File>, AssembleError> {
     let path = state.join("lock");
-    let opened = File::options()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(&path);
+    let opened = File::options().create(true).append(true).mode(0o600).open(&path);
     // Any user who can open the file can lock it and block the daemon. An older file may be open to all.
     let restricted = opened.and_then(|file| {
         file.set_permissions(Permissions::from_mode(0o600))?;
@@ -73,15 +63,10 @@ async fn wait_for_lock(file: &File, state: &Path, deadline: Instant) -> Result<(
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
             Err(TryLockError::WouldBlock) => {
-                return Err(AssembleError::Occupied {
-                    path: state.to_owned(),
-                });
+                return Err(AssembleError::Occupied { path: state.to_owned() });
             }
             Err(TryLockError::Error(source)) => {
-                return Err(AssembleError::Lock {
-                    path: state.to_owned(),
-                    source,
-                });
+                return Err(AssembleError::Lock { path: state.to_owned(), source });
             }
         }
     }

@@ -49,10 +49,7 @@ mod tests {
         );
         let json = serde_json::to_string(hostile).unwrap();
         let escaped = escape_json(&json);
-        assert!(
-            escaped.chars().all(|c| !c.is_control() && c != '\u{202e}'),
-            "{escaped:?}"
-        );
+        assert!(escaped.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{escaped:?}");
         assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), hostile);
     }
 }

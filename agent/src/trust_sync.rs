@@ -49,10 +49,7 @@ pub struct TrustFreshness {
 impl TrustFreshness {
     /// Creates it with this confirmation time.
     pub(crate) fn starting_at(confirmed_at: Millis) -> Self {
-        Self {
-            confirmed_at: AtomicU64::new(confirmed_at),
-            ..Self::default()
-        }
+        Self { confirmed_at: AtomicU64::new(confirmed_at), ..Self::default() }
     }
 
     /// Sets the age of the last confirmation after which requests are refused; `None` disables the check.
@@ -160,12 +157,7 @@ impl TrustSync {
                 "cannot subscribe to changes of the account token; polling instead"
             );
         });
-        let sync = Self {
-            core,
-            bus,
-            changed,
-            heads: heads.ok(),
-        };
+        let sync = Self { core, bus, changed, heads: heads.ok() };
         sync.refresh_tokens(ReadSpread::None).await;
         sync
     }
@@ -207,10 +199,7 @@ impl TrustSync {
     async fn refresh_tokens(&self, spread: ReadSpread) {
         self.refresh_account(spread).await;
         if let Err(error) = self.take_renewed().await {
-            tracing::warn!(
-                error = error_chain(&error),
-                "cannot renew the token of this node"
-            );
+            tracing::warn!(error = error_chain(&error), "cannot renew the token of this node");
         }
     }
 
@@ -244,9 +233,7 @@ impl TrustSync {
         let Some(newer) = self.bus.newer_account(&current, &head).await? else {
             return Ok(false);
         };
-        self.core
-            .update_trust(newer.account_token())
-            .map_err(TrustLookupError::Token)?;
+        self.core.update_trust(newer.account_token()).map_err(TrustLookupError::Token)?;
         // A separate task writes to disk; it may lag behind.
         let change = TokenChange::Account(newer.account_token().to_owned());
         let _ = self.changed.try_send(change);
@@ -256,11 +243,7 @@ impl TrustSync {
     /// Uses the node's renewed token, if renewal is due and the new token expires later.
     async fn take_renewed(&self) -> Result<(), TokenUpdateError> {
         let now = self.core.now();
-        let Some(life) = self
-            .core
-            .token_life()
-            .filter(|life| life.is_renewal_due(now))
-        else {
+        let Some(life) = self.core.token_life().filter(|life| life.is_renewal_due(now)) else {
             return Ok(());
         };
         let key = stores::renewed_token_key(self.core.identity().as_str());
@@ -332,26 +315,14 @@ mod tests {
     #[test]
     fn an_unconfirmed_token_is_reported_and_refuses_when_asked_to() {
         let freshness = TrustFreshness::starting_at(1_000);
-        assert_eq!(
-            freshness.staleness_report(1_000 + STALE_REPORT_MILLIS - 1),
-            None
-        );
-        assert!(
-            freshness
-                .staleness_report(1_000 + STALE_REPORT_MILLIS)
-                .is_some()
-        );
+        assert_eq!(freshness.staleness_report(1_000 + STALE_REPORT_MILLIS - 1), None);
+        assert!(freshness.staleness_report(1_000 + STALE_REPORT_MILLIS).is_some());
         assert_eq!(freshness.expired_age(u64::MAX), None);
         freshness.set_max_age(Some(Duration::from_secs(10)));
         assert_eq!(freshness.expired_age(11_000), None);
         assert_eq!(freshness.expired_age(11_001), Some(10_001));
         freshness.set_problem(Some("no bucket".to_owned()));
-        assert!(
-            freshness
-                .staleness_report(11_001)
-                .unwrap()
-                .contains("no bucket")
-        );
+        assert!(freshness.staleness_report(11_001).unwrap().contains("no bucket"));
         freshness.confirm(11_001);
         assert_eq!(freshness.expired_age(21_001), None);
         assert_eq!(freshness.staleness_report(11_002), None);

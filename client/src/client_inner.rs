@@ -37,10 +37,7 @@ impl ClientInner {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let known = keys.get(node)?;
         // The token may have been revoked since it was verified.
-        let is_valid = self
-            .trust()
-            .check_still_valid(known, unix_millis_now())
-            .is_ok();
+        let is_valid = self.trust().check_still_valid(known, unix_millis_now()).is_ok();
         is_valid.then_some(known.key)
     }
 
@@ -79,17 +76,11 @@ impl ClientInner {
     }
 
     fn last_trust_check(&self) -> Instant {
-        *self
-            .trust_checked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.trust_checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note_trust_check(&self) {
-        let mut checked = self
-            .trust_checked
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut checked = self.trust_checked.lock().unwrap_or_else(PoisonError::into_inner);
         *checked = Instant::now();
     }
 
@@ -105,26 +96,18 @@ impl ClientInner {
     /// Checks that the caller's own token grants this agent. The broker rejects other agents too, but reports it on the connection, not on the call.
     pub(crate) fn check_granted(&self, agent: &SubjectName) -> Result<(), ClientError> {
         let trust = self.trust();
-        let Ok(own_user) = self
-            .tokens
-            .verify_user(&trust, &self.signer.token(), unix_millis_now())
+        let Ok(own_user) = self.tokens.verify_user(&trust, &self.signer.token(), unix_millis_now())
         else {
             return Ok(());
         };
-        let granted: Vec<&str> = own_user
-            .tags
-            .iter()
-            .filter_map(|tag| tag.strip_prefix("agent:"))
-            .collect();
+        let granted: Vec<&str> =
+            own_user.tags.iter().filter_map(|tag| tag.strip_prefix("agent:")).collect();
         let covers =
             |grant: &&str| *grant == "*" || grant.split('.').next() == Some(agent.as_str());
         if own_user.role != UserRole::Caller || granted.iter().any(covers) {
             return Ok(());
         }
-        Err(ClientError::NotGranted {
-            agent: agent.to_string(),
-            allowed: granted.join(", "),
-        })
+        Err(ClientError::NotGranted { agent: agent.to_string(), allowed: granted.join(", ") })
     }
 
     /// Parses a mailbox name or one of the caller's own subjects. Rejects subjects whose replies other callers could read.

@@ -42,13 +42,8 @@ pub enum DdlStoreError {
 impl DdlStore {
     /// Loads the built-in DDLs, and those in `directory/*.json`, which take precedence. A missing directory counts as empty.
     pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
-        let builtin = BUILTIN_AGENTS
-            .iter()
-            .map(|(name, _)| (*name, OnceLock::new()));
-        let mut store = Self {
-            given: BTreeMap::new(),
-            builtin: builtin.collect(),
-        };
+        let builtin = BUILTIN_AGENTS.iter().map(|(name, _)| (*name, OnceLock::new()));
+        let mut store = Self { given: BTreeMap::new(), builtin: builtin.collect() };
         for path in directory.map_or_else(|| Ok(Vec::new()), json_files)? {
             store.add_file(&path, &read_file(&path)?)?;
         }
@@ -56,10 +51,8 @@ impl DdlStore {
     }
 
     fn add_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {
-        let ddl = AgentDdl::from_slice(bytes).map_err(|source| DdlStoreError::Ddl {
-            path: path.to_owned(),
-            source,
-        })?;
+        let ddl = AgentDdl::from_slice(bytes)
+            .map_err(|source| DdlStoreError::Ddl { path: path.to_owned(), source })?;
         self.given.insert(ddl.name().to_owned(), ddl);
         Ok(())
     }
@@ -100,18 +93,12 @@ impl DdlStore {
 }
 
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, DdlStoreError> {
-    std::fs::read(path).map_err(|source| DdlStoreError::Read {
-        path: path.to_owned(),
-        source,
-    })
+    std::fs::read(path).map_err(|source| DdlStoreError::Read { path: path.to_owned(), source })
 }
 
 /// The JSON files in a directory, sorted. A missing directory counts as empty.
 pub(crate) fn json_files(directory: &Path) -> Result<Vec<PathBuf>, DdlStoreError> {
-    let failed = |source| DdlStoreError::Read {
-        path: directory.to_owned(),
-        source,
-    };
+    let failed = |source| DdlStoreError::Read { path: directory.to_owned(), source };
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -120,10 +107,7 @@ pub(crate) fn json_files(directory: &Path) -> Result<Vec<PathBuf>, DdlStoreError
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry.map_err(failed)?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        if path.extension().is_some_and(|extension| extension == "json") {
             paths.push(path);
         }
     }

@@ -71,14 +71,9 @@ impl FromStr for CountOrPercent {
         }
         if is_part {
             let percent = digits.parse().map_err(|_| CountOrPercentError)?;
-            return (percent <= 100)
-                .then_some(Self::Percent(percent))
-                .ok_or(CountOrPercentError);
+            return (percent <= 100).then_some(Self::Percent(percent)).ok_or(CountOrPercentError);
         }
-        digits
-            .parse()
-            .map(Self::Count)
-            .map_err(|_| CountOrPercentError)
+        digits.parse().map(Self::Count).map_err(|_| CountOrPercentError)
     }
 }
 
@@ -127,26 +122,14 @@ mod tests {
     use super::{CountOrPercent, choose_nodes};
 
     fn nodes(count: usize) -> BTreeSet<Identity> {
-        (0..count)
-            .map(|n| format!("n{n:03}").parse().unwrap())
-            .collect()
+        (0..count).map(|n| format!("n{n:03}").parse().unwrap()).collect()
     }
 
     #[test]
     fn amounts_are_counts_or_parts() {
         assert_eq!("10".parse(), Ok(CountOrPercent::Count(10)));
         assert_eq!("10%".parse(), Ok(CountOrPercent::Percent(10)));
-        for text in [
-            "",
-            "%",
-            "-1",
-            "+1",
-            "1.5",
-            "101%",
-            "10 %",
-            "a",
-            "99999999999999999999999",
-        ] {
+        for text in ["", "%", "-1", "+1", "1.5", "101%", "10 %", "a", "99999999999999999999999"] {
             assert!(text.parse::<CountOrPercent>().is_err(), "{text}");
         }
     }
@@ -154,14 +137,8 @@ mod tests {
     #[test]
     fn a_part_to_ask_is_rounded_up_and_a_part_to_bear_down() {
         let five = CountOrPercent::Percent(5);
-        assert_eq!(
-            (five.count_rounded_up(10), five.count_rounded_down(10)),
-            (1, 0)
-        );
-        assert_eq!(
-            (five.count_rounded_up(40), five.count_rounded_down(40)),
-            (2, 2)
-        );
+        assert_eq!((five.count_rounded_up(10), five.count_rounded_down(10)), (1, 0));
+        assert_eq!((five.count_rounded_up(40), five.count_rounded_down(40)), (2, 2));
         assert_eq!(
             (
                 CountOrPercent::Percent(100).count_rounded_up(7),
@@ -169,18 +146,12 @@ mod tests {
             ),
             (7, 7)
         );
-        assert_eq!(
-            (CountOrPercent::Percent(1).count_rounded_up(usize::MAX)),
-            usize::MAX / 100 + 1
-        );
+        assert_eq!((CountOrPercent::Percent(1).count_rounded_up(usize::MAX)), usize::MAX / 100 + 1);
     }
 
     #[test]
     fn without_a_seed_the_first_are_taken() {
-        assert_eq!(
-            choose_nodes(&nodes(9), CountOrPercent::Count(3), None),
-            nodes(3)
-        );
+        assert_eq!(choose_nodes(&nodes(9), CountOrPercent::Count(3), None), nodes(3));
     }
 
     #[test]
@@ -188,10 +159,7 @@ mod tests {
         let drawn = choose_nodes(&nodes(100), CountOrPercent::Count(3), Some(7));
         let names: Vec<&str> = drawn.iter().map(Identity::as_str).collect();
         assert_eq!(names, ["n028", "n043", "n052"]);
-        assert_ne!(
-            drawn,
-            choose_nodes(&nodes(100), CountOrPercent::Count(3), Some(8))
-        );
+        assert_ne!(drawn, choose_nodes(&nodes(100), CountOrPercent::Count(3), Some(8)));
     }
 
     proptest! {

@@ -49,10 +49,7 @@ pub struct ProposalDraft {
 impl OfflineSigner {
     /// Reads credentials and trust. Rejects credentials that other users could read.
     pub fn load(credentials: &Path, operator: &str, account: &Path) -> Result<Self, ClientError> {
-        Ok(Self {
-            signer: load_signer(credentials)?,
-            trust: load_trust(operator, account)?,
-        })
+        Ok(Self { signer: load_signer(credentials)?, trust: load_trust(operator, account)? })
     }
 
     /// Signs a draft and returns the encoded proposal.
@@ -71,11 +68,7 @@ impl OfflineSigner {
             issued_at,
             expires_at: issued_at.saturating_add(lifetime),
         };
-        Ok(sign_envelope(
-            EnvelopeKind::Proposal,
-            &proposal,
-            &self.signer,
-        )?)
+        Ok(sign_envelope(EnvelopeKind::Proposal, &proposal, &self.signer)?)
     }
 
     /// Verifies an encoded proposal of another user.
@@ -90,11 +83,7 @@ impl OfflineSigner {
             approver: self.signer.identity().clone(),
             approved_at: unix_millis_now(),
         };
-        Ok(sign_envelope(
-            EnvelopeKind::Approval,
-            &approval,
-            &self.signer,
-        )?)
+        Ok(sign_envelope(EnvelopeKind::Approval, &approval, &self.signer)?)
     }
 
     /// Verifies an encoded approval as nodes do. Also returns the value for [`crate::RpcCall::approval`].
@@ -109,10 +98,8 @@ impl OfflineSigner {
 pub fn load_signer(path: &Path) -> Result<Signer, ClientError> {
     let text =
         muster_secret::read_secret(path, SecretOwner::Person, UserCredentials::MAX_FILE_BYTES)?;
-    let creds = UserCredentials::parse(&text).map_err(|source| ClientError::Creds {
-        path: path.to_owned(),
-        source,
-    })?;
+    let creds = UserCredentials::parse(&text)
+        .map_err(|source| ClientError::Creds { path: path.to_owned(), source })?;
     Ok(Signer::new(creds)?)
 }
 
@@ -122,10 +109,7 @@ fn load_trust(operator: &str, account: &Path) -> Result<AccountTrust, ClientErro
         path: account.to_owned(),
         source,
     })?;
-    let to_error = |source| ClientError::Trust {
-        path: account.to_owned(),
-        source,
-    };
+    let to_error = |source| ClientError::Trust { path: account.to_owned(), source };
     let operator = PublicKey::parse(operator).map_err(|error| to_error(error.into()))?;
     AccountTrust::new(operator, text.trim()).map_err(to_error)
 }

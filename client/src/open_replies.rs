@@ -32,11 +32,7 @@ pub(crate) struct ReplyExpectation {
 
 impl ReplyExpectation {
     pub(crate) fn as_expected(&self) -> ExpectedAnswer<'_> {
-        ExpectedAnswer {
-            request: Some(self.request),
-            agent: &self.agent,
-            action: &self.action,
-        }
+        ExpectedAnswer { request: Some(self.request), agent: &self.agent, action: &self.action }
     }
 }
 
@@ -51,22 +47,14 @@ pub(crate) async fn open_reply_batch(
     let (client, expectation) = (Arc::clone(client), expectation.clone());
     let work = move |replies: &[Bytes]| {
         let expected = expectation.as_expected();
-        open_replies(
-            replies,
-            &expected,
-            &client.trust(),
-            &client.tokens,
-            unix_millis_now(),
-        )
+        open_replies(replies, &expected, &client.trust(), &client.tokens, unix_millis_now())
     };
     run_in_shares(&replies, chunk_size, work).await
 }
 
 /// Number of replies per processor.
 fn share_size(replies: usize, processors: usize) -> usize {
-    replies
-        .div_ceil(processors.min(MAX_PROCESSORS))
-        .max(MIN_SHARE_SIZE)
+    replies.div_ceil(processors.min(MAX_PROCESSORS)).max(MIN_SHARE_SIZE)
 }
 
 /// Runs the work for each share concurrently; a single share runs on the current task.
@@ -115,11 +103,7 @@ mod tests {
         let doubled: Vec<u32> = items.iter().map(|item| 2 * item).collect();
         for share in [1, 7, 99, 100, 101] {
             let double = |items: &[u32]| items.iter().map(|item| 2 * item).collect();
-            assert_eq!(
-                run_in_shares(&items, share, double).await,
-                doubled,
-                "{share}"
-            );
+            assert_eq!(run_in_shares(&items, share, double).await, doubled, "{share}");
         }
     }
 }

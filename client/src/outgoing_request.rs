@@ -53,10 +53,9 @@ pub fn outgoing_requests<'a>(
     issued_at: Millis,
 ) -> impl Iterator<Item = Result<OutgoingRequest, EnvelopeSignError>> + 'a {
     let reply_address = match &call.reply_delivery {
-        ReplyDelivery::Here => Some(AnswerAddress::of_request(
-            &signer.public_key().to_string(),
-            &id,
-        )),
+        ReplyDelivery::Here => {
+            Some(AnswerAddress::of_request(&signer.public_key().to_string(), &id))
+        }
         ReplyDelivery::Unwanted => None,
         ReplyDelivery::Elsewhere(address) => Some(address.clone()),
     };
@@ -97,11 +96,7 @@ pub fn outgoing_requests<'a>(
             sealed,
         };
         let sealed = sign_envelope(EnvelopeKind::Request, &request, signer)?;
-        Ok(OutgoingRequest {
-            request,
-            sealed,
-            to,
-        })
+        Ok(OutgoingRequest { request, sealed, to })
     })
 }
 
@@ -132,9 +127,7 @@ fn split_inputs(
     };
     let inputs = call.data.clone().into_iter();
     let (secret, plain): (Map<_, _>, _) = inputs.partition(|(name, _)| is_secret(name));
-    let keys = nodes
-        .iter()
-        .filter_map(|node| Some((node, call.keys.get(node)?)));
+    let keys = nodes.iter().filter_map(|node| Some((node, call.keys.get(node)?)));
     let sealed = InputEncryptor::new(id)?.encrypt_inputs(keys, &secret)?;
     Ok((plain, Some(sealed)))
 }

@@ -35,12 +35,7 @@ impl ProgressTracker {
             messages: progress.seq,
             dropped: counts.dropped.max(progress.dropped),
         };
-        Some(ProgressUpdate {
-            node: progress.sender,
-            events: progress.events,
-            lost,
-            dropped,
-        })
+        Some(ProgressUpdate { node: progress.sender, events: progress.events, lost, dropped })
     }
 
     /// The node has replied with its final counts: returns the messages and events that are missing, if any.
@@ -94,19 +89,10 @@ mod tests {
     #[test]
     fn each_message_counts_once_and_gaps_are_told() {
         let mut telling = ProgressTracker::default();
-        assert_eq!(
-            telling.record_progress(progress("a", 1, 0)),
-            Some(tale("a", Some(1), 0, 0))
-        );
-        assert_eq!(
-            telling.record_progress(progress("b", 2, 3)),
-            Some(tale("b", Some(2), 1, 3))
-        );
+        assert_eq!(telling.record_progress(progress("a", 1, 0)), Some(tale("a", Some(1), 0, 0)));
+        assert_eq!(telling.record_progress(progress("b", 2, 3)), Some(tale("b", Some(2), 1, 3)));
         assert_eq!(telling.record_progress(progress("a", 1, 0)), None);
-        assert_eq!(
-            telling.record_progress(progress("a", 4, 5)),
-            Some(tale("a", Some(4), 2, 5))
-        );
+        assert_eq!(telling.record_progress(progress("a", 4, 5)), Some(tale("a", Some(4), 2, 5)));
         assert_eq!(telling.record_progress(progress("a", 3, 5)), None);
         let said = |messages, dropped| ProgressCounts { messages, dropped };
         assert_eq!(
@@ -132,16 +118,9 @@ mod tests {
             })
         );
         for seq in [0, 1, u64::MAX] {
-            assert_eq!(
-                telling.record_progress(progress("web1", seq, 0)),
-                None,
-                "{seq}"
-            );
+            assert_eq!(telling.record_progress(progress("web1", seq, 0)), None, "{seq}");
         }
-        let said = ProgressCounts {
-            messages: 0,
-            dropped: 0,
-        };
+        let said = ProgressCounts { messages: 0, dropped: 0 };
         assert_eq!(telling.finish_node(&"web1".parse().unwrap(), said), None);
     }
 }

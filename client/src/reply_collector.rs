@@ -52,26 +52,16 @@ pub(crate) async fn run_call(
     }
     let reply_address = AnswerAddress::of_request(&client.signer.public_key().to_string(), &id);
     let connection_mark = client.bus.mark_connection();
-    let replies = client
-        .bus
-        .subscribe(&reply_address.subscription_pattern())
-        .await?;
+    let replies = client.bus.subscribe(&reply_address.subscription_pattern()).await?;
     let started_at = Instant::now();
-    let PublishedCall {
-        nodes_by_reply_subject,
-        signing,
-    } = publish_requests(client, &call, id).await?;
+    let PublishedCall { nodes_by_reply_subject, signing } =
+        publish_requests(client, &call, id).await?;
     let awaited = match &call.target {
         CallTarget::Nodes(nodes) => Some(nodes.clone()),
         CallTarget::Filter(_) => None,
     };
     let expected = awaited.as_ref().map(|nodes| nodes | &without_key);
-    let _ = events
-        .send(CallEvent::Published {
-            request: id,
-            expected: expected.clone(),
-        })
-        .await;
+    let _ = events.send(CallEvent::Published { request: id, expected: expected.clone() }).await;
     let collector = ReplyCollector {
         client,
         call: &call,
@@ -112,17 +102,10 @@ async fn publish_requests(
     call: &RpcCall,
     id: Uuid,
 ) -> Result<PublishedCall, ClientError> {
-    let mut published = PublishedCall {
-        nodes_by_reply_subject: HashMap::new(),
-        signing: Duration::ZERO,
-    };
-    let mut requests = outgoing_requests(
-        &client.signer,
-        &client.collective,
-        call,
-        id,
-        unix_millis_now(),
-    );
+    let mut published =
+        PublishedCall { nodes_by_reply_subject: HashMap::new(), signing: Duration::ZERO };
+    let mut requests =
+        outgoing_requests(&client.signer, &client.collective, call, id, unix_millis_now());
     loop {
         let started_at = Instant::now();
         let Some(request) = requests.next() else {
@@ -134,10 +117,7 @@ async fn publish_requests(
         for to in request.to {
             match &to.reply_to {
                 Some(reply_to) => {
-                    client
-                        .bus
-                        .publish_with_reply(&to.subject, reply_to, sealed.clone())
-                        .await?;
+                    client.bus.publish_with_reply(&to.subject, reply_to, sealed.clone()).await?;
                 }
                 None => client.bus.publish(&to.subject, sealed.clone()).await?,
             }
@@ -165,10 +145,7 @@ async fn publish_without_waiting(
     // No reply will confirm the request, so at least confirm that the broker received it.
     client.bus.confirm_delivery().await?;
     let publishing = started_at.elapsed();
-    let event = CallEvent::Published {
-        request: id,
-        expected: None,
-    };
+    let event = CallEvent::Published { request: id, expected: None };
     let _ = events.send(event).await;
     let stats = CallStats {
         request: id,
@@ -236,9 +213,7 @@ impl ReplyCollector<'_> {
                 batch::collect_batch(first, &mut replies, self.outstanding_count()).await;
             self.handle_messages(messages, events).await;
         }
-        let _ = events
-            .send(CallEvent::Finished(Box::new(self.into_stats())))
-            .await;
+        let _ = events.send(CallEvent::Finished(Box::new(self.into_stats()))).await;
     }
 
     fn is_over(&self) -> bool {
@@ -266,11 +241,8 @@ impl ReplyCollector<'_> {
         let token = Uuid::now_v7().simple().to_string();
         let reply_subject = self.reply_address.of_confirmation(&token);
         let subject_name = subject::CONFIRM_SUBJECT;
-        let probe = self
-            .client
-            .bus
-            .publish_with_reply(subject_name, &reply_subject, Bytes::new())
-            .await;
+        let probe =
+            self.client.bus.publish_with_reply(subject_name, &reply_subject, Bytes::new()).await;
         let deadline = self.latest_end() + ROUND_TRIP_TIMEOUT;
         loop {
             let Ok(next) = tokio::time::timeout_at(deadline, replies.next()).await else {
@@ -317,10 +289,8 @@ impl ReplyCollector<'_> {
             self.handle_no_responders(status.subject(), events).await;
         }
         // A node sends progress before its reply, so report it before the reply.
-        let (progress_messages, replies): (Vec<Bytes>, Vec<Bytes>) = answers
-            .iter()
-            .map(|answer| answer.payload().clone())
-            .partition(|bytes| {
+        let (progress_messages, replies): (Vec<Bytes>, Vec<Bytes>) =
+            answers.iter().map(|answer| answer.payload().clone()).partition(|bytes| {
                 self.call.stream && EnvelopeKind::of_inbox_message(bytes) == EnvelopeKind::Progress
             });
         let expectation = ReplyExpectation {
@@ -401,18 +371,12 @@ impl ReplyCollector<'_> {
             }
             Err(refusal) => {
                 self.counts.rejected += 1;
-                let _ = events
-                    .send(CallEvent::Rejected(refusal.reason_code()))
-                    .await;
+                let _ = events.send(CallEvent::Rejected(refusal.reason_code())).await;
                 return;
             }
         };
         let sender = reply.sender.clone();
-        let received = Box::new(ReceivedReply {
-            reply,
-            after: at - self.published,
-            verifying,
-        });
+        let received = Box::new(ReceivedReply { reply, after: at - self.published, verifying });
         let first = self.answered.insert(sender.clone());
         let is_expected = first && (self.expected.is_none() || self.awaited.remove(&sender));
         if !is_expected {
@@ -440,9 +404,7 @@ impl ReplyCollector<'_> {
         missing.extend(self.absent.iter().cloned());
         missing.extend(self.without_key);
         let end = self.last.unwrap_or_else(Instant::now);
-        let disturbance = self
-            .slow_consumer
-            .then_some(ConnectionDisturbance::SlowConsumer);
+        let disturbance = self.slow_consumer.then_some(ConnectionDisturbance::SlowConsumer);
         CallStats {
             request: self.id,
             expected: self.expected,
@@ -452,11 +414,7 @@ impl ReplyCollector<'_> {
             absent: self.absent,
             unexpected: self.unexpected,
             rejected: self.counts.rejected,
-            incomplete: self
-                .client
-                .bus
-                .disturbed_since(self.connection_mark)
-                .or(disturbance),
+            incomplete: self.client.bus.disturbed_since(self.connection_mark).or(disturbance),
             signing: self.signing,
             publishing: self.published - self.started_at,
             waiting: end.saturating_duration_since(self.published),

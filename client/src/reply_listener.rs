@@ -64,10 +64,7 @@ impl Client {
         let client = Arc::clone(&self.inner);
         let own_address = client.answer_address(address.prefix())?;
         let connection_mark = client.bus.mark_connection();
-        let messages = client
-            .bus
-            .subscribe(&own_address.subscription_pattern())
-            .await?;
+        let messages = client.bus.subscribe(&own_address.subscription_pattern()).await?;
         client.bus.confirm_delivery().await?;
         Ok(ReplyListener {
             client,
@@ -116,43 +113,21 @@ impl ReplyListener {
             .iter()
             .map(BusMessage::payload)
             .partition(|bytes| EnvelopeKind::of_inbox_message(bytes) == EnvelopeKind::Progress);
-        let ReplySelector {
-            agent,
-            action,
-            request,
-        } = &self.awaited;
-        let expected = ExpectedAnswer {
-            request: *request,
-            agent,
-            action,
-        };
+        let ReplySelector { agent, action, request } = &self.awaited;
+        let expected = ExpectedAnswer { request: *request, agent, action };
         let client = Arc::clone(&self.client);
         let trust = client.trust();
-        let progress_messages = open_progress(
-            &progress_messages,
-            &expected,
-            &trust,
-            &client.tokens,
-            unix_millis_now(),
-        );
+        let progress_messages =
+            open_progress(&progress_messages, &expected, &trust, &client.tokens, unix_millis_now());
         let received_at = Instant::now();
-        let replies = open_replies(
-            &replies,
-            &expected,
-            &trust,
-            &client.tokens,
-            unix_millis_now(),
-        );
+        let replies = open_replies(&replies, &expected, &trust, &client.tokens, unix_millis_now());
         let count = u32::try_from(replies.len()).unwrap_or(u32::MAX).max(1);
         let verifying = received_at.elapsed() / count;
         for progress in progress_messages {
             let event = match progress {
                 Ok(progress) => {
                     let tracker = self.progress_trackers.entry(progress.request).or_default();
-                    tracker
-                        .record_progress(progress)
-                        .map(Box::new)
-                        .map(CallEvent::Progress)
+                    tracker.record_progress(progress).map(Box::new).map(CallEvent::Progress)
                 }
                 Err(refusal) => Some(CallEvent::Rejected(refusal.reason_code())),
             };
@@ -161,11 +136,9 @@ impl ReplyListener {
         let after = self.started_at.elapsed();
         for reply in replies {
             match reply {
-                Ok(OpenReply { reply, .. }) => self.queue_reply(ReceivedReply {
-                    reply,
-                    after,
-                    verifying,
-                }),
+                Ok(OpenReply { reply, .. }) => {
+                    self.queue_reply(ReceivedReply { reply, after, verifying })
+                }
                 Err(refusal) => self.queue_refusal(&refusal),
             }
         }
@@ -174,8 +147,7 @@ impl ReplyListener {
     fn queue_reply(&mut self, received: ReceivedReply) {
         let (request, node) = (received.reply.request, received.reply.sender.clone());
         if !self.answered.insert((request, node.clone())) {
-            self.events
-                .push_back(CallEvent::Unexpected(Box::new(received)));
+            self.events.push_back(CallEvent::Unexpected(Box::new(received)));
             return;
         }
         if let Some(counts) = received.reply.progress
@@ -188,7 +160,6 @@ impl ReplyListener {
     }
 
     fn queue_refusal(&mut self, refusal: &MessageRefusal) {
-        self.events
-            .push_back(CallEvent::Rejected(refusal.reason_code()));
+        self.events.push_back(CallEvent::Rejected(refusal.reason_code()));
     }
 }

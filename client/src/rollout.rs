@@ -59,11 +59,7 @@ pub enum RolloutStopReason {
 impl fmt::Display for RolloutStopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Canary {
-                failed,
-                canaries,
-                allowed,
-            } => {
+            Self::Canary { failed, canaries, allowed } => {
                 let noun = if *canaries == 1 { "canary" } else { "canaries" };
                 write!(
                     f,
@@ -72,10 +68,7 @@ impl fmt::Display for RolloutStopReason {
             }
             Self::Failures { failed, allowed } => {
                 let noun = if *failed == 1 { "node" } else { "nodes" };
-                write!(
-                    f,
-                    "stopped: {failed} {noun} failed or did not reply (maximum {allowed})"
-                )
+                write!(f, "stopped: {failed} {noun} failed or did not reply (maximum {allowed})")
             }
             Self::Interrupted => f.write_str("interrupted: no further requests are sent"),
             Self::Broken => {
@@ -92,10 +85,7 @@ impl RolloutLimits {
         order: impl ExactSizeIterator<Item = Identity>,
     ) -> VecDeque<VecDeque<Identity>> {
         let total = order.len();
-        let size = self
-            .batch
-            .map_or(total, |batch| batch.count_rounded_up(total))
-            .max(1);
+        let size = self.batch.map_or(total, |batch| batch.count_rounded_up(total)).max(1);
         let mut order = order;
         let mut batches = VecDeque::from([order.by_ref().take(self.canary).collect()]);
         while order.len() > 0 {
@@ -205,18 +195,11 @@ impl RolloutSchedule {
         if self.stop_reason.is_some() {
             return None;
         }
-        let allowed_of = |total| {
-            self.limits
-                .max_failures
-                .map(|limit| limit.count_rounded_down(total))
-        };
+        let allowed_of =
+            |total| self.limits.max_failures.map(|limit| limit.count_rounded_down(total));
         let exceeded = if let Some(canaries) = self.canaries {
             let allowed = allowed_of(canaries).unwrap_or(0);
-            (failed > allowed).then_some(RolloutStopReason::Canary {
-                failed,
-                canaries,
-                allowed,
-            })
+            (failed > allowed).then_some(RolloutStopReason::Canary { failed, canaries, allowed })
         } else {
             let allowed = allowed_of(self.total)?;
             (failed > allowed).then_some(RolloutStopReason::Failures { failed, allowed })
@@ -257,23 +240,16 @@ mod tests {
     use crate::limit::CountOrPercent;
 
     fn order(count: usize) -> Vec<Identity> {
-        (1..=count)
-            .map(|n| format!("n{n:02}").parse().unwrap())
-            .collect()
+        (1..=count).map(|n| format!("n{n:02}").parse().unwrap()).collect()
     }
 
     fn shape(limit: usize) -> RolloutLimits {
-        RolloutLimits {
-            concurrency: Some(limit),
-            ..RolloutLimits::default()
-        }
+        RolloutLimits { concurrency: Some(limit), ..RolloutLimits::default() }
     }
 
     /// Everybody who may be asked now.
     fn ask(schedule: &mut RolloutSchedule) -> Vec<String> {
-        std::iter::from_fn(|| schedule.next_node())
-            .map(|node| node.to_string())
-            .collect()
+        std::iter::from_fn(|| schedule.next_node()).map(|node| node.to_string()).collect()
     }
 
     fn end(schedule: &mut RolloutSchedule, node: &str, ok: bool) -> Option<RolloutStopReason> {
@@ -291,19 +267,14 @@ mod tests {
         assert_eq!(end(&mut schedule, "n01", false), None);
         assert_eq!(ask(&mut schedule), ["n06"]);
         assert_eq!(RolloutSchedule::new(order(9), shape(1)).max_in_flight(), 3);
-        assert_eq!(
-            RolloutSchedule::new(order(9), shape(100)).max_in_flight(),
-            132
-        );
+        assert_eq!(RolloutSchedule::new(order(9), shape(100)).max_in_flight(), 132);
     }
 
     #[test]
     fn who_is_busy_with_something_else_blocks_nobody() {
         let mut schedule = RolloutSchedule::new(order(9), shape(1));
         assert_eq!(ask(&mut schedule), ["n01", "n02", "n03"]);
-        let busy: Vec<Identity> = ["n01", "n02", "n03"]
-            .map(|name| name.parse().unwrap())
-            .into();
+        let busy: Vec<Identity> = ["n01", "n02", "n03"].map(|name| name.parse().unwrap()).into();
         for node in &busy {
             schedule.set_aside(node, true);
         }
@@ -323,24 +294,13 @@ mod tests {
 
     #[test]
     fn canaries_are_first_and_alone_and_a_bad_one_ends_it() {
-        let canary = RolloutLimits {
-            canary: 2,
-            ..shape(4)
-        };
+        let canary = RolloutLimits { canary: 2, ..shape(4) };
         let mut schedule = RolloutSchedule::new(order(5), canary);
         assert_eq!(ask(&mut schedule), ["n01", "n02"]);
         assert_eq!(end(&mut schedule, "n02", true), None);
         assert!(ask(&mut schedule).is_empty());
-        let bad = RolloutStopReason::Canary {
-            failed: 1,
-            canaries: 2,
-            allowed: 0,
-        };
-        assert_eq!(
-            end(&mut schedule.clone(), "n01", false),
-            Some(bad),
-            "a failed canary"
-        );
+        let bad = RolloutStopReason::Canary { failed: 1, canaries: 2, allowed: 0 };
+        assert_eq!(end(&mut schedule.clone(), "n01", false), Some(bad), "a failed canary");
         assert_eq!(end(&mut schedule, "n01", true), None);
         assert_eq!(ask(&mut schedule), ["n03", "n04", "n05"]);
         assert_eq!(end(&mut schedule, "n03", false), None, "no canary any more");
@@ -368,18 +328,12 @@ mod tests {
             Some(RolloutStopReason::Failures { failed, allowed })
         );
         assert_eq!(end(&mut schedule, "n08", false), None, "told once");
-        assert_eq!(
-            schedule.stop_reason(),
-            Some(RolloutStopReason::Failures { failed, allowed })
-        );
+        assert_eq!(schedule.stop_reason(), Some(RolloutStopReason::Failures { failed, allowed }));
     }
 
     #[test]
     fn a_batch_waits_for_the_one_before_and_whoever_is_left_is_known() {
-        let batches = RolloutLimits {
-            batch: Some(CountOrPercent::Count(2)),
-            ..shape(4)
-        };
+        let batches = RolloutLimits { batch: Some(CountOrPercent::Count(2)), ..shape(4) };
         let mut schedule = RolloutSchedule::new(order(5), batches);
         assert_eq!(ask(&mut schedule), ["n01", "n02"]);
         assert_eq!(end(&mut schedule, "n01", true), None);
@@ -410,17 +364,7 @@ mod tests {
         assert_eq!(sizes(all, 0), [0; 0]);
         assert_eq!(sizes(RolloutLimits { batch, ..all }, 5), [2, 2, 1]);
         let canary = 1;
-        assert_eq!(
-            sizes(
-                RolloutLimits {
-                    canary,
-                    batch,
-                    ..all
-                },
-                5
-            ),
-            [1, 2, 2]
-        );
+        assert_eq!(sizes(RolloutLimits { canary, batch, ..all }, 5), [1, 2, 2]);
         assert_eq!(sizes(RolloutLimits { canary, ..all }, 5), [1, 4]);
         assert_eq!(sizes(RolloutLimits { canary: 9, ..all }, 5), [5]);
         let batch = Some(CountOrPercent::Percent(30));
@@ -447,10 +391,7 @@ mod tests {
         );
         assert_eq!(schedule.next_batch(), None);
         assert_eq!(schedule.unasked_nodes().count(), 4);
-        let strict = RolloutLimits {
-            max_failures: None,
-            ..limits
-        };
+        let strict = RolloutLimits { max_failures: None, ..limits };
         let mut schedule = RolloutSchedule::new(order(9), strict);
         assert!(schedule.next_batch().is_some());
         assert!(schedule.record_batch_end(1).is_some(), "no canary may fail");
@@ -458,33 +399,14 @@ mod tests {
 
     #[test]
     fn stop_reasons_are_sentences() {
-        let canary = |failed, canaries| RolloutStopReason::Canary {
-            failed,
-            canaries,
-            allowed: 0,
-        };
+        let canary = |failed, canaries| RolloutStopReason::Canary { failed, canaries, allowed: 0 };
         let failures = |failed, allowed| RolloutStopReason::Failures { failed, allowed };
         for (reason, text) in [
-            (
-                canary(1, 1),
-                "stopped: 1 of 1 canary failed or did not reply (maximum 0)",
-            ),
-            (
-                canary(1, 2),
-                "stopped: 1 of 2 canaries failed or did not reply (maximum 0)",
-            ),
-            (
-                failures(1, 0),
-                "stopped: 1 node failed or did not reply (maximum 0)",
-            ),
-            (
-                failures(3, 2),
-                "stopped: 3 nodes failed or did not reply (maximum 2)",
-            ),
-            (
-                RolloutStopReason::Interrupted,
-                "interrupted: no further requests are sent",
-            ),
+            (canary(1, 1), "stopped: 1 of 1 canary failed or did not reply (maximum 0)"),
+            (canary(1, 2), "stopped: 1 of 2 canaries failed or did not reply (maximum 0)"),
+            (failures(1, 0), "stopped: 1 node failed or did not reply (maximum 0)"),
+            (failures(3, 2), "stopped: 3 nodes failed or did not reply (maximum 2)"),
+            (RolloutStopReason::Interrupted, "interrupted: no further requests are sent"),
             (
                 RolloutStopReason::Broken,
                 "a request could not be sent: no further requests are sent",

@@ -41,11 +41,8 @@ pub(crate) async fn prepare_call(
         let inputs = call.sensitive.into_iter().collect::<Vec<_>>().join(", ");
         return Err(ClientError::SecretBroadcast { inputs });
     };
-    let unknown: BTreeSet<Identity> = nodes
-        .iter()
-        .filter(|node| client.node_key(node).is_none())
-        .cloned()
-        .collect();
+    let unknown: BTreeSet<Identity> =
+        nodes.iter().filter(|node| client.node_key(node).is_none()).cloned().collect();
     if !unknown.is_empty() {
         request_keys(client, unknown).await?;
     }

@@ -36,10 +36,8 @@ impl DataDdlStore {
     }
 
     fn add_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {
-        let ddl = DataDdl::from_slice(bytes).map_err(|source| DdlStoreError::Ddl {
-            path: path.to_owned(),
-            source,
-        })?;
+        let ddl = DataDdl::from_slice(bytes)
+            .map_err(|source| DdlStoreError::Ddl { path: path.to_owned(), source })?;
         self.ddls.insert(ddl.name().to_owned(), Arc::new(ddl));
         Ok(())
     }
@@ -60,10 +58,7 @@ impl DataDdlStore {
 
     /// Additional time that nodes may need to evaluate this filter, beyond the normal reply time.
     pub fn evaluation_time(&self, filter: &NodeFilter) -> Duration {
-        let lookups = filter
-            .select()
-            .map(SelectExpression::data_lookups)
-            .unwrap_or_default();
+        let lookups = filter.select().map(SelectExpression::data_lookups).unwrap_or_default();
         let timeouts = lookups.into_iter().map(|lookup| {
             let ddl = self.ddls.get(&lookup.source);
             ddl.map_or(MAX_NODE_EVALUATION_TIME, |ddl| ddl.timeout())
@@ -134,40 +129,24 @@ mod tests {
             ("weather('x').rain", 1, "known are agent, class, collective"),
             ("a and service('sshd').runing", 23, "did you mean running?"),
             ("service('sshd').weather", 17, "known are enabled, present"),
-            (
-                "service().running",
-                1,
-                "service(\"...\") with the name of a service",
-            ),
+            ("service().running", 1, "service(\"...\") with the name of a service"),
             ("puppet('x').enabled", 9, "puppet() without a query"),
             ("fstat('etc/hosts').md5=/a/", 8, "\"etc/hosts\" must match"),
             ("service('ssh d').running", 10, "query for service"),
-            (
-                "puppet()",
-                1,
-                "an output after puppet(...), such as puppet(...).applying",
-            ),
+            ("puppet()", 1, "an output after puppet(...), such as puppet(...).applying"),
             (
                 "package('openssl').version",
                 27,
                 "a comparison after package(\"openssl\").version, because it is a string",
             ),
-            (
-                "package('openssl').version >= 3",
-                31,
-                "semver(..., \">= 1.2\")",
-            ),
+            ("package('openssl').version >= 3", 31, "semver(..., \">= 1.2\")"),
             ("puppet().enabled > 1", 20, "= or !=, not"),
             (
                 "puppet().enabled = maybe",
                 20,
                 "true or false, because puppet().enabled is true or false",
             ),
-            (
-                "puppet().enabled =~ t",
-                21,
-                "instead of a regular expression",
-            ),
+            ("puppet().enabled =~ t", 21, "instead of a regular expression"),
             (
                 "process('nginx').count > many",
                 26,
@@ -180,11 +159,7 @@ mod tests {
                 8,
                 "a list, because package(\"o\").version is a string",
             ),
-            (
-                "semver(puppet().enabled, '1')",
-                8,
-                "a string, because puppet().enabled",
-            ),
+            ("semver(puppet().enabled, '1')", 8, "a string, because puppet().enabled"),
             ("process('nginx').count in [1, two]", 31, "a number"),
         ] {
             let error = SelectExpression::parse_declared(text, &sources).unwrap_err();
@@ -198,10 +173,7 @@ mod tests {
             "config_item('x').value > 3 and config_item('x').value",
             "fact('a').value=1 and fact('a').exists and agent('x').version=1 and class('y')",
         ] {
-            assert!(
-                SelectExpression::parse_declared(text, &sources).is_ok(),
-                "{text}"
-            );
+            assert!(SelectExpression::parse_declared(text, &sources).is_ok(), "{text}");
         }
     }
 

@@ -7,10 +7,7 @@ pub const BUILTIN_AGENTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/
 
 /// The document of the built-in agent `name`.
 pub fn builtin_agent(name: &str) -> Option<&'static str> {
-    BUILTIN_AGENTS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, document)| *document)
+    BUILTIN_AGENTS.iter().find(|(known, _)| *known == name).map(|(_, document)| *document)
 }
 
 /// Name and document of every built-in data source, sorted by name.
@@ -18,8 +15,5 @@ pub const BUILTIN_DATA_SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR
 
 /// The document of the built-in data source `name`.
 pub fn builtin_data(name: &str) -> Option<&'static str> {
-    BUILTIN_DATA_SOURCES
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, document)| *document)
+    BUILTIN_DATA_SOURCES.iter().find(|(known, _)| *known == name).map(|(_, document)| *document)
 }

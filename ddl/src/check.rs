@@ -40,24 +40,13 @@ pub(crate) fn check_document(
     let mut actions = Vec::with_capacity(document.actions.len());
     for raw in document.actions {
         if !names.insert(raw.action.clone()) {
-            return Err(DdlError::DuplicateAction {
-                name: truncate_text(&raw.action),
-            });
+            return Err(DdlError::DuplicateAction { name: truncate_text(&raw.action) });
         }
         actions.push(check_action(raw, &mut warnings)?);
     }
-    let default_action = check_default_action(
-        metadata.default_action.take(),
-        document.default_action,
-        &names,
-    )?;
-    Ok(AgentDdl {
-        schema: document.schema,
-        metadata,
-        default_action,
-        actions,
-        warnings,
-    })
+    let default_action =
+        check_default_action(metadata.default_action.take(), document.default_action, &names)?;
+    Ok(AgentDdl { schema: document.schema, metadata, default_action, actions, warnings })
 }
 
 pub(crate) fn check_metadata(metadata: &DdlMetadata) -> Result<(), DdlError> {
@@ -70,11 +59,7 @@ fn check_timeout(at: &str, seconds: u64) -> Result<(), DdlError> {
     if (1..=MAX_TIMEOUT_SECONDS).contains(&seconds) {
         return Ok(());
     }
-    Err(DdlError::Timeout {
-        at: at.to_owned(),
-        seconds,
-        limit: MAX_TIMEOUT_SECONDS,
-    })
+    Err(DdlError::Timeout { at: at.to_owned(), seconds, limit: MAX_TIMEOUT_SECONDS })
 }
 
 /// Requires absolute paths without `..`, so that a path does not depend on the working directory.
@@ -82,10 +67,7 @@ fn check_capabilities(metadata: &DdlMetadata) -> Result<(), DdlError> {
     let Some(AgentCapabilities { read, write, .. }) = &metadata.capabilities else {
         return Ok(());
     };
-    match read
-        .iter()
-        .chain(write)
-        .find(|path| !path.starts_with('/') || has_parent_component(path))
+    match read.iter().chain(write).find(|path| !path.starts_with('/') || has_parent_component(path))
     {
         Some(path) => Err(DdlError::Path {
             at: "metadata, capabilities".to_owned(),
@@ -113,14 +95,9 @@ fn check_script_name(at: &str, script: String) -> Result<String, DdlError> {
 
 fn check_validations(actions: &[DocumentAction]) -> Result<(), DdlError> {
     let inputs = actions.iter().flat_map(|action| &action.input.0);
-    let count = inputs
-        .filter(|(_, input)| input.validation.is_some())
-        .count();
+    let count = inputs.filter(|(_, input)| input.validation.is_some()).count();
     if count > MAX_VALIDATIONS {
-        return Err(DdlError::TooManyValidations {
-            count,
-            limit: MAX_VALIDATIONS,
-        });
+        return Err(DdlError::TooManyValidations { count, limit: MAX_VALIDATIONS });
     }
     Ok(())
 }
@@ -135,9 +112,9 @@ fn check_default_action(
         _ => false,
     };
     match in_metadata.or(in_document) {
-        Some(name) if contradicted || !actions.contains(&name) => Err(DdlError::DefaultAction {
-            name: truncate_text(&name),
-        }),
+        Some(name) if contradicted || !actions.contains(&name) => {
+            Err(DdlError::DefaultAction { name: truncate_text(&name) })
+        }
         found => Ok(found),
     }
 }
@@ -190,11 +167,7 @@ fn action_class(raw: &DocumentAction, at: &str) -> Result<ActionClass, DdlError>
         }
         _ => return Ok(class),
     };
-    Err(DdlError::Class {
-        at: at.to_owned(),
-        class: class.as_str(),
-        problem,
-    })
+    Err(DdlError::Class { at: at.to_owned(), class: class.as_str(), problem })
 }
 
 /// Checks that the examples satisfy the schema.
@@ -203,16 +176,10 @@ fn check_examples(action: &ActionSchema, at: &str) -> Result<(), DdlError> {
         let at = || format!("{at}, example {number}");
         action
             .validate_input(&example.input)
-            .map_err(|source| DdlError::ExampleInput {
-                at: at(),
-                source: source.into(),
-            })?;
+            .map_err(|source| DdlError::ExampleInput { at: at(), source: source.into() })?;
         action
             .validate_output(&example.output)
-            .map_err(|source| DdlError::ExampleOutput {
-                at: at(),
-                source: source.into(),
-            })?;
+            .map_err(|source| DdlError::ExampleOutput { at: at(), source: source.into() })?;
     }
     Ok(())
 }
@@ -271,15 +238,10 @@ fn usable_default(
     match input.check_value(&default) {
         Ok(()) => Ok(Some(default)),
         Err(violation) if default.as_str() == Some("") => {
-            warnings.push(format!(
-                "{at}: the empty default {violation}; it is ignored"
-            ));
+            warnings.push(format!("{at}: the empty default {violation}; it is ignored"));
             Ok(None)
         }
-        Err(violation) => Err(DdlError::Default {
-            at: at.to_owned(),
-            violation,
-        }),
+        Err(violation) => Err(DdlError::Default { at: at.to_owned(), violation }),
     }
 }
 
@@ -311,17 +273,10 @@ fn check_output(
         sensitive: raw.sensitive,
         name,
     };
-    if let Some(Err(violation)) = raw
-        .default
-        .as_ref()
-        .map(|default| schema.check_value(default))
-    {
+    if let Some(Err(violation)) = raw.default.as_ref().map(|default| schema.check_value(default)) {
         warnings.push(format!("{at}: the default {violation}; it is used anyway"));
     }
-    Ok(OutputSchema {
-        default: raw.default,
-        ..schema
-    })
+    Ok(OutputSchema { default: raw.default, ..schema })
 }
 
 fn check_aggregates(
@@ -329,9 +284,7 @@ fn check_aggregates(
     outputs: &[OutputSchema],
     at: &str,
 ) -> Result<Vec<AggregateSchema>, DdlError> {
-    raw.into_iter()
-        .map(|raw| check_aggregate(raw, outputs, at))
-        .collect()
+    raw.into_iter().map(|raw| check_aggregate(raw, outputs, at)).collect()
 }
 
 fn check_aggregate(
@@ -344,9 +297,7 @@ fn check_aggregate(
             at: at.to_owned(),
             kind: "aggregate function",
             word: truncate_text(&raw.function),
-            known: AggregateFunction::ALL
-                .map(AggregateFunction::name)
-                .join(", "),
+            known: AggregateFunction::ALL.map(AggregateFunction::name).join(", "),
         });
     };
     let invalid = |problem: String| DdlError::Aggregate {
@@ -355,21 +306,13 @@ fn check_aggregate(
         problem,
     };
     let Some(output) = raw.args.first().and_then(Value::as_str).map(str::to_owned) else {
-        return Err(invalid(
-            "needs the name of an output as its first argument".to_owned(),
-        ));
+        return Err(invalid("needs the name of an output as its first argument".to_owned()));
     };
     if !outputs.iter().any(|known| known.name == output) {
         let output = truncate_text(&output);
-        return Err(invalid(format!(
-            "uses the output `{output}`, which is not declared"
-        )));
+        return Err(invalid(format!("uses the output `{output}`, which is not declared")));
     }
-    Ok(AggregateSchema {
-        function,
-        arguments: raw.args,
-        output,
-    })
+    Ok(AggregateSchema { function, arguments: raw.args, output })
 }
 
 fn check_rule(text: Option<&str>, at: &str) -> Result<Option<ValidationRule>, DdlError> {
@@ -377,24 +320,20 @@ fn check_rule(text: Option<&str>, at: &str) -> Result<Option<ValidationRule>, Dd
         return Ok(None);
     };
     let at = at.to_owned();
-    ValidationRule::new(text)
-        .map(Some)
-        .map_err(|error| match error {
-            ValidationRuleError::UnknownValidator => DdlError::Unknown {
-                at,
-                kind: "validator",
-                word: truncate_text(text),
-                known: format!(
-                    "{}; any text other than a single word is a regular expression",
-                    validator_names().collect::<Vec<_>>().join(", ")
-                ),
-            },
-            ValidationRuleError::Pattern(source) => DdlError::Pattern {
-                at,
-                pattern: truncate_text(text),
-                source,
-            },
-        })
+    ValidationRule::new(text).map(Some).map_err(|error| match error {
+        ValidationRuleError::UnknownValidator => DdlError::Unknown {
+            at,
+            kind: "validator",
+            word: truncate_text(text),
+            known: format!(
+                "{}; any text other than a single word is a regular expression",
+                validator_names().collect::<Vec<_>>().join(", ")
+            ),
+        },
+        ValidationRuleError::Pattern(source) => {
+            DdlError::Pattern { at, pattern: truncate_text(text), source }
+        }
+    })
 }
 
 fn check_value_type(name: Option<&str>, at: &str) -> Result<ValueType, DdlError> {
@@ -412,12 +351,7 @@ fn check_value_type(name: Option<&str>, at: &str) -> Result<ValueType, DdlError>
 /// Names of agents and actions are subject tokens, so they are lower case.
 fn check_subject_name(at: &str, name: &str) -> Result<(), DdlError> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    check_name(
-        at,
-        name,
-        allowed,
-        "1 to 64 lower-case letters, digits and _",
-    )
+    check_name(at, name, allowed, "1 to 64 lower-case letters, digits and _")
 }
 
 /// Checks names of inputs and outputs; published DDLs use upper case in some.
@@ -435,9 +369,5 @@ fn check_name(
     if !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(allowed) {
         return Ok(());
     }
-    Err(DdlError::Name {
-        at: at.to_owned(),
-        name: truncate_text(name),
-        grammar,
-    })
+    Err(DdlError::Name { at: at.to_owned(), name: truncate_text(name), grammar })
 }

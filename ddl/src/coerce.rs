@@ -50,12 +50,10 @@ fn coerce_value(kind: ValueType, word: &str) -> Result<Value, ValueViolation> {
     let unreadable = |expected| move || ValueViolation::Unreadable(expected);
     match kind {
         ValueType::String | ValueType::List => Ok(word.into()),
-        ValueType::Integer => parse_integer(word)
-            .map(Value::Number)
-            .ok_or_else(unreadable("an integer")),
-        ValueType::Float => parse_float(word)
-            .map(Value::Number)
-            .ok_or_else(unreadable("a number")),
+        ValueType::Integer => {
+            parse_integer(word).map(Value::Number).ok_or_else(unreadable("an integer"))
+        }
+        ValueType::Float => parse_float(word).map(Value::Number).ok_or_else(unreadable("a number")),
         ValueType::Number => parse_integer(word)
             .or_else(|| parse_float(word))
             .map(Value::Number)
@@ -75,9 +73,7 @@ fn coerce_value(kind: ValueType, word: &str) -> Result<Value, ValueViolation> {
 
 fn parse_integer(word: &str) -> Option<Number> {
     let signed = word.parse::<i64>().map(Number::from);
-    signed
-        .or_else(|_| word.parse::<u64>().map(Number::from))
-        .ok()
+    signed.or_else(|_| word.parse::<u64>().map(Number::from)).ok()
 }
 
 /// JSON has neither infinities nor NaN.
@@ -97,10 +93,7 @@ fn parse_array(word: &str) -> Option<Value> {
     if word.trim_start().starts_with('[') {
         return parse_json(word).filter(Value::is_array);
     }
-    let items = word
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty());
+    let items = word.split(',').map(str::trim).filter(|item| !item.is_empty());
     Some(items.map(Value::from).collect())
 }
 

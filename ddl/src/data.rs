@@ -68,10 +68,7 @@ impl DataDdl {
         for (number, example) in (1..).zip(&ddl.examples) {
             ddl.check_query(example.query.as_deref())
                 .and_then(|()| ddl.check_answer(example.output.clone()))
-                .map_err(|source| DdlError::DataExample {
-                    number,
-                    source: Box::new(source),
-                })?;
+                .map_err(|source| DdlError::DataExample { number, source: Box::new(source) })?;
         }
         Ok(ddl)
     }
@@ -115,21 +112,19 @@ impl DataDdl {
     pub fn check_query(&self, query: Option<&str>) -> Result<(), DataQueryError> {
         let source = || self.name().to_owned();
         match (&self.query, query.filter(|query| !query.is_empty())) {
-            (None, Some(_)) => Err(DataQueryError::Unexpected {
-                source_name: source(),
-            }),
+            (None, Some(_)) => Err(DataQueryError::Unexpected { source_name: source() }),
             (Some(declared), None) if !declared.optional => Err(DataQueryError::Missing {
                 source_name: source(),
                 prompt: declared.prompt.clone(),
             }),
             (Some(declared), Some(query)) => {
-                declared
-                    .check_value(&Value::from(query))
-                    .map_err(|violation| DataQueryError::Invalid {
+                declared.check_value(&Value::from(query)).map_err(|violation| {
+                    DataQueryError::Invalid {
                         source_name: source(),
                         query: truncate_text(query),
                         violation,
-                    })
+                    }
+                })
             }
             (_, None) => Ok(()),
         }
@@ -155,14 +150,12 @@ impl DataDdl {
         let mut complete = given;
         for output in &self.outputs {
             let value = complete.entry(output.name.clone()).or_insert(Value::Null);
-            output
-                .check_value(value)
-                .map_err(|violation| DataQueryError::Output {
-                    source_name: self.name().to_owned(),
-                    output: output.name.clone(),
-                    value: shown_value(value, output.sensitive),
-                    violation,
-                })?;
+            output.check_value(value).map_err(|violation| DataQueryError::Output {
+                source_name: self.name().to_owned(),
+                output: output.name.clone(),
+                value: shown_value(value, output.sensitive),
+                violation,
+            })?;
         }
         Ok(complete)
     }

@@ -292,11 +292,7 @@ pub enum OutputValidationError {
 
 /// The form of `value` for error messages.
 pub(crate) fn shown_value(value: &Value, sensitive: bool) -> String {
-    if sensitive {
-        REDACTED.to_owned()
-    } else {
-        truncate_text(&value.to_string())
-    }
+    if sensitive { REDACTED.to_owned() } else { truncate_text(&value.to_string()) }
 }
 
 /// `text`, truncated for a message.

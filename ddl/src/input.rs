@@ -50,11 +50,7 @@ impl ActionSchema {
     #[must_use]
     pub fn redact_input(&self, inputs: &Map<String, Value>) -> Map<String, Value> {
         let shown = inputs.iter().map(|(name, value)| {
-            let value = if self.is_sensitive(name) {
-                REDACTED.into()
-            } else {
-                value.clone()
-            };
+            let value = if self.is_sensitive(name) { REDACTED.into() } else { value.clone() };
             (name.clone(), value)
         });
         shown.collect()
@@ -65,24 +61,15 @@ impl ActionSchema {
         &self,
         given: &Map<String, Value>,
     ) -> Result<Map<String, Value>, InputValidationError> {
-        let undeclared = || {
-            given
-                .iter()
-                .filter(|(name, _)| self.find_input(name).is_none())
-        };
+        let undeclared = || given.iter().filter(|(name, _)| self.find_input(name).is_none());
         match undeclared().next() {
             Some((name, _)) if !self.additional_input => Err(self.undeclared_input(name)),
-            _ => Ok(undeclared()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect()),
+            _ => Ok(undeclared().map(|(name, value)| (name.clone(), value.clone())).collect()),
         }
     }
 
     fn missing_input(&self, input: &str) -> InputValidationError {
-        InputValidationError::Missing {
-            action: self.name.clone(),
-            input: input.to_owned(),
-        }
+        InputValidationError::Missing { action: self.name.clone(), input: input.to_owned() }
     }
 
     /// The error for an undeclared input, with the most similar declared name.

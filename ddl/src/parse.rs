@@ -30,10 +30,7 @@ pub(crate) fn read_document<'de, T: Deserialize<'de>>(
     bytes: &'de [u8],
 ) -> Result<(T, Vec<String>), DdlError> {
     if bytes.len() > MAX_DDL_BYTES {
-        return Err(DdlError::TooLarge {
-            size: bytes.len(),
-            limit: MAX_DDL_BYTES,
-        });
+        return Err(DdlError::TooLarge { size: bytes.len(), limit: MAX_DDL_BYTES });
     }
     let mut warnings = Vec::new();
     let mut json = serde_json::Deserializer::from_slice(bytes);
@@ -57,10 +54,7 @@ pub(crate) struct AgentDdlDocument {
 }
 
 #[derive(serde::Deserialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate key of the document"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate key of the document")]
 pub(crate) struct DocumentAction {
     pub(crate) action: String,
     #[serde(default)]

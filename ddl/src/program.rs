@@ -8,15 +8,12 @@ pub const MAX_TEMPLATE_BYTES: u64 = 64 * 1024;
 /// Whether a program extracts its action with a greedy regular expression over the request, as the shell template did before
 /// `MUSTER_ACTION`. With such a program a caller can select the action through an input that contains `"action":"..."`.
 pub fn finds_action_by_text(program: &[u8]) -> bool {
-    String::from_utf8_lossy(program)
-        .lines()
-        .filter(|line| !line.trim_start().starts_with('#'))
-        .any(|line| {
+    String::from_utf8_lossy(program).lines().filter(|line| !line.trim_start().starts_with('#')).any(
+        |line| {
             line.contains(".*\"action\"")
-                && ["sed", "grep", "awk"]
-                    .iter()
-                    .any(|tool| line.contains(tool))
-        })
+                && ["sed", "grep", "awk"].iter().any(|tool| line.contains(tool))
+        },
+    )
 }
 
 /// The advice for such a program.

@@ -156,10 +156,7 @@ impl ActionClass {
 
 /// One action of an agent.
 #[derive(Debug, Clone, serde::Serialize)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate key of the document"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate key of the document")]
 pub struct ActionSchema {
     #[serde(rename = "action")]
     pub(crate) name: String,
@@ -286,8 +283,7 @@ impl ActionSchema {
 
     /// Whether input `name` is sensitive. Letter case is ignored, so that a mistyped name cannot expose a password.
     pub fn is_sensitive(&self, name: &str) -> bool {
-        self.sensitive_inputs()
-            .any(|sensitive| sensitive.eq_ignore_ascii_case(name))
+        self.sensitive_inputs().any(|sensitive| sensitive.eq_ignore_ascii_case(name))
     }
 }
 
@@ -423,18 +419,12 @@ fn as_map<T: NamedDefinition + Serialize, S: Serializer>(
     map.end()
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes fields by reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes fields by reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }

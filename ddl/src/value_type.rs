@@ -44,23 +44,13 @@ impl ValueType {
 
     /// The type called `name`, case-insensitive; `int` is Choria's synonym for `integer`.
     pub fn from_name(name: &str) -> Option<Self> {
-        let name = if name.eq_ignore_ascii_case("int") {
-            "integer"
-        } else {
-            name
-        };
-        Self::ALL
-            .iter()
-            .find(|(_, known)| known.eq_ignore_ascii_case(name))
-            .map(|(kind, _)| *kind)
+        let name = if name.eq_ignore_ascii_case("int") { "integer" } else { name };
+        Self::ALL.iter().find(|(_, known)| known.eq_ignore_ascii_case(name)).map(|(kind, _)| *kind)
     }
 
     /// The name in documents.
     pub fn name(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(kind, _)| *kind == self)
-            .map_or("any", |(_, name)| name)
+        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("any", |(_, name)| name)
     }
 }
 

@@ -35,14 +35,7 @@ impl Answerer {
         let mut call =
             RpcCall::new("rpcutil", "ping", CallTarget::Filter(NodeFilter::default())).unwrap();
         call.wait = wait;
-        Self {
-            organisation,
-            caller,
-            call,
-            bus,
-            requests,
-            _server: server,
-        }
+        Self { organisation, caller, call, bus, requests, _server: server }
     }
 }
 
@@ -50,9 +43,7 @@ impl Answerer {
 pub(crate) fn answer_subject(request: &BusMessage, node: &Identity) -> String {
     let reply_subject = request.reply_to().unwrap();
     let key = reply_subject.split('.').nth(1).unwrap();
-    AnswerAddress::from_reply_subject(reply_subject, key)
-        .unwrap()
-        .of_node(node)
+    AnswerAddress::from_reply_subject(reply_subject, key).unwrap().of_node(node)
 }
 
 /// What a node would say to the request, with this word of its own.

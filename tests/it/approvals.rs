@@ -32,10 +32,7 @@ async fn world() -> World {
 }
 
 fn person(organisation: &Organisation, signer: Signer) -> OfflineSigner {
-    OfflineSigner {
-        signer,
-        trust: organisation.trust(),
-    }
+    OfflineSigner { signer, trust: organisation.trust() }
 }
 
 fn draft(fact: &str) -> ProposalDraft {
@@ -54,11 +51,7 @@ fn draft(fact: &str) -> ProposalDraft {
 fn approval(world: &World, draft: &ProposalDraft, approver: Signer) -> String {
     let rip = person(&world.organisation, world.caller.signer.clone());
     let proposal = rip.sign_proposal(draft).unwrap();
-    carried(
-        &person(&world.organisation, approver)
-            .sign_approval(&proposal)
-            .unwrap(),
-    )
+    carried(&person(&world.organisation, approver).sign_approval(&proposal).unwrap())
 }
 
 fn carried(approval: &[u8]) -> String {
@@ -71,11 +64,7 @@ async fn ask(world: &World, fact: &str, approval: Option<String>) -> Reply {
     call.data = object(json!({"fact": fact}));
     call.approval = approval;
     let (mut answers, stats) = world.caller.call(call).await;
-    answers
-        .pop_first()
-        .unwrap_or_else(|| panic!("no answer: {stats:?}"))
-        .1
-        .reply
+    answers.pop_first().unwrap_or_else(|| panic!("no answer: {stats:?}")).1.reply
 }
 
 /// The rule of a denial.
@@ -90,10 +79,7 @@ fn rule(reply: &Reply) -> &str {
 async fn what_two_people_signed_is_done_once_and_both_are_in_the_audit_log() {
     let world = world().await;
     let without = ask(&world, "os", None).await;
-    assert_eq!(
-        rule(&without),
-        "rpcutil.policy:2: it requires the approval of one of: approvers"
-    );
+    assert_eq!(rule(&without), "rpcutil.policy:2: it requires the approval of one of: approvers");
     let anna = world.organisation.caller("anna");
     let approval = approval(&world, &draft("os"), anna.clone());
     let done = ask(&world, "os", Some(approval.clone())).await;
@@ -105,46 +91,24 @@ async fn what_two_people_signed_is_done_once_and_both_are_in_the_audit_log() {
     let verdicts: Vec<&Value> = audit.iter().map(|record| &record["verdict"]).collect();
     assert_eq!(verdicts, ["denied", "executed", "denied"]);
     let executed = &audit[1];
-    assert_eq!(
-        (&executed["caller"], &executed["approver"]),
-        (&json!("rip"), &json!("anna"))
-    );
+    assert_eq!((&executed["caller"], &executed["approver"]), (&json!("rip"), &json!("anna")));
     assert_eq!(executed["approver_key"], anna.public_key().to_string());
-    assert!(
-        executed["approval"]
-            .as_str()
-            .unwrap()
-            .parse::<Uuid>()
-            .is_ok()
-    );
+    assert!(executed["approval"].as_str().unwrap().parse::<Uuid>().is_ok());
 }
 
 #[tokio::test]
 async fn an_approval_outlives_no_restart_unused_up() {
     let world = world().await;
     let approval = approval(&world, &draft("os"), world.organisation.caller("anna"));
-    assert_eq!(
-        ask(&world, "os", Some(approval.clone())).await.statuscode,
-        ReplyStatus::Ok
-    );
-    let World {
-        organisation,
-        server,
-        node,
-        caller,
-    } = world;
+    assert_eq!(ask(&world, "os", Some(approval.clone())).await.statuscode, ReplyStatus::Ok);
+    let World { organisation, server, node, caller } = world;
     let signer = node.core.signer().clone();
     let directory = node.stopped().await;
     let mut blueprint = muster_tests::fleet::Blueprint::new(signer);
     blueprint.policies = Vec::new();
     let node =
         muster_tests::fleet::TestNode::start_in(directory, &organisation, &server, blueprint).await;
-    let world = World {
-        organisation,
-        server,
-        node,
-        caller,
-    };
+    let world = World { organisation, server, node, caller };
     let again = ask(&world, "os", Some(approval)).await;
     assert!(rule(&again).contains("used before"), "{}", rule(&again));
 }
@@ -174,36 +138,15 @@ async fn nothing_else_counts_as_an_approval() {
         expires_at: now - 3_600_000,
     };
     let over = sign_envelope(EnvelopeKind::Proposal, &over, &rip).unwrap();
-    let over = carried(
-        &person(&world.organisation, caller("anna"))
-            .sign_approval(&over)
-            .unwrap(),
-    );
-    let for_joe = person(&world.organisation, caller("joe"))
-        .sign_proposal(&draft("os"))
-        .unwrap();
-    let for_joe = carried(
-        &person(&world.organisation, caller("anna"))
-            .sign_approval(&for_joe)
-            .unwrap(),
-    );
+    let over = carried(&person(&world.organisation, caller("anna")).sign_approval(&over).unwrap());
+    let for_joe = person(&world.organisation, caller("joe")).sign_proposal(&draft("os")).unwrap();
+    let for_joe =
+        carried(&person(&world.organisation, caller("anna")).sign_approval(&for_joe).unwrap());
     let table = [
         ("oneself", by(rip.clone()), "cannot approve a proposal"),
-        (
-            "oneself with another key",
-            by(caller("rip")),
-            "cannot approve a proposal",
-        ),
-        (
-            "another input",
-            approval(&world, &draft("customer"), caller("anna")),
-            "the data differs",
-        ),
-        (
-            "another node",
-            approval(&world, &elsewhere, caller("anna")),
-            "the target differs",
-        ),
+        ("oneself with another key", by(caller("rip")), "cannot approve a proposal"),
+        ("another input", approval(&world, &draft("customer"), caller("anna")), "the data differs"),
+        ("another node", approval(&world, &elsewhere, caller("anna")), "the target differs"),
         ("another caller", for_joe, "the caller differs"),
         ("over", over, "the proposal expired"),
         ("foreign", by(foreign), "authentication failed"),
@@ -212,16 +155,8 @@ async fn nothing_else_counts_as_an_approval() {
             by(world.organisation.user(UserRole::Node, "anna", &[])),
             "authentication failed",
         ),
-        (
-            "a service",
-            by(world.organisation.service("anna")),
-            "authentication failed",
-        ),
-        (
-            "somebody else",
-            by(caller("eve")),
-            "eve is not allowed to approve it",
-        ),
+        ("a service", by(world.organisation.service("anna")), "authentication failed"),
+        ("somebody else", by(caller("eve")), "eve is not allowed to approve it"),
         ("rubbish", "r!".to_owned(), "not base64url"),
     ];
     for (case, approval, why) in table {
@@ -242,28 +177,17 @@ async fn nothing_else_counts_as_an_approval() {
 #[tokio::test]
 async fn a_node_may_demand_it_for_everything_dangerous() {
     let world = World::new(|blueprint| {
-        blueprint.authority = PolicyOptions {
-            approve_dangerous: true,
-            ..PolicyOptions::default()
-        };
+        blueprint.authority = PolicyOptions { approve_dangerous: true, ..PolicyOptions::default() };
     })
     .await;
     let data = json!({"type": "group", "name": "staff"});
-    let denied = world
-        .caller
-        .ask(NODE, "puppetral", "do", data.clone())
-        .await
-        .reply;
+    let denied = world.caller.ask(NODE, "puppetral", "do", data.clone()).await.reply;
     assert!(
         rule(&denied).contains("it requires the approval of a second person"),
         "{}",
         rule(&denied)
     );
-    let found = world
-        .caller
-        .ask(NODE, "puppetral", "find", data.clone())
-        .await
-        .reply;
+    let found = world.caller.ask(NODE, "puppetral", "find", data.clone()).await.reply;
     assert_eq!(found.statuscode, ReplyStatus::Ok, "{}", found.statusmsg);
 
     let draft = ProposalDraft {
@@ -280,10 +204,7 @@ async fn a_node_may_demand_it_for_everything_dangerous() {
     let reply = answers.pop_first().unwrap().1.reply;
     assert_ne!(reply.statuscode, ReplyStatus::Other, "{}", reply.statusmsg);
     let audit = world.node.audit();
-    let started = audit
-        .iter()
-        .find(|record| record["verdict"] == "started")
-        .unwrap();
+    let started = audit.iter().find(|record| record["verdict"] == "started").unwrap();
     assert_eq!(started["approver"], "anna");
 }
 
@@ -330,10 +251,7 @@ async fn every_root_equivalent_action_takes_a_second_person() {
         "catalog apply",
         "provision lock",
     ] {
-        assert!(
-            denied.iter().any(|name| name == newly),
-            "{newly}: {denied:?}"
-        );
+        assert!(denied.iter().any(|name| name == newly), "{newly}: {denied:?}");
     }
 
     let data = object(json!({"command": ["/bin/echo", "done"]}));
@@ -345,20 +263,11 @@ async fn every_root_equivalent_action_takes_a_second_person() {
     };
     let rip = person(&organisation, caller.signer.clone());
     let anna = person(&organisation, organisation.caller("anna"));
-    let approval = anna
-        .sign_approval(&rip.sign_proposal(&draft).unwrap())
-        .unwrap();
+    let approval = anna.sign_approval(&rip.sign_proposal(&draft).unwrap()).unwrap();
     let mut call = RpcCall::new("shell", "run", CallTarget::Nodes(draft.nodes.clone())).unwrap();
     (call.data, call.approval) = (data, Some(carried(&approval)));
     let (mut answers, stats) = caller.call(call).await;
-    let reply = answers
-        .pop_first()
-        .unwrap_or_else(|| panic!("{stats:?}"))
-        .1
-        .reply;
+    let reply = answers.pop_first().unwrap_or_else(|| panic!("{stats:?}")).1.reply;
     assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
-    assert!(
-        reply.data["stdout"].as_str().unwrap().contains("done"),
-        "{reply:?}"
-    );
+    assert!(reply.data["stdout"].as_str().unwrap().contains("done"), "{reply:?}");
 }

@@ -6,22 +6,13 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 fn project() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
 #[expect(clippy::disallowed_types, reason = "asks cargo for the graph")]
 fn metadata() -> Value {
     let output = std::process::Command::new(env!("CARGO"))
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--no-deps",
-            "--offline",
-        ])
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(project())
         .output()
         .unwrap();
@@ -37,10 +28,7 @@ fn table() -> BTreeMap<String, BTreeSet<String>> {
             return None;
         };
         let room = room.strip_prefix("`muster-")?.strip_suffix('`')?;
-        let may = may
-            .split(", ")
-            .map(|name| format!("muster-{name}"))
-            .collect();
+        let may = may.split(", ").map(|name| format!("muster-{name}")).collect();
         Some((format!("muster-{room}"), may))
     });
     rows.collect()
@@ -51,19 +39,13 @@ fn rooms_import_what_the_table_allows() {
     let allowed = table();
     let packages = metadata();
     let packages = packages["packages"].as_array().unwrap();
-    assert_eq!(
-        allowed.len(),
-        packages.len(),
-        "the table and the workspace have different rooms"
-    );
+    assert_eq!(allowed.len(), packages.len(), "the table and the workspace have different rooms");
     for package in packages {
         let room = package["name"].as_str().unwrap();
         if room == "muster-tests" {
             continue;
         }
-        let may = allowed
-            .get(room)
-            .unwrap_or_else(|| panic!("{room} is not in the table"));
+        let may = allowed.get(room).unwrap_or_else(|| panic!("{room} is not in the table"));
         for dependency in package["dependencies"].as_array().unwrap() {
             let name = dependency["name"].as_str().unwrap();
             let in_tests = dependency["kind"] == "dev";
@@ -79,11 +61,7 @@ fn rooms_import_what_the_table_allows() {
 fn every_room_keeps_the_shared_lints() {
     for package in metadata()["packages"].as_array().unwrap() {
         let manifest = std::fs::read_to_string(package["manifest_path"].as_str().unwrap()).unwrap();
-        assert!(
-            manifest.contains("[lints]\nworkspace = true"),
-            "{}",
-            package["name"]
-        );
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{}", package["name"]);
     }
 }
 
@@ -93,19 +71,10 @@ fn only_the_bus_speaks_nats_and_only_the_doors_start_processes() {
     let home = [
         ("async_nats::", &["wire/bus/src/", "tests/"][..]),
         // Memory is given back in one place, and nothing else is worth it.
-        (
-            "unsafe {",
-            &["agent/src/memory.rs", "tests/it/architecture.rs"],
-        ),
-        (
-            "unsafe_code",
-            &["agent/src/memory.rs", "tests/it/architecture.rs"],
-        ),
+        ("unsafe {", &["agent/src/memory.rs", "tests/it/architecture.rs"]),
+        ("unsafe_code", &["agent/src/memory.rs", "tests/it/architecture.rs"]),
         // Who may read a secret's file is judged in one place.
-        (
-            "0o077",
-            &["wire/secret/", "tests/", "plugins/engine/system/tests/"][..],
-        ),
+        ("0o077", &["wire/secret/", "tests/", "plugins/engine/system/tests/"][..]),
         (
             "process::Command",
             &[
@@ -133,10 +102,7 @@ fn only_the_bus_speaks_nats_and_only_the_doors_start_processes() {
             );
         }
         let head = text.lines().next().unwrap_or_default();
-        assert!(
-            head.starts_with("//!"),
-            "{place} does not say in its first line what it is for"
-        );
+        assert!(head.starts_with("//!"), "{place} does not say in its first line what it is for");
     }
 }
 
@@ -157,18 +123,13 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn the_glossary_names_types_and_files_that_exist() {
     let page = std::fs::read_to_string(project().join("docs/reference/glossary.md")).unwrap();
-    let rows = page
-        .lines()
-        .filter(|line| line.starts_with("| ") && line.contains('`'));
+    let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
     let mut missing = Vec::new();
     let mut count = 0;
     for row in rows {
         let cell = row.trim_matches('|').rsplit('|').next().unwrap();
-        let (paths, types): (Vec<&str>, Vec<&str>) = cell
-            .split('`')
-            .skip(1)
-            .step_by(2)
-            .partition(|word| word.contains('/'));
+        let (paths, types): (Vec<&str>, Vec<&str>) =
+            cell.split('`').skip(1).step_by(2).partition(|word| word.contains('/'));
         let read = |path: &&str| std::fs::read_to_string(project().join(path)).unwrap_or_default();
         let code: String = paths.iter().map(read).collect();
         let is_defined = |name: &str| {
@@ -210,26 +171,19 @@ fn every_dependency_is_named_in_the_code() {
             }
         }
     }
-    assert!(
-        unused.is_empty(),
-        "dependencies that no code names: {unused:?}"
-    );
+    assert!(unused.is_empty(), "dependencies that no code names: {unused:?}");
 }
 
 /// Whether code outside comments has a path into the crate or imports it: `tar::`, `use tar;`. A word that contains the name does not count.
 fn names_crate(code: &str, library: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    code.lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .any(|line| {
-            line.match_indices(library).any(|(at, _)| {
-                let after = &line[at + library.len()..];
-                !line[..at].ends_with(is_word)
-                    && (after.starts_with("::")
-                        || after.starts_with(';')
-                        || after.starts_with(" as "))
-            })
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| {
+        line.match_indices(library).any(|(at, _)| {
+            let after = &line[at + library.len()..];
+            !line[..at].ends_with(is_word)
+                && (after.starts_with("::") || after.starts_with(';') || after.starts_with(" as "))
         })
+    })
 }
 
 /// All Rust code of one crate, without that of crates below it.

@@ -52,12 +52,7 @@ impl World {
         change(&mut blueprint);
         let node = Box::pin(TestNode::start(&organisation, &server, blueprint)).await;
         let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
-        Self {
-            organisation,
-            server,
-            node,
-            caller,
-        }
+        Self { organisation, server, node, caller }
     }
 }
 
@@ -68,9 +63,7 @@ fn sensitive(agent: &str, action: &str) -> BTreeSet<String> {
     };
     let ddl = muster_ddl::AgentDdl::from_slice(text.as_bytes()).unwrap();
     let action = ddl.find_action(action);
-    let names = action
-        .into_iter()
-        .flat_map(muster_ddl::ActionSchema::sensitive_inputs);
+    let names = action.into_iter().flat_map(muster_ddl::ActionSchema::sensitive_inputs);
     names.map(str::to_owned).collect()
 }
 
@@ -93,20 +86,9 @@ impl Caller {
         let collective = organisation.collective().clone();
         let trust = organisation.trust();
         let window = DiscoveryWindow::default();
-        let client = Client::new(
-            bus.clone(),
-            signer.clone(),
-            trust.clone(),
-            collective.clone(),
-            window,
-        );
-        Self {
-            bus,
-            signer,
-            client,
-            collective,
-            trust,
-        }
+        let client =
+            Client::new(bus.clone(), signer.clone(), trust.clone(), collective.clone(), window);
+        Self { bus, signer, client, collective, trust }
     }
 
     /// Asks one node, and returns its answer. As with `rpc`, what the built-in schema says is sensitive is sealed.
@@ -122,10 +104,7 @@ impl Caller {
         call.data = object(data);
         call.sensitive = sensitive(agent, action);
         let (mut answers, stats) = self.call(call).await;
-        answers
-            .pop_first()
-            .unwrap_or_else(|| panic!("no answer: {stats:?}"))
-            .1
+        answers.pop_first().unwrap_or_else(|| panic!("no answer: {stats:?}")).1
     }
 
     /// Makes a call to its end.
@@ -171,9 +150,7 @@ impl Caller {
 
     /// Seals a request with our key.
     pub(crate) fn seal(&self, request: &Request) -> Bytes {
-        sign_envelope(EnvelopeKind::Request, request, &self.signer)
-            .unwrap()
-            .into()
+        sign_envelope(EnvelopeKind::Request, request, &self.signer).unwrap().into()
     }
 
     /// Where the request would go.
@@ -184,11 +161,7 @@ impl Caller {
     /// The inbox of a request, subscribed.
     pub(crate) async fn inbox(&self, request: &Request) -> (String, BusSubscription) {
         let address = AnswerAddress::of_request(&self.signer.public_key().to_string(), &request.id);
-        let subscription = self
-            .bus
-            .subscribe(&address.subscription_pattern())
-            .await
-            .unwrap();
+        let subscription = self.bus.subscribe(&address.subscription_pattern()).await.unwrap();
         (address.of_broadcast(), subscription)
     }
 
@@ -199,10 +172,7 @@ impl Caller {
             .publish_with_reply(&Self::subject(request), &inbox, self.seal(request))
             .await
             .unwrap();
-        let message = tokio::time::timeout(PATIENCE, replies.next())
-            .await
-            .unwrap()
-            .unwrap();
+        let message = tokio::time::timeout(PATIENCE, replies.next()).await.unwrap().unwrap();
         self.open(request, message.payload())
     }
 
@@ -214,9 +184,7 @@ impl Caller {
             action: &request.action,
         };
         let now = muster_tests::now();
-        open_reply(payload, &expected, &self.trust, &TokenCache::default(), now)
-            .unwrap()
-            .reply
+        open_reply(payload, &expected, &self.trust, &TokenCache::default(), now).unwrap().reply
     }
 
     /// Sends bytes, then a good ping on the same connection; whatever the bytes brought forth is there before the ping's answer.
@@ -226,25 +194,15 @@ impl Caller {
         let address =
             AnswerAddress::of_word(&self.signer.public_key().to_string(), "probe").unwrap();
         let inbox = address.of_broadcast();
-        let mut replies = self
-            .bus
-            .subscribe(&address.subscription_pattern())
-            .await
-            .unwrap();
-        self.bus
-            .publish_with_reply(subject, &inbox, payload)
-            .await
-            .unwrap();
+        let mut replies = self.bus.subscribe(&address.subscription_pattern()).await.unwrap();
+        self.bus.publish_with_reply(subject, &inbox, payload).await.unwrap();
         self.bus
             .publish_with_reply(&Self::subject(&probe), &inbox, self.seal(&probe))
             .await
             .unwrap();
         let mut before = 0;
         loop {
-            let message = tokio::time::timeout(PATIENCE, replies.next())
-                .await
-                .unwrap()
-                .unwrap();
+            let message = tokio::time::timeout(PATIENCE, replies.next()).await.unwrap().unwrap();
             let body = String::from_utf8_lossy(message.payload()).into_owned();
             if body.contains(&probe.id.to_string()) {
                 return before;

@@ -1,9 +1,6 @@
 //! The agents `provision` and `puppetca` at work: before the stub authority, and before the real Puppet Server with the real Puppet.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "answers are indexed; tests end by panic"
-)]
+#![expect(clippy::indexing_slicing, reason = "answers are indexed; tests end by panic")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,9 +62,7 @@ async fn signs_what_is_meant(
     let (csr, _) = request("web1.example.net", &[]);
     assert_eq!(submit("web1.example.net", &csr).await, 200);
     assert_eq!(submit("web1.example.net", &csr).await, 400);
-    let listed = ask(&agent, "list", json!({"state": "requested"}))
-        .await
-        .unwrap();
+    let listed = ask(&agent, "list", json!({"state": "requested"})).await.unwrap();
     assert_eq!(listed["requests"], json!(["web1.example.net"]));
     let waiting = ask(&agent, "status", name.clone()).await.unwrap();
     assert_eq!(waiting["state"], json!("requested"));
@@ -106,10 +101,7 @@ async fn signs_what_is_meant(
     let error = ask(&agent, "sign", sign(&meant)).await.unwrap_err();
     assert_contains(&error, "is revoked");
     let cleaned = ask(&agent, "clean", name.clone()).await.unwrap();
-    assert_eq!(
-        (&cleaned["found"], &cleaned["revoked"]),
-        (&json!(true), &json!(false))
-    );
+    assert_eq!((&cleaned["found"], &cleaned["revoked"]), (&json!(true), &json!(false)));
 
     // The name is free; what is cleaned with a valid certificate is revoked too, and a request alone just goes.
     assert_eq!(submit("web1.example.net", &csr).await, 200);
@@ -119,17 +111,11 @@ async fn signs_what_is_meant(
         signed["not_after"].as_i64().unwrap() - i64::try_from(muster_tests::now() / 1000).unwrap();
     assert!((0..=3600).contains(&left), "{left}");
     let cleaned = ask(&agent, "clean", name.clone()).await.unwrap();
-    assert_eq!(
-        (&cleaned["found"], &cleaned["revoked"]),
-        (&json!(true), &json!(true))
-    );
+    assert_eq!((&cleaned["found"], &cleaned["revoked"]), (&json!(true), &json!(true)));
     assert!(is_revoked(cleaned["serial"].as_str().unwrap()));
     assert_eq!(submit("web1.example.net", &csr).await, 200);
     let cleaned = ask(&agent, "clean", name.clone()).await.unwrap();
-    assert_eq!(
-        (&cleaned["found"], &cleaned["revoked"]),
-        (&json!(true), &json!(false))
-    );
+    assert_eq!((&cleaned["found"], &cleaned["revoked"]), (&json!(true), &json!(false)));
     let absent = ask(&agent, "status", name).await.unwrap();
     assert_eq!(absent["state"], json!("absent"));
 
@@ -139,10 +125,7 @@ async fn signs_what_is_meant(
     let greedy = muster_certificate::CertificateRequest::parse(&greedy).unwrap();
     let sign = json!({"certname": "web2.example.net", "fingerprint": greedy.fingerprint});
     let error = ask(&agent, "sign", sign.clone()).await.unwrap_err();
-    assert!(
-        matches!(error.reason, Some(ReplyReason::Denied { .. })),
-        "{error:?}"
-    );
+    assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })), "{error:?}");
     let lax = puppetca(with(options.clone(), "allow_alt_names", true), state);
     let error = ask(&lax, "sign", sign).await.unwrap_err();
     assert_contains(&error, "subject alternative names");
@@ -166,40 +149,18 @@ async fn the_stub_authority_signs_what_is_meant() {
 #[tokio::test]
 async fn who_may_not_administer_the_authority_is_told_why() {
     let (ca, state) = (PuppetCa::start().await, TempDir::new().unwrap());
-    let options = with(
-        ca.options(),
-        "cert",
-        ca.path("stranger.pem").display().to_string(),
-    );
-    let options = with(
-        options,
-        "key",
-        ca.path("stranger.key").display().to_string(),
-    );
-    let error = ask(&puppetca(options, state.path()), "list", json!({}))
-        .await
-        .unwrap_err();
+    let options = with(ca.options(), "cert", ca.path("stranger.pem").display().to_string());
+    let options = with(options, "key", ca.path("stranger.key").display().to_string());
+    let error = ask(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
     assert_contains(&error, "pp_cli_auth");
     // An authority that is not the one that is configured.
     let other = PuppetCa::start().await;
-    let options = with(
-        ca.options(),
-        "ca",
-        other.path("ca.pem").display().to_string(),
-    );
-    let error = ask(&puppetca(options, state.path()), "list", json!({}))
-        .await
-        .unwrap_err();
+    let options = with(ca.options(), "ca", other.path("ca.pem").display().to_string());
+    let error = ask(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
     assert_contains(&error, "no valid response from");
-    assert!(
-        ca.asked().iter().all(|asked| asked.status == 403),
-        "{:?}",
-        ca.asked()
-    );
+    assert!(ca.asked().iter().all(|asked| asked.status == 403), "{:?}", ca.asked());
     let options = with(ca.options(), "url", "http://localhost:1");
-    let error = ask(&puppetca(options, state.path()), "list", json!({}))
-        .await
-        .unwrap_err();
+    let error = ask(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
     assert_contains(&error, "https://");
 }
 
@@ -208,18 +169,9 @@ async fn who_may_not_administer_the_authority_is_told_why() {
 async fn put(server: &PuppetServer, name: &str, csr: &str) -> u16 {
     let output = tokio::process::Command::new("curl")
         .args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", "-X", "PUT"])
-        .args([
-            "-H",
-            "Content-Type: text/plain",
-            "--data-binary",
-            csr,
-            "--cacert",
-        ])
+        .args(["-H", "Content-Type: text/plain", "--data-binary", csr, "--cacert"])
         .arg(server.path("ssl/certs/ca.pem"))
-        .arg(format!(
-            "{}/puppet-ca/v1/certificate_request/{name}",
-            server.url()
-        ))
+        .arg(format!("{}/puppet-ca/v1/certificate_request/{name}", server.url()))
         .output()
         .await
         .unwrap();
@@ -289,9 +241,7 @@ async fn puppetserver_makes_machines_nodes() {
     let is_revoked = |serial: &str| server.revoked().contains(&serial.to_owned());
     signs_what_is_meant(&server.options(), state.path(), submit, is_revoked).await;
     let ca = puppetca(server.options(), state.path());
-    ask(&ca, "clean", json!({"certname": "web2.example.net"}))
-        .await
-        .unwrap();
+    ask(&ca, "clean", json!({"certname": "web2.example.net"})).await.unwrap();
     let by_command = with(server.options(), "backend", "command");
     let by_command = puppetca(by_command, state.path());
 
@@ -312,25 +262,19 @@ fn provision(server: &PuppetServer, state: &Path, name: &str) -> Agent {
 async fn new_node(server: &PuppetServer, state: &Path, ca: &Agent) -> Agent {
     let name = "db1.example.net";
     let node = provision(server, state, name);
-    let lock = ask(&node, "lock", json!({"owner": "tests", "lease": 600}))
-        .await
-        .unwrap();
+    let lock = ask(&node, "lock", json!({"owner": "tests", "lease": 600})).await.unwrap();
     let fence = lock["fence"].clone();
     let fenced = json!({"fence": fence});
     let error = ask(&node, "run_puppet", fenced.clone()).await.unwrap_err();
     assert_eq!(error.data["class"], json!("no_certificate"), "{error:?}");
     // That run has sent a request already.
-    let sent = ask(&node, "request_certificate", fenced.clone())
-        .await
-        .unwrap();
+    let sent = ask(&node, "request_certificate", fenced.clone()).await.unwrap();
     assert_eq!(sent["state"], json!("pending"), "{sent:?}");
     let sign = json!({"certname": name, "fingerprint": sent["fingerprint"], "public_key": sent["public_key"]});
     let signed = ask(ca, "sign", sign).await.unwrap();
     assert_eq!(signed["changed"], json!(true));
 
-    let run = ask(&node, "bootstrap_puppet", fenced.clone())
-        .await
-        .unwrap();
+    let run = ask(&node, "bootstrap_puppet", fenced.clone()).await.unwrap();
     assert_eq!(
         (&run["class"], &run["environment"]),
         (&json!("changed"), &json!("bootstrap")),
@@ -350,10 +294,7 @@ async fn new_node(server: &PuppetServer, state: &Path, ca: &Agent) -> Agent {
     }
     assert!(server.out(name).join("motd").exists());
     // Somebody disabled the agent by hand.
-    let disabled = server
-        .path("nodes")
-        .join(name)
-        .join("var/state/agent_disabled.lock");
+    let disabled = server.path("nodes").join(name).join("var/state/agent_disabled.lock");
     std::fs::write(&disabled, r#"{"disabled_message":"hand hacking"}"#).unwrap();
     let error = ask(&node, "run_puppet", fenced.clone()).await.unwrap_err();
     assert_eq!(error.data["class"], json!("disabled"), "{error:?}");
@@ -393,21 +334,12 @@ async fn runs_are_told_apart(server: &PuppetServer, state: &Path, ca: &Agent) {
 async fn certificates_end(server: &PuppetServer, ca: &Agent, node: &Agent) {
     let name = "db1.example.net";
     let cleaned = ask(ca, "clean", json!({"certname": name})).await.unwrap();
-    assert!(
-        server
-            .revoked()
-            .contains(&cleaned["serial"].as_str().unwrap().to_owned())
-    );
+    assert!(server.revoked().contains(&cleaned["serial"].as_str().unwrap().to_owned()));
     let error = ask(node, "run_puppet", json!({})).await.unwrap_err();
-    assert!(
-        matches!(error.reason, Some(ReplyReason::Denied { .. })),
-        "{error:?}"
-    );
+    assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })), "{error:?}");
     ask(node, "reprovision", json!({})).await.unwrap();
     let before = ask(node, "has_cert", json!({})).await.unwrap();
-    let sent = ask(node, "request_certificate", json!({"fresh": true}))
-        .await
-        .unwrap();
+    let sent = ask(node, "request_certificate", json!({"fresh": true})).await.unwrap();
     assert_eq!(sent["state"], json!("submitted"), "{sent:?}");
     assert_eq!(sent["public_key"], before["public_key"]);
     let sign = json!({"certname": name, "fingerprint": sent["fingerprint"]});

@@ -48,15 +48,7 @@ impl Release {
 
     async fn generate(&self) {
         let source = self.source();
-        let made = [
-            "plugin",
-            "generate",
-            "greet",
-            "--lang",
-            "sh",
-            "--dir",
-            path(&source),
-        ];
+        let made = ["plugin", "generate", "greet", "--lang", "sh", "--dir", path(&source)];
         passed(&self.desk.run(&made).await);
         fs::write(source.join("greet.policy"), "policy default allow\n").unwrap();
     }
@@ -69,33 +61,19 @@ impl Release {
         *document.pointer_mut("/metadata/version").unwrap() = json!(version);
         fs::write(&ddl, document.to_string()).unwrap();
         let bundle = desk.home().join(format!("greet-{version}.bundle"));
-        let packed = desk
-            .run(&["plugin", "pack", path(&self.source()), "-o", path(&bundle)])
-            .await;
+        let packed = desk.run(&["plugin", "pack", path(&self.source()), "-o", path(&bundle)]).await;
         assert_eq!(passed(&packed), path(&bundle));
         bundle
     }
 
     async fn install(&self, bundle: &Path, more: &[&str]) -> Output {
-        let mut words = vec![
-            "plugin",
-            "install",
-            path(bundle),
-            "--into",
-            path(self.node.here()),
-        ];
+        let mut words = vec!["plugin", "install", path(bundle), "--into", path(self.node.here())];
         words.extend(more);
         self.desk.run(&words).await
     }
 
     async fn remove(&self, more: &[&str]) -> Output {
-        let mut words = vec![
-            "plugin",
-            "remove",
-            "greet",
-            "--from",
-            path(self.node.here()),
-        ];
+        let mut words = vec!["plugin", "remove", "greet", "--from", path(self.node.here())];
         words.extend(more);
         self.desk.run(&words).await
     }
@@ -133,15 +111,10 @@ async fn an_agent_is_generated_packed_installed_asked_upgraded_and_removed() {
     let directory = release.node.here().join("mcollective/agent/greet");
     assert_eq!(installed, path(&directory));
     let files = [".bundle.json", "greet", "greet.json", "greet.policy"];
-    let files: Vec<_> = files
-        .iter()
-        .map(|file| format!("mcollective/agent/greet/{file}"))
-        .collect();
+    let files: Vec<_> =
+        files.iter().map(|file| format!("mcollective/agent/greet/{file}")).collect();
     assert_eq!(release.there(), files);
-    let mode = fs::metadata(directory.join("greet"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = fs::metadata(directory.join("greet")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
     release.node.offered(Some("1.0.0")).await;
     let answer = release.node.ask("greet", "hello", json!({})).await;
@@ -190,10 +163,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     let other = release.pack(&foreign.desk, "1.0.2").await;
     let changed = release.desk.home().join("changed.bundle");
     let mut bytes = fs::read(&good).unwrap();
-    let at = bytes
-        .windows(9)
-        .position(|part| part == b"#!/bin/sh")
-        .unwrap();
+    let at = bytes.windows(9).position(|part| part == b"#!/bin/sh").unwrap();
     bytes[at + 7] = b'c';
     fs::write(&changed, bytes).unwrap();
     for (bundle, words) in [
@@ -209,11 +179,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     }
     // A pinned key is enough without the right, and does not let in another's.
     let key = fs::read_to_string(plain.home().join("caller.creds")).unwrap();
-    let key = muster_wire::token::UserCredentials::parse(&key)
-        .unwrap()
-        .claims()
-        .sub
-        .to_string();
+    let key = muster_wire::token::UserCredentials::parse(&key).unwrap().claims().sub.to_string();
     let refused = release.install(&good, &["--key", &key]).await;
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     passed(&release.install(&unsigned, &["--key", &key]).await);
@@ -227,13 +193,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     let token = release.node.world.organisation.revoke(&signer);
     let known = release.desk.home().join("known.jwt");
     fs::write(&known, token).unwrap();
-    let operator = release
-        .node
-        .world
-        .organisation
-        .trust()
-        .operator_key()
-        .to_string();
+    let operator = release.node.world.organisation.trust().operator_key().to_string();
     let trust = ["--operator", &operator, "--account", path(&known)];
     let refused = release.install(&good, &trust).await;
     assert!(text(&refused.stderr).contains("revoked"), "{refused:?}");
@@ -263,10 +223,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     let empty_state = release.desk.home();
     let nowhere = ["--operator", &operator, "--state", path(&empty_state)];
     let refused = release.install(&good, &nowhere).await;
-    assert!(
-        text(&refused.stderr).contains("no account token"),
-        "{refused:?}"
-    );
+    assert!(text(&refused.stderr).contains("no account token"), "{refused:?}");
     assert_eq!(release.there(), [] as [&str; 0]);
 }
 
@@ -278,17 +235,10 @@ async fn what_is_there_by_hand_is_not_overwritten_and_half_an_agent_is_not_packe
     let by_hand = release.node.here().join("greet.json");
     fs::write(&by_hand, "{}").unwrap();
     let refused = release.install(&bundle, &[]).await;
-    assert!(
-        text(&refused.stderr).contains("not from a bundle"),
-        "{refused:?}"
-    );
+    assert!(text(&refused.stderr).contains("not from a bundle"), "{refused:?}");
     assert_eq!(release.there(), ["greet.json"]);
 
-    fs::set_permissions(
-        release.source().join("greet"),
-        fs::Permissions::from_mode(0o644),
-    )
-    .unwrap();
+    fs::set_permissions(release.source().join("greet"), fs::Permissions::from_mode(0o644)).unwrap();
     let source = release.source();
     let output = release.desk.home().join("half.bundle");
     let words = ["plugin", "pack", path(&source), "-o", path(&output)];

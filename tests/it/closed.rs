@@ -36,12 +36,7 @@ fn rule(reply: &Reply) -> Option<&str> {
     match &reply.reason {
         Some(ReplyReason::Denied { rule }) => Some(rule),
         other => {
-            assert_eq!(
-                (reply.statuscode, other),
-                (ReplyStatus::Ok, &None),
-                "{}",
-                reply.statusmsg
-            );
+            assert_eq!((reply.statuscode, other), (ReplyStatus::Ok, &None), "{}", reply.statusmsg);
             None
         }
     }
@@ -72,21 +67,14 @@ async fn a_denial_by_a_fact_holds_when_the_facts_file_is_broken_after_a_restart(
     let policy = "policy default allow\ndeny\t*\tget_fact\tenvironment=production\n\
                   deny\t*\tget_facts\t*\trole::db\n";
     home.write("policies/rpcutil.policy", policy, 0o644);
-    home.write(
-        "facts.d/site.json",
-        r#"{"environment": "production"}"#,
-        0o644,
-    );
+    home.write("facts.d/site.json", r#"{"environment": "production"}"#, 0o644);
     let node = home.clone().start();
     assert_eq!(rule(&asked(&caller, &node).await), Some("rpcutil.policy:2"));
 
     // While it runs, the last good facts are kept; after a restart there are none, and that is not `false`.
     home.write("facts.d/site.json", r#"{"environment": "#, 0o644);
     reload(&node);
-    await_state("it has reloaded", || {
-        node.log().contains("reloaded policies")
-    })
-    .await;
+    await_state("it has reloaded", || node.log().contains("reloaded policies")).await;
     assert_eq!(rule(&asked(&caller, &node).await), Some("rpcutil.policy:2"));
     let node = restart(&home, node).await;
     assert_eq!(
@@ -96,11 +84,9 @@ async fn a_denial_by_a_fact_holds_when_the_facts_file_is_broken_after_a_restart(
 
     home.write("facts.d/site.json", r#"{"environment": "test"}"#, 0o644);
     reload(&node);
-    await_answer("it may be asked", WAIT, async || {
-        match rule(&asked(&caller, &node).await) {
-            None => Ok(()),
-            Some(rule) => Err(rule.to_owned()),
-        }
+    await_answer("it may be asked", WAIT, async || match rule(&asked(&caller, &node).await) {
+        None => Ok(()),
+        Some(rule) => Err(rule.to_owned()),
     })
     .await;
 }
@@ -110,25 +96,15 @@ async fn policies_that_others_could_change_are_refused_at_the_start_and_at_a_rel
     let (home, caller, _server) = daemon().await;
     home.write("policies/rpcutil.policy", "policy default allow\n", 0o666);
     let node = home.clone().start();
-    let advice = format!(
-        "run `chmod go-w {}`",
-        home.path("policies/rpcutil.policy").display()
-    );
-    assert_eq!(
-        rule(&asked(&caller, &node).await),
-        Some("rpcutil.policy: unusable")
-    );
+    let advice = format!("run `chmod go-w {}`", home.path("policies/rpcutil.policy").display());
+    assert_eq!(rule(&asked(&caller, &node).await), Some("rpcutil.policy: unusable"));
     assert!(node.log().contains(&advice), "{}", node.log());
 
     let settled = async |expected: Option<&str>| {
         reload(&node);
         await_answer("the reload counts", WAIT, async || {
             let reply = asked(&caller, &node).await;
-            if rule(&reply) == expected {
-                Ok(())
-            } else {
-                Err(reply.statusmsg)
-            }
+            if rule(&reply) == expected { Ok(()) } else { Err(reply.statusmsg) }
         })
         .await;
     };
@@ -162,21 +138,13 @@ async fn a_service_does_not_pass_what_is_written_for_the_caller_of_its_name() {
         (&world.caller, "get_fact", data(), None),
         (&service, "get_fact", data(), Some(denied)),
         (&prov, "get_facts", json!({"facts": "identity"}), None),
-        (
-            &person,
-            "get_facts",
-            json!({"facts": "identity"}),
-            Some(denied),
-        ),
+        (&person, "get_facts", json!({"facts": "identity"}), Some(denied)),
     ] {
         let reply = caller.ask(NODE, "rpcutil", action, data).await.reply;
         assert_eq!(rule(&reply), expected, "{action}");
     }
     let refused = world.node.audit();
-    let of_service = refused
-        .iter()
-        .find(|record| record["verdict"] == "denied")
-        .unwrap();
+    let of_service = refused.iter().find(|record| record["verdict"] == "denied").unwrap();
     assert_eq!(
         (&of_service["caller"], &of_service["caller_role"]),
         (&json!("rip"), &json!("service"))
@@ -187,45 +155,24 @@ async fn a_service_does_not_pass_what_is_written_for_the_caller_of_its_name() {
 async fn contents_of_files_are_digests_in_audit_records_and_kept_jobs() {
     const CONTENT: &str = "password=hushhush";
     let world = World::new(|blueprint| {
-        blueprint.policies = vec![(
-            "puppetral.policy".to_owned(),
-            "policy default allow\n".to_owned(),
-        )];
+        blueprint.policies =
+            vec![("puppetral.policy".to_owned(), "policy default allow\n".to_owned())];
     })
     .await;
-    let rpc = Command::new(
-        &world.server,
-        &world.organisation,
-        &world.organisation.caller("rip"),
-        "",
-    );
+    let rpc =
+        Command::new(&world.server, &world.organisation, &world.organisation.caller("rip"), "");
     let content = format!("content={CONTENT}");
-    let words = [
-        "puppetral",
-        "do",
-        "type=file",
-        "name=/tmp/note",
-        &content,
-        "-I",
-        NODE,
-    ];
+    let words = ["puppetral", "do", "type=file", "name=/tmp/note", &content, "-I", NODE];
     let output = rpc.run(&words).await;
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     let written = std::fs::read_to_string(world.node.root().join("tmp/note")).unwrap();
     assert_eq!(written, CONTENT);
 
     let audit = world.node.audit();
-    let of_change: Vec<_> = audit
-        .iter()
-        .filter(|record| record["action"] == "do")
-        .collect();
+    let of_change: Vec<_> = audit.iter().filter(|record| record["action"] == "do").collect();
     assert_eq!(of_change.len(), 2, "{audit:?}");
     for record in of_change {
-        assert_eq!(
-            record["data"]["content"]["bytes"],
-            CONTENT.len(),
-            "{record}"
-        );
+        assert_eq!(record["data"]["content"]["bytes"], CONTENT.len(), "{record}");
         assert_eq!(record["data"]["name"], "/tmp/note");
     }
     assert!(!format!("{audit:?}").contains(CONTENT));

@@ -26,9 +26,7 @@ fn missing<'a>(references: impl IntoIterator<Item = &'a String>) -> Vec<&'a str>
         }
     };
     let references = references.into_iter().map(String::as_str);
-    references
-        .filter(|reference| !is_there(reference))
-        .collect()
+    references.filter(|reference| !is_there(reference)).collect()
 }
 
 fn page(name: &str) -> String {
@@ -55,9 +53,7 @@ fn every_claim_of_security_names_tests_that_are_there() {
         line.starts_with("| ") && !line.starts_with("| claim |") && !line.starts_with("|--")
     };
     let claimed = claims.lines().filter(is_claim).count();
-    let held = rows
-        .iter()
-        .filter(|row| row.iter().any(|reference| reference.contains("::")));
+    let held = rows.iter().filter(|row| row.iter().any(|reference| reference.contains("::")));
     assert!(claimed > 50, "{claimed} claims");
     assert_eq!(held.count(), claimed, "a claim without a test's name");
     let missing = missing(rows.iter().flatten());

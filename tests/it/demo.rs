@@ -19,18 +19,13 @@ impl Demo {
     }
 
     fn up_with(more: &[&str]) -> Self {
-        let demo = Self {
-            directory: TempDir::new().unwrap(),
-        };
+        let demo = Self { directory: TempDir::new().unwrap() };
         let fleet = demo.fleet();
         let up = ["demo", "up", "--dir", fleet.to_str().unwrap()];
         let up = demo.rpc(&[&up, more].concat());
         assert!(up.status.success(), "{}", told(&up));
         let said = String::from_utf8(up.stdout).unwrap();
-        assert_eq!(
-            said.trim(),
-            format!("export RPC_CONFIG={}/rpc.toml", fleet.display())
-        );
+        assert_eq!(said.trim(), format!("export RPC_CONFIG={}/rpc.toml", fleet.display()));
         demo
     }
 
@@ -56,13 +51,8 @@ impl Demo {
         arguments: &[&str],
     ) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
-        let path = format!(
-            "{}:{path}",
-            nats_server::binary()
-                .parent()
-                .unwrap_or(Path::new(""))
-                .display()
-        );
+        let path =
+            format!("{}:{path}", nats_server::binary().parent().unwrap_or(Path::new("")).display());
         std::process::Command::new(program("rpc"))
             .args(arguments)
             .env("RPC_CONFIG", self.fleet().join("rpc.toml"))
@@ -84,10 +74,7 @@ impl Demo {
 
     fn line(&self, arguments: &[&str]) -> (String, i32) {
         let output = self.rpc(arguments);
-        (
-            String::from_utf8(output.stdout.clone()).unwrap(),
-            output.status.code().unwrap(),
-        )
+        (String::from_utf8(output.stdout.clone()).unwrap(), output.status.code().unwrap())
     }
 }
 
@@ -108,22 +95,8 @@ pub(crate) fn told(output: &Output) -> String {
 }
 
 const CHANGES: [&[&str]; 5] = [
-    &[
-        "do",
-        "puppetral",
-        "type=user",
-        "name=rip",
-        "comment=R.I.Pienaar",
-        "password=$1$xxx",
-    ],
-    &[
-        "puppetral",
-        "do",
-        "type=user",
-        "name=foo",
-        "comment=Foo User",
-        "managehome=true",
-    ],
+    &["do", "puppetral", "type=user", "name=rip", "comment=R.I.Pienaar", "password=$1$xxx"],
+    &["puppetral", "do", "type=user", "name=foo", "comment=Foo User", "managehome=true"],
     &[
         "do",
         "puppetral",
@@ -163,41 +136,24 @@ fn the_command_lines_work_on_the_real_thing_and_the_second_run_changes_nothing()
             }
         }
     }
-    let package = [
-        "do",
-        "puppetral",
-        "type=package",
-        "name=unix2dos",
-        "ensure=present",
-    ];
+    let package = ["do", "puppetral", "type=package", "name=unix2dos", "ensure=present"];
     let (document, code) = demo.ask(&package);
     assert_eq!(code, 2);
     let message = document["replies"][0]["statusmsg"].as_str().unwrap();
     assert!(message.contains("no package database"), "{message}");
     for node in std::fs::read_dir(demo.fleet().join("nodes")).unwrap() {
         let root = node.unwrap().path().join("root");
-        assert!(
-            std::fs::read_to_string(root.join("etc/shadow"))
-                .unwrap()
-                .contains("rip:$1$xxx:")
-        );
+        assert!(std::fs::read_to_string(root.join("etc/shadow")).unwrap().contains("rip:$1$xxx:"));
         assert!(root.join("tmp/date").exists());
-        assert!(
-            !std::fs::read_to_string(root.join("etc/passwd"))
-                .unwrap()
-                .contains("foo:")
-        );
+        assert!(!std::fs::read_to_string(root.join("etc/passwd")).unwrap().contains("foo:"));
     }
 }
 
 #[test]
 fn questions_find_the_right_nodes_and_exit_codes_tell_the_truth() {
     let demo = Demo::up();
-    let (found, code) = demo.line(&[
-        "find",
-        "-W",
-        "environment=development customer=acme mysql::master",
-    ]);
+    let (found, code) =
+        demo.line(&["find", "-W", "environment=development customer=acme mysql::master"]);
     assert_eq!(code, 0);
     let nodes: Vec<&str> = found.lines().collect();
     assert!(!nodes.is_empty() && nodes.len() < 5, "{found}");
@@ -209,40 +165,19 @@ fn questions_find_the_right_nodes_and_exit_codes_tell_the_truth() {
     let (ping, code) = demo.line(&["ping"]);
     assert!(code == 0 && ping.contains("5 replies"), "{ping}");
     let (facts, code) = demo.line(&["facts", "country"]);
-    assert!(
-        code == 0 && facts.contains("Report for fact: country"),
-        "{facts}"
-    );
+    assert!(code == 0 && facts.contains("Report for fact: country"), "{facts}");
 
     for (line, expected) in [
         (&["find", "-C", "unicorn"][..], 1),
-        (
-            &["do", "puppetral", "type=user", "name=rip", "-C", "unicorn"],
-            1,
-        ),
+        (&["do", "puppetral", "type=user", "name=rip", "-C", "unicorn"], 1),
         (&["do", "puppetral", "type=user", "name=rip", "wings=2"], 2),
-        (
-            &[
-                "do",
-                "puppetral",
-                "type=user",
-                "name=rip",
-                "-I",
-                "gone.example.net",
-            ],
-            3,
-        ),
+        (&["do", "puppetral", "type=user", "name=rip", "-I", "gone.example.net"], 3),
         (&["do", "puppetral", "type=user"], 4),
         (&["do", "unicorn", "fly"], 4),
         (&["find", "-F", "="], 4),
     ] {
         let output = demo.rpc(line);
-        assert_eq!(
-            output.status.code(),
-            Some(expected),
-            "{line:?}: {}",
-            told(&output)
-        );
+        assert_eq!(output.status.code(), Some(expected), "{line:?}: {}", told(&output));
     }
     nothing_of_the_systems_authorities_is_needed(&demo);
     fewer_nodes_and_other_forms(&demo);
@@ -273,10 +208,7 @@ fn fewer_nodes_and_other_forms(demo: &Demo) {
 
     let list = demo.directory.path().join("list");
     let list = list.to_str().unwrap();
-    assert_eq!(
-        with(&["--limit", "3", "-j", "-o", list]),
-        (String::new(), 0)
-    );
+    assert_eq!(with(&["--limit", "3", "-j", "-o", list]), (String::new(), 0));
     let (listed, code) = with(&["--nodes", list, "--senders", "--sort"]);
     assert_eq!((listed.lines().count(), code), (3, 0), "{listed}");
     std::fs::write(list, "# nobody\n").unwrap();
@@ -284,54 +216,29 @@ fn fewer_nodes_and_other_forms(demo: &Demo) {
     assert_eq!(with(&["--nodes", list, "-C", "apache"]).1, 4);
 
     let (lines, code) = with(&["--batch", "2", "--batch-sleep", "0", "--jsonl"]);
-    let lines: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let kinds: Vec<&str> = lines
-        .iter()
-        .map(|line| line.get("kind").and_then(Value::as_str).unwrap())
-        .collect();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> =
+        lines.iter().map(|line| line.get("kind").and_then(Value::as_str).unwrap()).collect();
     let [r, expected] = ["result", "discovered"];
     assert_eq!(kinds, [expected, r, r, r, r, r, "summaries", "stats"]);
     let stats = lines.last().unwrap();
     assert_eq!((stat(stats, "ok").as_u64(), code), (Some(5), 0));
     assert_eq!(stat(stats, "requestids").as_array().unwrap().len(), 3);
     let (lines, code) = demo.line(&["do", "rpcutil", "pong", "--jsonl"]);
-    assert!(
-        code == 4 && lines.starts_with("{\"kind\":\"error\""),
-        "{lines}"
-    );
+    assert!(code == 4 && lines.starts_with("{\"kind\":\"error\""), "{lines}");
 }
 
 fn rollouts_end_when_they_do_harm(demo: &Demo) {
     let harm = ["do", "puppetral", "type=user", "name=rip", "wings=2"];
     for (more, asked) in [
         (&["--canary", "1"][..], 1),
-        (
-            &["--batch", "2", "--batch-sleep", "0", "--max-failures", "2"],
-            4,
-        ),
-        (
-            &[
-                "--batch",
-                "2",
-                "--batch-sleep",
-                "0",
-                "--max-failures",
-                "10%",
-            ],
-            2,
-        ),
+        (&["--batch", "2", "--batch-sleep", "0", "--max-failures", "2"], 4),
+        (&["--batch", "2", "--batch-sleep", "0", "--max-failures", "10%"], 2),
         (&["--batch", "4", "--batch-sleep", "0"], 5),
     ] {
         let (document, code) = demo.ask(&[&harm, more].concat());
         let stats = &document;
-        assert_eq!(
-            (stat(stats, "failed").as_u64(), code),
-            (Some(asked), 2),
-            "{stats:#}"
-        );
+        assert_eq!((stat(stats, "failed").as_u64(), code), (Some(asked), 2), "{stats:#}");
         let not_asked = stat(stats, "not_asked").as_array().unwrap().len();
         assert_eq!(not_asked as u64, 5 - asked, "{stats:#}");
     }
@@ -341,19 +248,9 @@ fn rollouts_end_when_they_do_harm(demo: &Demo) {
         said.contains("Batch 1 of 2: 1 node") && said.contains("No request sent to:"),
         "{said}"
     );
-    assert!(
-        said.contains("stopped: 1 of 1 canary failed or did not reply (maximum 0)"),
-        "{said}"
-    );
-    let (document, code) = demo.ask(&[
-        "do",
-        "rpcutil",
-        "ping",
-        "--canary",
-        "2",
-        "--batch-sleep",
-        "0",
-    ]);
+    assert!(said.contains("stopped: 1 of 1 canary failed or did not reply (maximum 0)"), "{said}");
+    let (document, code) =
+        demo.ask(&["do", "rpcutil", "ping", "--canary", "2", "--batch-sleep", "0"]);
     assert_eq!((stat(&document, "ok").as_u64(), code), (Some(5), 0));
 }
 
@@ -396,10 +293,7 @@ fn virtual_nodes_differ_are_changed_and_change_nothing_outside_of_their_process(
 
     let status = demo.rpc(&["demo", "status", "--dir", demo.fleet().to_str().unwrap()]);
     let said = told(&status);
-    assert!(
-        status.status.success() && said.contains("200 virtual nodes"),
-        "{said}"
-    );
+    assert!(status.status.success() && said.contains("200 virtual nodes"), "{said}");
     leaves_nothing(&demo);
 }
 
@@ -413,20 +307,9 @@ fn more_processes_than_a_machine_can_have_are_not_started() {
     let scratch = TempDir::new().unwrap();
     let demo = Demo { directory: scratch };
     let fleet = demo.fleet();
-    let up = demo.rpc(&[
-        "demo",
-        "up",
-        "--nodes",
-        "501",
-        "--dir",
-        fleet.to_str().unwrap(),
-    ]);
+    let up = demo.rpc(&["demo", "up", "--nodes", "501", "--dir", fleet.to_str().unwrap()]);
     assert_eq!(up.status.code(), Some(1));
-    assert!(
-        told(&up).contains("--virtual") && !fleet.exists(),
-        "{}",
-        told(&up)
-    );
+    assert!(told(&up).contains("--virtual") && !fleet.exists(), "{}", told(&up));
 }
 
 #[test]
@@ -442,10 +325,7 @@ fn leaves_nothing(demo: &Demo) {
     for process in std::fs::read_dir("/proc").unwrap() {
         let line = std::fs::read(process.unwrap().path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
-        assert!(
-            !line.contains(fleet.to_str().unwrap()),
-            "still running: {line}"
-        );
+        assert!(!line.contains(fleet.to_str().unwrap()), "still running: {line}");
     }
 }
 
@@ -458,18 +338,10 @@ fn a_check_or_a_second_daemon_does_not_disturb_the_first() {
     let journal = || std::fs::metadata(node.join("state/seen")).unwrap().ino();
     let before = journal();
     let check = daemon(&["--config", config.to_str().unwrap(), "--check"]);
-    assert!(
-        check.status.success() && told(&check).contains("broker.urls"),
-        "{}",
-        told(&check)
-    );
+    assert!(check.status.success() && told(&check).contains("broker.urls"), "{}", told(&check));
     let second = daemon(&["--config", config.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(1));
-    assert!(
-        told(&second).contains("another rpcd is running"),
-        "{}",
-        told(&second)
-    );
+    assert!(told(&second).contains("another rpcd is running"), "{}", told(&second));
     assert_eq!(journal(), before);
 }
 
@@ -478,19 +350,15 @@ fn a_daemon_that_waits_for_its_broker_obeys_signals() {
     let demo = Demo::up();
     let node = demo.some_node();
     let text = std::fs::read_to_string(node.join("rpcd.toml")).unwrap();
-    let (elsewhere, nobody) = (
-        text.replace("\"state\"", "\"state2\""),
-        "urls = [\"tls://127.0.0.1:1\"]",
-    );
+    let (elsewhere, nobody) =
+        (text.replace("\"state\"", "\"state2\""), "urls = [\"tls://127.0.0.1:1\"]");
     let alone: String = elsewhere
         .lines()
-        .map(|line| {
-            if line.starts_with("urls") {
-                format!("{nobody}\n")
-            } else {
-                format!("{line}\n")
-            }
-        })
+        .map(
+            |line| {
+                if line.starts_with("urls") { format!("{nobody}\n") } else { format!("{line}\n") }
+            },
+        )
         .collect();
     std::fs::write(node.join("alone.toml"), alone).unwrap();
     let mut running = spawn(&["--config", node.join("alone.toml").to_str().unwrap()]);
@@ -507,18 +375,11 @@ fn a_daemon_that_waits_for_its_broker_obeys_signals() {
 
 #[expect(clippy::disallowed_types, reason = "runs the real daemon")]
 fn daemon(arguments: &[&str]) -> Output {
-    std::process::Command::new(program("rpcd"))
-        .args(arguments)
-        .output()
-        .unwrap()
+    std::process::Command::new(program("rpcd")).args(arguments).output().unwrap()
 }
 
 #[expect(clippy::disallowed_types, reason = "runs the real daemon")]
 fn spawn(arguments: &[&str]) -> std::process::Child {
     let null = std::process::Stdio::null;
-    std::process::Command::new(program("rpcd"))
-        .args(arguments)
-        .stderr(null())
-        .spawn()
-        .unwrap()
+    std::process::Command::new(program("rpcd")).args(arguments).stderr(null()).spawn().unwrap()
 }

@@ -33,21 +33,13 @@ fn run(demo: &Demo, arguments: &[&str]) -> (Vec<String>, i32) {
 fn lines(demo: &Demo, arguments: &[&str]) -> Vec<String> {
     let output = demo.rpc(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", told(&output));
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
 /// What a command says that must end so.
 fn complaint(demo: &Demo, arguments: &[&str], code: i32) -> String {
     let output = demo.rpc(arguments);
-    assert_eq!(
-        output.status.code(),
-        Some(code),
-        "{arguments:?}: {}",
-        told(&output)
-    );
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -133,45 +125,16 @@ fn groups_outlive_an_update(demo: &Demo) {
         {"name": "databases", "filter": {"classes": ["mysql::master"]}},
         {"name": "web", "filter": {"compound": "apache and customer=acme"}},
     ]);
-    document
-        .as_object_mut()
-        .unwrap()
-        .insert("groups".to_owned(), groups);
+    document.as_object_mut().unwrap().insert("groups".to_owned(), groups);
     std::fs::write(&fleet, document.to_string()).unwrap();
     let fleet = fleet.to_str().unwrap();
-    lines(
-        demo,
-        &["inventory", "--export", fleet, "--update", "-C", "common"],
-    );
+    lines(demo, &["inventory", "--export", fleet, "--update", "-C", "common"]);
     let option = format!("file={fleet}");
-    let ping = [
-        "rpcutil",
-        "ping",
-        "--senders",
-        "--sort",
-        "--dm",
-        "inventory",
-        "--do",
-        &option,
-    ];
-    let asked = lines(
-        demo,
-        &[&ping[..], &["-I", "group:web", "-I", "db1.acme.net"]].concat(),
-    );
+    let ping = ["rpcutil", "ping", "--senders", "--sort", "--dm", "inventory", "--do", &option];
+    let asked = lines(demo, &[&ping[..], &["-I", "group:web", "-I", "db1.acme.net"]].concat());
     assert_eq!(asked, ["db1.acme.net", "web1.dev.acme.net"]);
-    let told = complaint(
-        demo,
-        &[
-            "find",
-            "--dm",
-            "inventory",
-            "--do",
-            &option,
-            "-I",
-            "group:wbe",
-        ],
-        1,
-    );
+    let told =
+        complaint(demo, &["find", "--dm", "inventory", "--do", &option, "-I", "group:wbe"], 1);
     assert!(told.contains("it has databases, web"), "{told}");
     complaint(demo, &["find", "-I", "group:web"], 4);
     file(demo, "broken.yaml", "$schema: x\nnodes: [{name: a b}]\n");
@@ -182,36 +145,19 @@ fn groups_outlive_an_update(demo: &Demo) {
 
 fn lists_come_from_files_and_pipes(demo: &Demo) {
     let ping = ["rpcutil", "ping", "--senders", "--sort"];
-    let yaml = file(
-        demo,
-        "nodes.yaml",
-        "# two of them\n- web1.dev.acme.net\n- sender: db1.acme.net\n",
-    );
+    let yaml =
+        file(demo, "nodes.yaml", "# two of them\n- web1.dev.acme.net\n- sender: db1.acme.net\n");
     let yaml = yaml.to_str().unwrap();
-    assert_eq!(
-        lines(demo, &[&ping[..], &["--nodes", yaml]].concat()).len(),
-        2
-    );
+    assert_eq!(lines(demo, &[&ping[..], &["--nodes", yaml]].concat()).len(), 2);
     let option = format!("file={yaml}");
-    let narrowed = [
-        &ping[..],
-        &["--dm", "flatfile", "--do", &option, "-I", "/^db/"],
-    ]
-    .concat();
+    let narrowed = [&ping[..], &["--dm", "flatfile", "--do", &option, "-I", "/^db/"]].concat();
     assert_eq!(lines(demo, &narrowed), ["db1.acme.net"]);
     let pongs = lines(demo, &["ping", "--nodes", yaml]);
     let pongs = pongs.iter().filter(|line| line.contains("acme.net"));
     assert_eq!(pongs.count(), 2);
-    assert!(
-        lines(demo, &["facts", "role", "--nodes", yaml])
-            .concat()
-            .contains("web")
-    );
+    assert!(lines(demo, &["facts", "role", "--nodes", yaml]).concat().contains("web"));
     let told = complaint(demo, &["find", "--nodes", yaml, "-S", "apache"], 4);
-    assert!(
-        told.contains("flat does not support expressions (-S)"),
-        "{told}"
-    );
+    assert!(told.contains("flat does not support expressions (-S)"), "{told}");
     complaint(demo, &["find", "--nodes", yaml, "--dm", "flat"], 4);
 
     let document = demo.rpc(&["find", "-C", "apache", "-j"]).stdout;
@@ -254,84 +200,34 @@ fn the_collective_that_is_named_is_asked(demo: &Demo) {
         (&["--dm", "inventory", "--do", &inventory], 2),
         (&["--dm", "external", "--do", &program], 1),
     ] {
-        let ping = [
-            "-c",
-            &elsewhere,
-            "rpcutil",
-            "ping",
-            "--senders",
-            "-C",
-            "apache",
-        ];
+        let ping = ["-c", &elsewhere, "rpcutil", "ping", "--senders", "-C", "apache"];
         let asked = lines(demo, &[&ping[..], &["-T", "muster"], method].concat());
         assert_eq!(asked.len(), count, "{method:?}");
     }
-    let listed = [
-        "-c",
-        &elsewhere,
-        "rpcutil",
-        "ping",
-        "--senders",
-        "--nodes",
-        list,
-        "-T",
-        "muster",
-    ];
+    let listed =
+        ["-c", &elsewhere, "rpcutil", "ping", "--senders", "--nodes", list, "-T", "muster"];
     assert_eq!(lines(demo, &listed).len(), 2);
     // Without -T an inventory leaves out who is in other collectives only.
-    let nobody = [
-        "-c",
-        &elsewhere,
-        "find",
-        "--dm",
-        "inventory",
-        "--do",
-        &inventory,
-    ];
+    let nobody = ["-c", &elsewhere, "find", "--dm", "inventory", "--do", &inventory];
     assert_eq!(run(demo, &nobody), (vec![], 1));
 }
 
 fn careless_requests_are_refused(demo: &Demo) {
-    let careful = configuration(demo, "careful.toml", |text| {
-        text + "\n[discovery]\nrequire_filter = true\n"
-    });
+    let careful =
+        configuration(demo, "careful.toml", |text| text + "\n[discovery]\nrequire_filter = true\n");
     let list = demo.fleet().join("nodes.yaml");
     let list = list.to_str().unwrap();
-    let change = [
-        "-c",
-        &careful,
-        "puppetral",
-        "do",
-        "type=user",
-        "name=careless",
-        "noop=true",
-    ];
-    for unfiltered in [
-        &[][..],
-        &["-A", "puppetral"],
-        &["-1"],
-        &["--dm", "mc", "-A", "/./"],
-    ] {
+    let change = ["-c", &careful, "puppetral", "do", "type=user", "name=careless", "noop=true"];
+    for unfiltered in [&[][..], &["-A", "puppetral"], &["-1"], &["--dm", "mc", "-A", "/./"]] {
         let told = complaint(demo, &[&change[..], unfiltered].concat(), 4);
-        assert!(
-            told.contains("no request sent: `do` is not read-only"),
-            "{told}"
-        );
+        assert!(told.contains("no request sent: `do` is not read-only"), "{told}");
         assert!(told.contains("-I /./"), "{told}");
     }
-    for filtered in [
-        &["-C", "apache"][..],
-        &["-I", "/./"],
-        &["--nodes", list],
-        &["-S", "apache"],
-    ] {
+    for filtered in [&["-C", "apache"][..], &["-I", "/./"], &["--nodes", list], &["-S", "apache"]] {
         let output = demo.rpc(&[&change[..], filtered].concat());
         assert!(output.status.success(), "{filtered:?}: {}", told(&output));
     }
-    assert_eq!(
-        lines(demo, &["-c", &careful, "rpcutil", "ping", "--senders"]).len(),
-        5
-    );
+    assert_eq!(lines(demo, &["-c", &careful, "rpcutil", "ping", "--senders"]).len(), 5);
 }
 
 fn collectives_are_counted_and_drawn(demo: &Demo) {
@@ -349,11 +245,7 @@ fn collectives_are_counted_and_drawn(demo: &Demo) {
 
 /// A caller with this window, on a connection that stands.
 fn patient(world: &World, quiet: Duration) -> Client {
-    let window = DiscoveryWindow {
-        initial_wait: FOREVER,
-        quiet_time: quiet,
-        max_wait: FOREVER,
-    };
+    let window = DiscoveryWindow { initial_wait: FOREVER, quiet_time: quiet, max_wait: FOREVER };
     let collective = world.organisation.collective().clone();
     let (bus, signer) = (world.caller.bus.clone(), world.caller.signer.clone());
     Client::new(bus, signer, world.organisation.trust(), collective, window)

@@ -17,21 +17,12 @@ fn findings(output: &Output, check: &str) -> Vec<String> {
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     assert_eq!(document["schema"], "muster.doctor.v1");
     let sections = document["sections"].as_array().unwrap();
-    let all = sections
-        .iter()
-        .flat_map(|section| section["findings"].as_array().unwrap());
-    let told = all
-        .filter(|finding| finding["check"] == check)
-        .map(|finding| {
-            let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
-            let nodes = finding.get("nodes").map(ToString::to_string);
-            format!(
-                "{}: {} {}",
-                text("level"),
-                text("message"),
-                nodes.unwrap_or_default()
-            )
-        });
+    let all = sections.iter().flat_map(|section| section["findings"].as_array().unwrap());
+    let told = all.filter(|finding| finding["check"] == check).map(|finding| {
+        let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+        let nodes = finding.get("nodes").map(ToString::to_string);
+        format!("{}: {} {}", text("level"), text("message"), nodes.unwrap_or_default())
+    });
     told.collect()
 }
 
@@ -64,12 +55,8 @@ async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
     let _copy = TestNode::start(&organisation, &server, Blueprint::new(copied)).await;
     let sick = TestNode::start(&organisation, &server, slow).await;
     let words = ["service.policy:3: there is no group `ops`".to_owned()];
-    sick.core
-        .health()
-        .set_findings("policies", FindingLevel::Error, &words);
-    one.core
-        .health()
-        .set_findings("facts", FindingLevel::Warning, &[]);
+    sick.core.health().set_findings("policies", FindingLevel::Error, &words);
+    one.core.health().set_findings("facts", FindingLevel::Warning, &[]);
 
     let rpc = Command::new(&server, &organisation, &organisation.caller("rip"), "");
     let output = rpc.run(&["doctor", "-j"]).await;
@@ -79,10 +66,7 @@ async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
         ["error: more than one daemon replies under the same name [\"web1\"]"]
     );
     let clocks = findings(&output, "clocks");
-    assert!(
-        clocks.len() == 1 && clocks[0].starts_with("warning: up to 2"),
-        "{clocks:?}"
-    );
+    assert!(clocks.len() == 1 && clocks[0].starts_with("warning: up to 2"), "{clocks:?}");
     assert!(clocks[0].ends_with("[\"db1\"]"), "{clocks:?}");
     assert_eq!(
         findings(&output, "policies"),
@@ -98,9 +82,7 @@ async fn trouble_on_this_side_is_told_apart() {
     let _node = TestNode::start(&organisation, &server, node).await;
 
     let blind = organisation.user(UserRole::Caller, "blind", &["agent:service"]);
-    let output = Command::new(&server, &organisation, &blind, "")
-        .run(&["doctor", "-j"])
-        .await;
+    let output = Command::new(&server, &organisation, &blind, "").run(&["doctor", "-j"]).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(findings(&output, "permissions")[0].starts_with("error: "));
 
@@ -116,9 +98,7 @@ async fn trouble_on_this_side_is_told_apart() {
 
     let gone = organisation.caller("gone");
     organisation.revoke(&gone);
-    let output = Command::new(&server, &organisation, &gone, "")
-        .run(&["doctor", "-j"])
-        .await;
+    let output = Command::new(&server, &organisation, &gone, "").run(&["doctor", "-j"]).await;
     let found = findings(&output, "credentials");
     assert!(found[0].contains("revoked"), "{found:?}");
 
@@ -128,10 +108,7 @@ async fn trouble_on_this_side_is_told_apart() {
     assert!(std::fs::read_to_string(closed).unwrap().contains(&url));
     let output = open.run(&["doctor", "-j"]).await;
     let found = findings(&output, "connection");
-    assert!(
-        found[0].contains("no address accepts a connection"),
-        "{found:?}"
-    );
+    assert!(found[0].contains("no address accepts a connection"), "{found:?}");
 }
 
 fn set_mode(path: &std::path::Path, mode: u32) {

@@ -37,14 +37,7 @@ impl Fleet {
         let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
         let mut host = provisioner(&organisation, &server, settings).start();
         await_log(&mut host, "became the provisioning leader").await;
-        Self {
-            organisation,
-            server,
-            bootstrap,
-            bus,
-            names,
-            _host: host,
-        }
+        Self { organisation, server, bootstrap, bus, names, _host: host }
     }
 
     /// What `rpc org push` writes last.
@@ -71,10 +64,7 @@ fn provisioner(organisation: &Organisation, server: &NatsServer, settings: &str)
     let node = organisation.node("prov1.example.com");
     let files = [
         ("service.creds", organisation.service("provisioner")),
-        (
-            "newcomers.creds",
-            organisation.newcomers().enroller("provisioner"),
-        ),
+        ("newcomers.creds", organisation.newcomers().enroller("provisioner")),
     ];
     let mut config = "[plugins.provisioner]\nenabled = true\ndiscover_seconds = 0\n\
          credentials = \"@/service.creds\"\n[plugins.provisioner.newcomers]\n\
@@ -123,32 +113,22 @@ pub(crate) fn issued(party: &Signer) -> NameEntry {
 async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
     let fleet = Fleet::new().await;
     // Nobody has said which names the organisation issued.
-    fleet
-        .refuses("web-1.example.com", "run `rpc org push` once")
-        .await;
+    fleet.refuses("web-1.example.com", "run `rpc org push` once").await;
     fleet.say_that_names_are_written().await;
 
     // Issued, and not connected.
     let away = fleet.organisation.node("web-1.example.com");
     let entry = issued(&away);
     let write = |_| (Some(entry.clone()), ());
-    fleet
-        .names
-        .edit_entry(away.identity(), write)
-        .await
-        .unwrap();
-    fleet
-        .refuses("web-1.example.com", "belongs to another key")
-        .await;
+    fleet.names.edit_entry(away.identity(), write).await.unwrap();
+    fleet.refuses("web-1.example.com", "belongs to another key").await;
 
     // Connected, and in no list.
     let connected = fleet.organisation.node("web-2.example.com");
     let url = fleet.server.url();
     let mut node = Home::new(&fleet.organisation, &connected, &url, "").start();
     await_log(&mut node, "ready identity=").await;
-    fleet
-        .refuses("web-2.example.com", "is registered or connected")
-        .await;
+    fleet.refuses("web-2.example.com", "is registered or connected").await;
 
     // Registered: the service provisions it, and it is away at the moment.
     let record = serde_json::json!({
@@ -158,33 +138,18 @@ async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
     let bucket = fleet.bus.bucket(PROVISION_BUCKET.name);
     let bytes = Bytes::from(record.to_string());
     bucket.put("node.web-3.example.com", bytes).await.unwrap();
-    fleet
-        .refuses("web-3.example.com", "is registered or connected")
-        .await;
+    fleet.refuses("web-3.example.com", "is registered or connected").await;
 
     // Released, and still connected.
-    let entry = NameEntry {
-        released: true,
-        ..issued(&connected)
-    };
+    let entry = NameEntry { released: true, ..issued(&connected) };
     let write = |_| (Some(entry.clone()), ());
-    fleet
-        .names
-        .edit_entry(connected.identity(), write)
-        .await
-        .unwrap();
-    fleet
-        .refuses("web-2.example.com", "is registered or connected")
-        .await;
+    fleet.names.edit_entry(connected.identity(), write).await.unwrap();
+    fleet.refuses("web-2.example.com", "is registered or connected").await;
 
     // A free name is given away.
     let mut machine = fleet.machine("web-4.example.com").start();
     await_log(&mut machine, "ready identity=").await;
-    let entry = fleet
-        .names
-        .get(&identity("web-4.example.com"))
-        .await
-        .unwrap();
+    let entry = fleet.names.get(&identity("web-4.example.com")).await.unwrap();
     assert!(entry.unwrap().is_enrolled());
 }
 
@@ -215,10 +180,7 @@ async fn a_revoked_node_does_not_come_back_with_the_same_key_or_name() {
     let token = fleet.organisation.revoke(&revoked);
     let administrator = connect(&fleet.server, &fleet.organisation.administrator()).await;
     let trust = administrator.bucket(TRUST_BUCKET.name);
-    trust
-        .put(TRUST_ACCOUNT_KEY, Bytes::from(token))
-        .await
-        .unwrap();
+    trust.put(TRUST_ACCOUNT_KEY, Bytes::from(token)).await.unwrap();
     forget(&homes[0]);
     await_log(&mut homes[0].clone().start(), "was revoked").await;
     assert!(!homes[0].path("state/node.creds").exists());
@@ -233,21 +195,13 @@ async fn a_revoked_node_does_not_come_back_with_the_same_key_or_name() {
     fleet.names.edit_entry(&name, mark).await.unwrap();
     forget(&homes[1]);
     await_log(&mut homes[1].clone().start(), "was revoked").await;
-    fleet
-        .refuses(name.as_str(), "`rpc provision release web-2.example.com`")
-        .await;
+    fleet.refuses(name.as_str(), "`rpc provision release web-2.example.com`").await;
 
     // Released, the name is free for another key, and the revoked one stays out.
     assert!(fleet.names.release_name(&name).await.unwrap());
     await_log(&mut homes[1].clone().start(), "was revoked").await;
     let record = fleet.bus.bucket(PROVISION_BUCKET.name);
-    assert!(
-        record
-            .get("node.web-2.example.com")
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(record.get("node.web-2.example.com").await.unwrap().is_some());
     let mut machine = fleet.machine(name.as_str()).start();
     await_log(&mut machine, "ready identity=").await;
 }

@@ -21,10 +21,7 @@ use tokio::time::Instant;
 use muster_tests::command::program;
 
 pub(crate) fn helper() -> SandboxHelper {
-    SandboxHelper {
-        program: program("rpcd"),
-        arguments: vec!["exec-sandboxed".into()],
-    }
+    SandboxHelper { program: program("rpcd"), arguments: vec!["exec-sandboxed".into()] }
 }
 
 pub(crate) fn ddl(name: &str, version: &str, actions: &[&str]) -> Value {
@@ -119,24 +116,15 @@ impl Plugins {
         let options: ExternalOptions = serde_json::from_value(options).unwrap();
         let builtin = BTreeSet::from(["rpcutil".to_owned(), "package".to_owned()]);
         let config = PathBuf::from("/etc/muster/rpcd.toml");
-        let mut shelf = AgentDirectory::new(
-            directory.path().to_owned(),
-            options,
-            builtin,
-            helper(),
-            config,
-        );
+        let mut shelf =
+            AgentDirectory::new(directory.path().to_owned(), options, builtin, helper(), config);
         let mut registry = AgentRegistry::new();
         for change in shelf.scan(ScanMode::Complete).await {
             if let AgentChange::Offered(agent) = change {
                 registry.add(agent, CallLimits::default()).unwrap();
             }
         }
-        Self {
-            directory,
-            registry,
-            shelf,
-        }
+        Self { directory, registry, shelf }
     }
 
     async fn rogue(options: Value, change: impl FnOnce(&mut Value)) -> Self {
@@ -144,10 +132,7 @@ impl Plugins {
         let path = |name: &str| directory.path().join(name);
         let mut document = ddl("rogue", "1.0.0", &ACTIONS);
         let script = document.pointer_mut("/actions/18").unwrap();
-        script
-            .as_object_mut()
-            .unwrap()
-            .insert("implemented_by".to_owned(), json!("old.py"));
+        script.as_object_mut().unwrap().insert("implemented_by".to_owned(), json!("old.py"));
         change(&mut document);
         put(&path("rogue"), &format!("{HEAD}{ROGUE}"), 0o755);
         put(&path("old.py"), SCRIPT, 0o755);
@@ -164,9 +149,7 @@ impl Plugins {
         let mut context = node.context("rogue", action, system).unwrap();
         context.deadline = Instant::now() + within;
         let input = input.as_object().cloned().unwrap();
-        self.registry
-            .dispatch_call(muster_host::ActionCall { context, input })
-            .await
+        self.registry.dispatch_call(muster_host::ActionCall { context, input }).await
     }
 
     async fn quick(&self, action: &str) -> CallOutcome {
@@ -208,11 +191,7 @@ async fn programs_are_told_what_choria_tells_them_and_their_answers_count() {
     );
     let refused = plugins.quick("refuse").await;
     assert_eq!(
-        (
-            refused.status,
-            refused.message.as_str(),
-            refused.data["count"].clone()
-        ),
+        (refused.status, refused.message.as_str(), refused.data["count"].clone()),
         (ReplyStatus::InvalidData, "no such disk", json!(1))
     );
     let told = plugins.quick("where").await.data["said"].to_string();
@@ -225,19 +204,10 @@ async fn programs_are_told_what_choria_tells_them_and_their_answers_count() {
 async fn scripts_of_mcollective_answer_with_files_exit_code_and_error_output() {
     let plugins = Plugins::rogue(json!({}), |_| {}).await;
     let good = plugins.quick("script").await;
+    assert_eq!(Value::Object(good.data), json!({"said": "script", "count": 32}));
+    let failed = plugins.call("script", json!({"text": "that"}), Duration::from_secs(30)).await;
     assert_eq!(
-        Value::Object(good.data),
-        json!({"said": "script", "count": 32})
-    );
-    let failed = plugins
-        .call("script", json!({"text": "that"}), Duration::from_secs(30))
-        .await;
-    assert_eq!(
-        (
-            failed.status,
-            failed.message.as_str(),
-            failed.data["said"].clone()
-        ),
+        (failed.status, failed.message.as_str(), failed.data["said"].clone()),
         (ReplyStatus::MissingData, "not with that", json!("script"))
     );
 }
@@ -266,41 +236,23 @@ async fn every_lie_costs_one_reply_with_its_reason() {
         assert!(outcome.message.contains(words), "{action}: {outcome:?}");
     }
     let outcome = plugins.quick("huge").await;
-    assert_eq!(
-        outcome.reason,
-        Some(ReplyReason::Oversized { bytes: 6_000_000 })
-    );
+    assert_eq!(outcome.reason, Some(ReplyReason::Oversized { bytes: 6_000_000 }));
     assert_eq!(plugins.quick("flood").await.data["said"], json!("much"));
     assert_eq!(plugins.quick("hello").await.status, ReplyStatus::Ok);
     let password = json!({"password": "hunter22"});
-    let outcome = plugins
-        .call("exits", password, Duration::from_secs(30))
-        .await;
-    assert!(
-        outcome
-            .message
-            .ends_with("the disk is gone, password [redacted]"),
-        "{outcome:?}"
-    );
+    let outcome = plugins.call("exits", password, Duration::from_secs(30)).await;
+    assert!(outcome.message.ends_with("the disk is gone, password [redacted]"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_hangs_is_ended_with_all_that_it_started() {
     // It writes beside itself, which the tests' own user may.
-    let own = nix::unistd::User::from_uid(nix::unistd::geteuid())
-        .unwrap()
-        .unwrap()
-        .name;
+    let own = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
     let options = json!({"agents": {"rogue": {"user": own}}});
     let plugins = Plugins::rogue(options, |_| {}).await;
-    let outcome = plugins
-        .call("hang", json!({}), Duration::from_secs(3))
-        .await;
+    let outcome = plugins.call("hang", json!({}), Duration::from_secs(3)).await;
     assert!(
-        matches!(
-            outcome.reason,
-            Some(ReplyReason::Timeout { after_ms: 3000.. })
-        ),
+        matches!(outcome.reason, Some(ReplyReason::Timeout { after_ms: 3000.. })),
         "{outcome:?}"
     );
     let pid = std::fs::read_to_string(plugins.directory.path().join("pid")).unwrap();
@@ -316,10 +268,7 @@ async fn a_program_that_hangs_is_ended_with_all_that_it_started() {
 /// Not there, or a corpse that the machine's first process has not buried.
 fn is_gone(pid: &str) -> bool {
     match std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())) {
-        Ok(stat) => stat
-            .rsplit(") ")
-            .next()
-            .is_some_and(|rest| rest.starts_with('Z')),
+        Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')),
         Err(_) => true,
     }
 }
@@ -339,10 +288,7 @@ async fn limits_user_and_confinement_are_those_of_the_configuration() {
     let told = outcome.data.get("said").unwrap_or(&Value::Null).to_string();
     let user = |name| nix::unistd::User::from_name(name).unwrap();
     let nobody = user("muster-agent").or(user("nobody")).unwrap().uid;
-    assert!(
-        told.starts_with(&format!("\"{nobody} 700 600")),
-        "{outcome:?}"
-    );
+    assert!(told.starts_with(&format!("\"{nobody} 700 600")), "{outcome:?}");
 }
 
 /// What a kernel without Landlock cannot do is not started when it is required, and told.
@@ -354,49 +300,27 @@ async fn a_program_reads_what_it_declares_where_the_kernel_sees_to_that() {
     let required = json!({"agents": {"rogue": {"confine": "required"}}});
     let directory = open_directory();
     let program = ROGUE.replace("$here/secret", secret.to_str().unwrap());
-    put(
-        &directory.path().join("rogue"),
-        &format!("{HEAD}{program}"),
-        0o755,
-    );
+    put(&directory.path().join("rogue"), &format!("{HEAD}{program}"), 0o755);
     let mut document = ddl("rogue", "1.0.0", &["files"]);
-    put(
-        &directory.path().join("rogue.json"),
-        &document.to_string(),
-        0o644,
-    );
+    put(&directory.path().join("rogue.json"), &document.to_string(), 0o644);
     let plugins = Plugins::load(directory, required.clone()).await;
     if plugins.registry.agent("rogue").is_none() {
         let problem = plugins.problem();
         assert!(problem.contains("Landlock"), "{problem}");
         return;
     }
-    assert_eq!(
-        plugins.quick("files").await.data["said"],
-        json!("1024 closed")
-    );
+    assert_eq!(plugins.quick("files").await.data["said"], json!("1024 closed"));
     document["metadata"]["capabilities"] = json!({"read": [outside.path()]});
-    put(
-        &plugins.directory.path().join("rogue.json"),
-        &document.to_string(),
-        0o644,
-    );
+    put(&plugins.directory.path().join("rogue.json"), &document.to_string(), 0o644);
     let plugins = Plugins::load(plugins.directory, required).await;
-    assert_eq!(
-        plugins.quick("files").await.data["said"],
-        json!("1024 read")
-    );
+    assert_eq!(plugins.quick("files").await.data["said"], json!("1024 read"));
 }
 
 /// An agent of one action, whose program is this text.
 fn place(directory: &Path, name: &str, mode: u32, text: &str) {
     put(&directory.join(name), text, mode);
     let document = ddl(name, "1.0.0", &["greet"]);
-    put(
-        &directory.join(format!("{name}.json")),
-        &document.to_string(),
-        0o644,
-    );
+    put(&directory.join(format!("{name}.json")), &document.to_string(), 0o644);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -406,28 +330,10 @@ async fn what_must_not_be_an_agent_is_refused_and_told_why() {
         ("greet", 0o777, &greet, json!({}), "chmod go-w"),
         ("greet", 0o644, &greet, json!({}), "not executable"),
         ("greet", 0o755, &greet, json!({"deny": ["greet"]}), "denies"),
-        (
-            "rpcutil",
-            0o755,
-            &greet,
-            json!({"replace": ["rpcutil"]}),
-            "`rpcutil` is reserved",
-        ),
+        ("rpcutil", 0o755, &greet, json!({"replace": ["rpcutil"]}), "`rpcutil` is reserved"),
         ("package", 0o755, &greet, json!({}), "built in"),
-        (
-            "greet",
-            0o755,
-            "#!/bin/sh\nexit 3\n",
-            json!({}),
-            "exit status: 3",
-        ),
-        (
-            "greet",
-            0o755,
-            "#!/bin/sh\nsleep 60\n",
-            json!({}),
-            "did not end within",
-        ),
+        ("greet", 0o755, "#!/bin/sh\nexit 3\n", json!({}), "exit status: 3"),
+        ("greet", 0o755, "#!/bin/sh\nsleep 60\n", json!({}), "did not end within"),
         (
             "greet",
             0o755,
@@ -453,19 +359,10 @@ async fn what_is_not_ours_of_no_use_or_for_several_machines_is_no_trouble() {
     let mut ruby = ddl("ruby", "1.0.0", &["greet"]);
     ruby["metadata"]["provider"] = json!("ruby");
     put(&here.join("ruby.json"), &ruby.to_string(), 0o644);
-    place(
-        here,
-        "idle",
-        0o755,
-        "#!/bin/sh\necho '{\"activate\": false}' > $2\n",
-    );
+    place(here, "idle", 0o755, "#!/bin/sh\necho '{\"activate\": false}' > $2\n");
     let both = here.join("both");
     std::fs::create_dir(&both).unwrap();
-    let architecture = if cfg!(target_arch = "x86_64") {
-        "amd64"
-    } else {
-        "arm64"
-    };
+    let architecture = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
     let program = both.join(format!("both-linux_{architecture}"));
     put(&program, &format!("{HEAD}reply '{{}}'\n"), 0o755);
     let document = ddl("both", "1.0.0", &["greet"]);

@@ -31,9 +31,7 @@ async fn a_flood_of_forgeries_is_a_few_lines_of_both_logs() {
     let bus = connect(&server, &caller).await;
     for number in 0..FLOOD {
         let forged = Bytes::from(format!("{{\"forged\": {number}, \"\u{1b}[2J\": \"\"}}"));
-        bus.publish("muster.rpcutil.ping.all", forged)
-            .await
-            .unwrap();
+        bus.publish("muster.rpcutil.ping.all", forged).await.unwrap();
     }
     bus.confirm_delivery().await.unwrap();
     // Taken in order: with this answer all of them are over.
@@ -47,18 +45,9 @@ async fn a_flood_of_forgeries_is_a_few_lines_of_both_logs() {
     let count = |text: &str, word: &str| text.lines().filter(|line| line.contains(word)).count();
     let log = daemon.log();
     let lines = count(&log, "refused a message");
-    assert!(
-        (1..20).contains(&lines),
-        "{lines} lines for {FLOOD} messages:\n{log}"
-    );
-    assert!(
-        !log.contains('\u{1b}'),
-        "a stranger steers the reader's terminal"
-    );
+    assert!((1..20).contains(&lines), "{lines} lines for {FLOOD} messages:\n{log}");
+    assert!(!log.contains('\u{1b}'), "a stranger steers the reader's terminal");
     let audit = std::fs::read_to_string(daemon.home().path("audit-refusals.log")).unwrap();
     let lines = count(&audit, "malformed");
-    assert!(
-        (1..20).contains(&lines),
-        "{lines} lines for {FLOOD} messages"
-    );
+    assert!((1..20).contains(&lines), "{lines} lines for {FLOOD} messages");
 }

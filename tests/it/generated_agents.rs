@@ -22,15 +22,7 @@ const FORMER: &str = r#"action=$(sed -n 's/.*"action": *"\([a-z0-9_]*\)".*/\1/p'
 #[expect(clippy::disallowed_types, reason = "starts the real command")]
 async fn generate(home: &Home) {
     let directory = home.path("ddl");
-    let arguments = [
-        "plugin",
-        "generate",
-        "disk",
-        "--lang",
-        "sh",
-        "--actions",
-        "status,wipe",
-    ];
+    let arguments = ["plugin", "generate", "disk", "--lang", "sh", "--actions", "status,wipe"];
     let made = tokio::process::Command::new(program("rpc"))
         .args(arguments)
         .arg("--dir")
@@ -47,14 +39,9 @@ async fn generate(home: &Home) {
     let schema = directory.join("disk.json");
     let mut ddl: Value = serde_json::from_str(&std::fs::read_to_string(&schema).unwrap()).unwrap();
     for number in 0..2 {
-        let inputs = ddl
-            .pointer_mut(&format!("/actions/{number}/input"))
-            .unwrap();
+        let inputs = ddl.pointer_mut(&format!("/actions/{number}/input")).unwrap();
         let opts = json!({"prompt": "o", "description": "o", "type": "hash", "optional": true});
-        inputs
-            .as_object_mut()
-            .unwrap()
-            .insert("opts".to_owned(), opts);
+        inputs.as_object_mut().unwrap().insert("opts".to_owned(), opts);
     }
     home.write("ddl/disk.json", &ddl.to_string(), 0o644);
 }
@@ -63,9 +50,8 @@ async fn offered(caller: &Caller) {
     await_answer("the agent is offered", PATIENCE, async || {
         let inventory = caller.ask(NODE, "rpcutil", "inventory", json!({})).await;
         let agents = inventory.reply.data.get("agents").cloned();
-        let agents: Vec<Value> = agents
-            .and_then(|agents| agents.as_array().cloned())
-            .unwrap_or_default();
+        let agents: Vec<Value> =
+            agents.and_then(|agents| agents.as_array().cloned()).unwrap_or_default();
         agents.contains(&json!("disk")).then_some(()).ok_or(agents)
     })
     .await;
@@ -81,16 +67,9 @@ impl Scene {
     async fn new(prepare: impl FnOnce(&Path)) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.broker().await;
-        let own = nix::unistd::User::from_uid(nix::unistd::geteuid())
-            .unwrap()
-            .unwrap();
+        let own = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
         let config = format!("[plugins.external.agents.disk]\nuser = \"{}\"\n", own.name);
-        let home = Home::new(
-            &organisation,
-            &organisation.node(NODE),
-            &server.url(),
-            &config,
-        );
+        let home = Home::new(&organisation, &organisation.node(NODE), &server.url(), &config);
         generate(&home).await;
         prepare(&home.path("ddl/disk"));
         let policy = "policy default deny\nallow\t*\tstatus\t*\t*\n";
@@ -99,20 +78,11 @@ impl Scene {
         let caller = organisation.caller("rip");
         let caller = Caller::connect(&organisation, &server, caller).await;
         await_answer("the node answers", PATIENCE, async || {
-            let call = caller
-                .client
-                .discover_nodes(&muster_filter::NodeFilter::default())
-                .await;
-            call.is_ok_and(|found| !found.nodes.is_empty())
-                .then_some(())
-                .ok_or(())
+            let call = caller.client.discover_nodes(&muster_filter::NodeFilter::default()).await;
+            call.is_ok_and(|found| !found.nodes.is_empty()).then_some(()).ok_or(())
         })
         .await;
-        Self {
-            daemon,
-            caller,
-            _server: server,
-        }
+        Self { daemon, caller, _server: server }
     }
 }
 
@@ -132,13 +102,9 @@ async fn an_input_does_not_choose_the_action_of_a_generated_shell_agent() {
         assert!(!mark.exists(), "{data}");
     }
     // Configured as root, as here, it is named.
-    let health = caller
-        .ask(NODE, "rpcutil", "diagnose", json!({}))
-        .await
-        .reply;
-    let is_told = health.data["findings"]
-        .to_string()
-        .contains("agent disk: its programs run as root");
+    let health = caller.ask(NODE, "rpcutil", "diagnose", json!({})).await.reply;
+    let is_told =
+        health.data["findings"].to_string().contains("agent disk: its programs run as root");
     assert_eq!(is_told, nix::unistd::geteuid().is_root(), "{health:?}");
     let denied = caller.ask(NODE, "disk", "wipe", json!({})).await.reply;
     assert_eq!(denied.statuscode, ReplyStatus::Other, "{denied:?}");
@@ -151,29 +117,17 @@ async fn an_agent_of_the_former_shell_template_is_not_offered_and_named_by_the_n
         let text = std::fs::read_to_string(agent).unwrap();
         std::fs::write(
             agent,
-            text.replace(
-                "case ${MUSTER_ACTION",
-                &format!("{FORMER}\n    case ${{MUSTER_ACTION"),
-            ),
+            text.replace("case ${MUSTER_ACTION", &format!("{FORMER}\n    case ${{MUSTER_ACTION")),
         )
         .unwrap();
     })
     .await;
     let caller = &scene.caller;
-    let refused = caller
-        .ask(NODE, "disk", "status", json!({"opts": {"action": "wipe"}}))
-        .await
-        .reply;
-    assert_eq!(
-        refused.statuscode,
-        ReplyStatus::UnknownAction,
-        "{refused:?}"
-    );
+    let refused =
+        caller.ask(NODE, "disk", "status", json!({"opts": {"action": "wipe"}})).await.reply;
+    assert_eq!(refused.statuscode, ReplyStatus::UnknownAction, "{refused:?}");
     // What `rpc doctor` shows.
-    let health = caller
-        .ask(NODE, "rpcutil", "diagnose", json!({}))
-        .await
-        .reply;
+    let health = caller.ask(NODE, "rpcutil", "diagnose", json!({})).await.reply;
     let findings = health.data["findings"].to_string();
     assert!(
         findings.contains("agent disk") && findings.contains("finds its action by a text search"),

@@ -183,14 +183,10 @@ impl Targets {
         }
         assert_eq!(agents.problems(), []);
         let node = TestNode::named("node1").unwrap();
-        let mut context = node
-            .context("hostile", "attack", Arc::new(FakeSystem::new()))
-            .unwrap();
+        let mut context = node.context("hostile", "attack", Arc::new(FakeSystem::new())).unwrap();
         context.deadline = Instant::now() + Duration::from_mins(1);
         let input = serde_json::Map::new();
-        let outcome = registry
-            .dispatch_call(muster_host::ActionCall { context, input })
-            .await;
+        let outcome = registry.dispatch_call(muster_host::ActionCall { context, input }).await;
         let said = outcome.data.get("said").and_then(Value::as_str);
         serde_json::from_str(said.unwrap_or_else(|| panic!("{outcome:?}"))).unwrap()
     }
@@ -202,11 +198,7 @@ fn is_root() -> bool {
 
 /// `root` where the daemon can give it; else the daemon's own user.
 fn strongest_user() -> Value {
-    if is_root() {
-        json!("root")
-    } else {
-        Value::Null
-    }
+    if is_root() { json!("root") } else { Value::Null }
 }
 
 fn names(list: &[&str]) -> BTreeSet<String> {
@@ -263,9 +255,7 @@ async fn an_agent_without_confinement_is_unprivileged() {
     ];
     let mut forbidden = names(&roots);
     if is_root() {
-        forbidden.extend(names(&[
-            "signal", "environ", "memory", "ptrace", "secret", "write",
-        ]));
+        forbidden.extend(names(&["signal", "environ", "memory", "ptrace", "secret", "write"]));
         forbidden.extend(names(&["unix socket", "descriptors", "root link"]));
     }
     let reached: Vec<_> = done.intersection(&forbidden).collect();
@@ -276,29 +266,13 @@ async fn an_agent_without_confinement_is_unprivileged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_attacks_succeed_without_a_sandbox() {
     // These would change the machine of the tests, or the agent itself.
-    let targets = Targets::new(
-        &["clock", "host name", "mount", "namespace", "chroot"],
-        &Value::Null,
-    );
-    let done = targets
-        .attack(json!({"user": strongest_user(), "confine": "off"}))
-        .await;
-    let mut expected = names(&[
-        "tcp",
-        "udp",
-        "unix socket",
-        "abstract socket",
-        "signal",
-        "no filter",
-    ]);
+    let targets =
+        Targets::new(&["clock", "host name", "mount", "namespace", "chroot"], &Value::Null);
+    let done = targets.attack(json!({"user": strongest_user(), "confine": "off"})).await;
+    let mut expected =
+        names(&["tcp", "udp", "unix socket", "abstract socket", "signal", "no filter"]);
     if is_root() {
-        expected.extend(names(&[
-            "environ",
-            "secret",
-            "write",
-            "raw socket",
-            "capabilities",
-        ]));
+        expected.extend(names(&["environ", "secret", "write", "raw socket", "capabilities"]));
     }
     let missing: Vec<_> = expected.difference(&done).collect();
     assert!(missing.is_empty(), "{missing:?} of {done:?}");

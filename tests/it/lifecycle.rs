@@ -25,10 +25,7 @@ async fn a_stopping_daemon_lets_running_actions_answer_first() {
         object(json!({"type": "exec", "name": "wait", "command": script, "provider": "shell"}));
     let asking = world.caller.call(call);
     let stopping = async {
-        await_state("the action runs", || {
-            world.node.root().join("tmp/begun").exists()
-        })
-        .await;
+        await_state("the action runs", || world.node.root().join("tmp/begun").exists()).await;
         world.node.begin_stopping();
         let refused = world.node.root().join("tmp/go");
         std::fs::write(refused, "").unwrap();
@@ -36,9 +33,7 @@ async fn a_stopping_daemon_lets_running_actions_answer_first() {
     let ((answers, stats), ()) = tokio::join!(asking, stopping);
     assert!(stats.missing.is_empty(), "{stats:?}");
     assert!(
-        answers
-            .values()
-            .all(|answer| answer.reply.statuscode == ReplyStatus::Ok),
+        answers.values().all(|answer| answer.reply.statuscode == ReplyStatus::Ok),
         "{answers:?}"
     );
     world.node.stopped().await;
@@ -46,12 +41,7 @@ async fn a_stopping_daemon_lets_running_actions_answer_first() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_broker_restart_node_and_caller_find_each_other_again() {
-    let World {
-        organisation: _organisation,
-        server,
-        node,
-        caller,
-    } = World::new(|_| {}).await;
+    let World { organisation: _organisation, server, node, caller } = World::new(|_| {}).await;
     let server = server.restart().await;
     let answered = async {
         loop {
@@ -66,9 +56,7 @@ async fn after_a_broker_restart_node_and_caller_find_each_other_again() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), answered)
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(30), answered).await.unwrap();
     drop((server, node));
 }
 
@@ -80,14 +68,8 @@ async fn confirmed_subscriptions_are_never_overtaken() {
     let asker = connect(&server, &organisation.caller("rip")).await;
     let node = connect(&server, &organisation.node("node1.example.net")).await;
     for _ in 0..200 {
-        let mut requests = node
-            .subscribe_all(&["muster.*.*.all".to_owned()])
-            .await
-            .unwrap();
-        asker
-            .publish("muster.rpcutil.ping.all", Bytes::from_static(b"x"))
-            .await
-            .unwrap();
+        let mut requests = node.subscribe_all(&["muster.*.*.all".to_owned()]).await.unwrap();
+        asker.publish("muster.rpcutil.ping.all", Bytes::from_static(b"x")).await.unwrap();
         let message = tokio::time::timeout(PATIENCE, requests[0].next()).await;
         assert!(message.unwrap().is_some());
     }
@@ -132,12 +114,8 @@ async fn a_drained_subscription_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_without_its_broker_stops_at_once() {
-    let World {
-        organisation: _organisation,
-        server,
-        node,
-        caller: _caller,
-    } = World::new(|_| {}).await;
+    let World { organisation: _organisation, server, node, caller: _caller } =
+        World::new(|_| {}).await;
     let core = Arc::clone(&node.core);
     drop(server);
     let begun = Instant::now();

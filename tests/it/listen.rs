@@ -31,12 +31,7 @@ impl World {
             nodes.push(TestNode::start(&organisation, &server, blueprint).await);
         }
         let rpc = Command::new(&server, &organisation, &organisation.caller("rip"), "");
-        Self {
-            organisation,
-            server,
-            nodes,
-            rpc,
-        }
+        Self { organisation, server, nodes, rpc }
     }
 
     /// A listener that nothing can be lost to any more.
@@ -81,11 +76,7 @@ async fn answers_to_another_process_are_shown_as_if_it_had_asked() {
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     check("muster.request.v1", &document, Reader::Strict).unwrap();
-    assert_eq!(
-        document["request_stats"]["requestid"],
-        json!(request),
-        "{document:#}"
-    );
+    assert_eq!(document["request_stats"]["requestid"], json!(request), "{document:#}");
     assert_eq!(document["request_stats"]["ok"], 2);
     let replies = document["replies"].as_array().unwrap();
     for reply in replies {
@@ -113,10 +104,7 @@ async fn lines_come_as_they_are_answered_until_the_listener_is_interrupted() {
         let line = lines.next_line().await.unwrap().unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
         check("muster.request.lines.v1", &line, Reader::Strict).unwrap();
-        assert_eq!(
-            (&line["kind"], &line["sender"]),
-            (&json!("result"), &json!("a"))
-        );
+        assert_eq!((&line["kind"], &line["sender"]), (&json!("result"), &json!("a")));
     }
     interrupt(&listener);
     let mut last = Value::Null;
@@ -133,9 +121,7 @@ async fn only_what_was_meant_counts_and_too_little_is_no_success() {
     let nobody = "01890a5d-ac96-774b-bcce-b302099a8057";
     let asked = ["rpcutil", "get_fact", "-j", "--expect"];
     let listener = world.listen(&[&asked[..], &["1"]].concat()).await;
-    let others = world
-        .listen(&[&asked[..], &["1", "--request", nobody]].concat())
-        .await;
+    let others = world.listen(&[&asked[..], &["1", "--request", nobody]].concat()).await;
     let two = world.listen(&[&asked[..], &["2"]].concat()).await;
     let ping = ["do", "rpcutil", "ping", "--reply-to", "night-shift"];
     world.post(&ping).await;
@@ -192,19 +178,9 @@ async fn nobody_listens_to_what_is_answered_to_others() {
     assert!(told(&output).contains("replies cannot be sent to"));
 
     let rpc = Command::new(&world.server, &world.organisation, &anna, "");
-    let listening = [
-        "listen",
-        "night-shift",
-        "rpcutil",
-        "get_fact",
-        "-t",
-        "2",
-        "-j",
-    ];
+    let listening = ["listen", "night-shift", "rpcutil", "get_fact", "-t", "2", "-j"];
     let other = rpc.prepared(&listening).spawn().unwrap();
-    let own = world
-        .listen(&["rpcutil", "get_fact", "--expect", "1"])
-        .await;
+    let own = world.listen(&["rpcutil", "get_fact", "--expect", "1"]).await;
     world.send(&[]).await;
     let output = own.wait_with_output().await.unwrap();
     assert!(output.status.success(), "{}", told(&output));

@@ -47,9 +47,7 @@ impl AgentAction for Counting {
             cx.emit_event(json!({ "number": number }));
         }
         cx.report_progress("done");
-        Ok(Said {
-            said: input.to.to_string(),
-        })
+        Ok(Said { said: input.to.to_string() })
     }
 }
 
@@ -78,9 +76,7 @@ fn agent(begun: &Arc<Notify>) -> Agent {
         "actions": [action("count", to), action("hold", json!({}))],
     });
     let agent = Agent::builder(&ddl.to_string()).unwrap();
-    let agent = agent
-        .with_action(Counting)
-        .with_action(Holding(Arc::clone(begun)));
+    let agent = agent.with_action(Counting).with_action(Holding(Arc::clone(begun)));
     let agent = agent.build().unwrap();
     assert!(agent.ddl().find_action("hold").unwrap().streams_progress());
     agent
@@ -99,11 +95,7 @@ async fn world(limits: CallLimits) -> (World, Arc<Notify>) {
 fn call(action: &str, data: Value, stream: bool) -> RpcCall {
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let call = RpcCall::new("slow", action, CallTarget::Nodes(nodes)).unwrap();
-    RpcCall {
-        data: object(data),
-        stream,
-        ..call
-    }
+    RpcCall { data: object(data), stream, ..call }
 }
 
 /// The request's id, what was told, and the answer.
@@ -142,13 +134,7 @@ async fn progress_comes_in_order_before_the_reply_and_only_if_it_is_wanted() {
     assert_eq!(events, expected);
     assert!(tales.iter().all(|tale| tale.lost == 0 && tale.dropped == 0));
     let messages = tales.len() as u64;
-    assert_eq!(
-        answer.reply.progress,
-        Some(ProgressCounts {
-            messages,
-            dropped: 0
-        })
-    );
+    assert_eq!(answer.reply.progress, Some(ProgressCounts { messages, dropped: 0 }));
     let (tales, answer) = hear(client.call(call("count", json!({"to": 25}), false))).await;
     assert_eq!((tales, answer.reply.progress), (vec![], None));
 }
@@ -157,10 +143,7 @@ async fn progress_comes_in_order_before_the_reply_and_only_if_it_is_wanted() {
 async fn a_flood_of_progress_is_left_out_and_counted_and_the_reply_gets_through() {
     let (world, _) = world(CallLimits::default()).await;
     let to = 200_000_u64;
-    let asked = world
-        .caller
-        .client
-        .call(call("count", json!({ "to": to }), true));
+    let asked = world.caller.client.call(call("count", json!({ "to": to }), true));
     let (tales, answer) = hear(asked).await;
     assert_eq!(answer.reply.statuscode, ReplyStatus::Ok);
     let told: usize = tales.iter().map(|tale| tale.events.len()).sum();
@@ -179,29 +162,19 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
     let request = id(&mut events).await;
     begun.notified().await;
 
-    let listed = world
-        .caller
-        .ask(NODE, "rpcutil", "running", json!({}))
-        .await;
+    let listed = world.caller.ask(NODE, "rpcutil", "running", json!({})).await;
     let listed = &listed.reply.data["requests"];
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
     assert_eq!(listed[0]["id"], json!(request.to_string()));
     assert_eq!(
-        [
-            &listed[0]["caller"],
-            &listed[0]["agent"],
-            &listed[0]["action"]
-        ],
+        [&listed[0]["caller"], &listed[0]["agent"], &listed[0]["action"]],
         [&json!("rip"), &json!("slow"), &json!("hold")]
     );
 
     let stranger = world.organisation.caller("ann");
     let stranger = Caller::connect(&world.organisation, &world.server, stranger).await;
     let refused = cancel(&stranger, "cancel", request).await;
-    assert!(
-        matches!(refused.reason, Some(ReplyReason::Denied { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused.reason, Some(ReplyReason::Denied { .. })), "{refused:?}");
     let unknown = cancel(&world.caller, "cancel", Uuid::now_v7()).await;
     assert_eq!(unknown.data["outcome"], json!("not_running"));
 
@@ -216,38 +189,24 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
     );
     assert_eq!(reply.data["said"], json!("half of it"));
 
-    let after = world
-        .caller
-        .ask(NODE, "rpcutil", "running", json!({}))
-        .await;
+    let after = world.caller.ask(NODE, "rpcutil", "running", json!({})).await;
     assert_eq!(after.reply.data["count"], json!(0));
     let recorded = world.node.audit();
     assert!(recorded.iter().any(|record| {
         record["request"] == json!(request.to_string()) && record["reason"] == json!("cancelled")
     }));
-    assert!(
-        recorded
-            .iter()
-            .any(|record| record["action"] == json!("cancel")
-                && record["data"]["id"] == json!(request.to_string()))
-    );
+    assert!(recorded.iter().any(|record| record["action"] == json!("cancel")
+        && record["data"]["id"] == json!(request.to_string())));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_for_its_turn_is_never_started() {
-    let (world, begun) = world(CallLimits {
-        concurrency: 1,
-        queue: 5,
-        ..CallLimits::default()
-    })
-    .await;
+    let (world, begun) =
+        world(CallLimits { concurrency: 1, queue: 5, ..CallLimits::default() }).await;
     let mut first = world.caller.client.call(call("hold", json!({}), false));
     let running = id(&mut first).await;
     begun.notified().await;
-    let mut second = world
-        .caller
-        .client
-        .call(call("count", json!({"to": 1}), false));
+    let mut second = world.caller.client.call(call("count", json!({"to": 1}), false));
     let waiting = id(&mut second).await;
     // Listed is whatever was accepted, also before it has a slot.
     let any = world.organisation.caller("operator");
@@ -262,25 +221,16 @@ async fn a_request_that_waits_for_its_turn_is_never_started() {
     assert_eq!(done.data["caller"], json!("rip"), "{done:?}");
     let (_, answer) = hear(second).await;
     assert_eq!(answer.reply.reason, Some(ReplyReason::Cancelled));
-    assert_eq!(
-        answer.reply.statusmsg,
-        "cancelled before the action started"
-    );
+    assert_eq!(answer.reply.statusmsg, "cancelled before the action started");
     assert!(answer.reply.data.is_empty());
     cancel(&any, "cancel_any", running).await;
-    assert_eq!(
-        hear(first).await.1.reply.reason,
-        Some(ReplyReason::Cancelled)
-    );
+    assert_eq!(hear(first).await.1.reply.reason, Some(ReplyReason::Cancelled));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back() {
     let jobs = tempfile::tempdir().unwrap();
-    let shell = muster_shell::Options {
-        enabled: true,
-        ..muster_shell::Options::default()
-    };
+    let shell = muster_shell::Options { enabled: true, ..muster_shell::Options::default() };
     let shell = muster_shell::build_agent(shell, jobs.path().to_owned()).unwrap();
     let world = World::new(|blueprint| blueprint.agents = vec![shell]).await;
     let nodes = [Identity::parse(NODE).unwrap()].into();

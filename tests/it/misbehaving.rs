@@ -46,9 +46,7 @@ impl AgentAction for Hang {
                 }
             })
             .await;
-        stuck.map(|()| Said {
-            said: "awake".to_owned(),
-        })
+        stuck.map(|()| Said { said: "awake".to_owned() })
     }
 }
 
@@ -57,9 +55,7 @@ impl AgentAction for Flood {
     type Input = Nothing;
     type Output = Said;
     async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        Ok(Said {
-            said: "x".repeat(8 * 1024 * 1024),
-        })
+        Ok(Said { said: "x".repeat(8 * 1024 * 1024) })
     }
 }
 
@@ -86,61 +82,35 @@ fn agent() -> Agent {
 async fn each_costs_exactly_one_reply() {
     let world = World::new(|blueprint| {
         blueprint.agents = vec![agent()];
-        blueprint.limits = CallLimits {
-            concurrency: 2,
-            queue: 2,
-            ..CallLimits::default()
-        };
+        blueprint.limits = CallLimits { concurrency: 2, queue: 2, ..CallLimits::default() };
     })
     .await;
     let node = "node1.example.net";
-    let panicked = world
-        .caller
-        .ask(node, "trouble", "panic", json!({}))
-        .await
-        .reply;
+    let panicked = world.caller.ask(node, "trouble", "panic", json!({})).await.reply;
     assert_eq!(
         (panicked.statuscode, panicked.reason),
         (ReplyStatus::Other, Some(ReplyReason::Broken))
     );
-    let flooded = world
-        .caller
-        .ask(node, "trouble", "flood", json!({}))
-        .await
-        .reply;
+    let flooded = world.caller.ask(node, "trouble", "flood", json!({})).await.reply;
     assert!(
-        matches!(
-            flooded.reason,
-            Some(ReplyReason::Oversized { bytes: 8_000_000.. })
-        ),
+        matches!(flooded.reason, Some(ReplyReason::Oversized { bytes: 8_000_000.. })),
         "{flooded:?}"
     );
 
-    let mut call = RpcCall::new(
-        "trouble",
-        "hang",
-        CallTarget::Nodes([Identity::parse(node).unwrap()].into()),
-    )
-    .unwrap();
+    let mut call =
+        RpcCall::new("trouble", "hang", CallTarget::Nodes([Identity::parse(node).unwrap()].into()))
+            .unwrap();
     call.timeout = Some(Duration::from_millis(400));
     let asking = world.caller.call(call);
     let meanwhile = world.caller.ask(node, "rpcutil", "ping", json!({}));
     let ((answers, stats), ping) = tokio::join!(asking, meanwhile);
     assert_eq!(ping.reply.statuscode, ReplyStatus::Ok);
     let hung = &answers[&Identity::parse(node).unwrap()].reply;
-    assert!(
-        matches!(hung.reason, Some(ReplyReason::Timeout { after_ms: 400.. })),
-        "{hung:?}"
-    );
+    assert!(matches!(hung.reason, Some(ReplyReason::Timeout { after_ms: 400.. })), "{hung:?}");
     assert!(stats.missing.is_empty());
 
     assert_eq!(
-        world
-            .caller
-            .ask(node, "rpcutil", "ping", json!({}))
-            .await
-            .reply
-            .statuscode,
+        world.caller.ask(node, "rpcutil", "ping", json!({})).await.reply.statuscode,
         ReplyStatus::Ok
     );
     assert_eq!(world.node.core.snapshot_counters().replies, 5);

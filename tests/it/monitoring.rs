@@ -38,9 +38,7 @@ async fn address(node: &mut Rpcd) -> String {
     await_state("the daemon serves metrics", || {
         assert!(node.runs(), "rpcd ended: {}", node.log());
         let lines = node.log_lines();
-        let said = lines
-            .iter()
-            .find(|line| line["fields"]["message"] == "serving metrics");
+        let said = lines.iter().find(|line| line["fields"]["message"] == "serving metrics");
         found = said.map(|line| line["fields"]["address"].as_str().unwrap().to_owned());
         found.is_some()
     })
@@ -72,14 +70,12 @@ async fn get(address: &str, path: &str) -> (u16, String) {
 
 /// Waits until a page has this status; returns its body.
 async fn await_status(address: &str, path: &str, status: u16) -> String {
-    await_answer(
-        &format!("{path} is {status}"),
-        2 * PATIENCE,
-        async || match get(address, path).await {
+    await_answer(&format!("{path} is {status}"), 2 * PATIENCE, async || {
+        match get(address, path).await {
             (found, body) if found == status => Ok(body),
             other => Err(other),
-        },
-    )
+        }
+    })
     .await
 }
 
@@ -120,14 +116,12 @@ async fn scrape(address: &str) -> BTreeMap<String, String> {
 
 /// Waits until a metric has this value.
 async fn await_sample(address: &str, series: &str, value: &str) {
-    await_answer(
-        &format!("{series} is {value}"),
-        2 * PATIENCE,
-        async || match scrape(address).await.remove(series) {
+    await_answer(&format!("{series} is {value}"), 2 * PATIENCE, async || {
+        match scrape(address).await.remove(series) {
             Some(found) if found == value => Ok(()),
             other => Err(other),
-        },
-    )
+        }
+    })
     .await;
 }
 
@@ -157,9 +151,7 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     for _ in 0..2 {
         caller.ask(NODE, "rpcutil", "ping", json!({})).await;
     }
-    let denied = caller
-        .ask(NODE, "service", "status", json!({"service": "cron"}))
-        .await;
+    let denied = caller.ask(NODE, "service", "status", json!({"service": "cron"})).await;
     assert_eq!(denied.reply.statuscode, ReplyStatus::Other);
     for number in 0..20 {
         let agent = format!("invented{number}");
@@ -187,18 +179,9 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     assert_eq!(ended(&format!(r#"{ping},status="0",reason="""#)), "5");
     let took = format!("muster_action_seconds_count{{{ping}}}");
     assert_eq!(value(&took), "5");
-    assert_eq!(
-        ended(r#"agent="_other",action="_other",status="2",reason="""#),
-        "20"
-    );
-    assert_eq!(
-        ended(r#"agent="rpcutil",action="_other",status="2",reason="""#),
-        "1"
-    );
-    assert_eq!(
-        ended(r#"agent="service",action="status",status="5",reason="denied""#),
-        "1"
-    );
+    assert_eq!(ended(r#"agent="_other",action="_other",status="2",reason="""#), "20");
+    assert_eq!(ended(r#"agent="rpcutil",action="_other",status="2",reason="""#), "1");
+    assert_eq!(ended(r#"agent="service",action="status",status="5",reason="denied""#), "1");
     let refused = |what: &str| value(&format!("muster_refusals_total{{{what}}}"));
     assert_eq!(refused(r#"stage="verify",reason="malformed""#), "1");
     assert_eq!(refused(r#"stage="fresh",reason="replayed""#), "1");
@@ -215,15 +198,9 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     assert_eq!(value("muster_seen_journal_lost"), "0");
     assert_eq!(value("muster_log_lines_left_out_total"), "0");
     assert!(number(silent) >= number("muster_start_time_seconds"));
-    assert_eq!(
-        value(r#"muster_agent_running_limit{agent="rpcutil"}"#),
-        "10"
-    );
+    assert_eq!(value(r#"muster_agent_running_limit{agent="rpcutil"}"#), "10");
     assert!(number(r#"muster_broker_bytes_total{direction="in"}"#) > 1000.0);
-    let version = format!(
-        r#"muster_build_info{{version="{}"}}"#,
-        env!("CARGO_PKG_VERSION")
-    );
+    let version = format!(r#"muster_build_info{{version="{}"}}"#, env!("CARGO_PKG_VERSION"));
     assert_eq!(value(&version), "1");
 
     let server = server.restart().await;
@@ -264,10 +241,7 @@ async fn hostile_readers_neither_hurt_nor_keep_others_out() {
     let mut slow = Vec::new();
     for _ in 0..60 {
         let mut stream = TcpStream::connect(&address).await.unwrap();
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nX: ")
-            .await
-            .unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ").await.unwrap();
         slow.push(stream);
     }
     scrape(&address).await;
@@ -275,10 +249,7 @@ async fn hostile_readers_neither_hurt_nor_keep_others_out() {
     let answer = say(&address, &endless).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     for (words, status) in [
-        (
-            "POST /metrics HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n",
-            405,
-        ),
+        ("POST /metrics HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n", 405),
         ("GET /../etc/passwd HTTP/1.1\r\n\r\n", 404),
         ("\0\u{1}nonsense\r\n\r\n", 400),
         ("HEAD /healthz HTTP/1.1\r\n\r\n", 200),
@@ -293,10 +264,7 @@ async fn hostile_readers_neither_hurt_nor_keep_others_out() {
         let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
         let _ = ended.expect("a slow reader is held for ever");
         let answer = String::from_utf8(answer).unwrap();
-        assert!(
-            answer.is_empty() || answer.starts_with("HTTP/1.1 408 "),
-            "{answer}"
-        );
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
     }
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     caller.ask(NODE, "rpcutil", "ping", json!({})).await;
@@ -342,15 +310,10 @@ async fn lines_of_the_log_say_whose_request_they_are_of() {
     assert_eq!(line["span"], expected, "{line}");
     assert_eq!(line["fields"]["status"], 0);
 
-    caller
-        .ask(NODE, "service", "status", json!({"service": "cron"}))
-        .await;
+    caller.ask(NODE, "service", "status", json!({"service": "cron"})).await;
     let line = find(&node, "refused").await;
     let span = object(line["span"].clone());
-    assert_eq!(
-        (&span["caller"], &span["agent"]),
-        (&json!("rip"), &json!("service"))
-    );
+    assert_eq!((&span["caller"], &span["agent"]), (&json!("rip"), &json!("service")));
     assert!(!span.contains_key("trace"), "{line}");
     assert_eq!(line["fields"]["reason"], "denied");
     assert_eq!(line["fields"]["stage"], "authorise");

@@ -44,20 +44,11 @@ async fn a_broker_that_moves_is_found_under_its_name_again() {
     let second = NatsServer::start_on(&configuration, "127.0.0.2", Some(port)).await;
     let connected = || node.log().matches("connected to the broker").count();
     // Waits between attempts are drawn from up to 2, 4, 8, 16 seconds.
-    await_answer(
-        "it is connected again",
-        Duration::from_mins(1),
-        async || (connected() >= 2).then_some(()).ok_or_else(connected),
-    )
+    await_answer("it is connected again", Duration::from_mins(1), async || {
+        (connected() >= 2).then_some(()).ok_or_else(connected)
+    })
     .await;
     let caller = Caller::connect(&organisation, &second, organisation.caller("rip")).await;
-    let answer = caller
-        .ask(
-            "node1.example.net",
-            "rpcutil",
-            "ping",
-            serde_json::json!({}),
-        )
-        .await;
+    let answer = caller.ask("node1.example.net", "rpcutil", "ping", serde_json::json!({})).await;
     assert_eq!(answer.reply.sender, *signer.identity());
 }

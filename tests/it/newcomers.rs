@@ -35,10 +35,7 @@ impl Place {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.broker().await;
-        Self {
-            organisation,
-            server,
-        }
+        Self { organisation, server }
     }
 
     fn bootstrap(&self, tags: &[&str]) -> Signer {
@@ -105,9 +102,7 @@ fn metadata_service(document: Value) -> String {
 }
 
 async fn fact(caller: &Caller, node: &str, fact: &str) -> Value {
-    let answer = caller
-        .ask(node, "rpcutil", "get_fact", json!({"fact": fact}))
-        .await;
+    let answer = caller.ask(node, "rpcutil", "get_fact", json!({"fact": fact})).await;
     answer.reply.data.get("value").cloned().unwrap_or_default()
 }
 
@@ -142,20 +137,10 @@ async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until
     let caller = place.caller().await;
     let inventory = || caller.ask("web-7.example.com", "rpcutil", "inventory", json!({}));
     let offered = inventory().await.reply.data["agents"].clone();
-    assert_eq!(
-        offered,
-        json!(["provision", "rpcutil"]),
-        "agents are held back"
-    );
+    assert_eq!(offered, json!(["provision", "rpcutil"]), "agents are held back");
     assert_eq!(fact(&caller, "web-7.example.com", "role").await, "web");
-    assert_eq!(
-        fact(&caller, "web-7.example.com", "cloud.tags.team").await,
-        "shop"
-    );
-    assert_eq!(
-        fact(&caller, "web-7.example.com", "cloud.provider").await,
-        "openstack"
-    );
+    assert_eq!(fact(&caller, "web-7.example.com", "cloud.tags.team").await, "shop");
+    assert_eq!(fact(&caller, "web-7.example.com", "cloud.provider").await, "openstack");
 
     // Whoever provisions it takes the mark away.
     std::fs::remove_file(home.path("state/provisioning")).unwrap();
@@ -173,15 +158,9 @@ async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until
     drop(door);
     let mut again = home.start();
     ready(&mut again).await;
-    assert!(
-        !again.log().contains("requesting enrolment"),
-        "{}",
-        again.log()
-    );
+    assert!(!again.log().contains("requesting enrolment"), "{}", again.log());
     await_answer("it answers", patience, async || {
-        let offered = inventory().await.reply.data["agents"]
-            .as_array()
-            .map(Vec::len);
+        let offered = inventory().await.reply.data["agents"].as_array().map(Vec::len);
         offered.filter(|offered| *offered > 3).ok_or(offered)
     })
     .await;
@@ -242,23 +221,13 @@ async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
         move |nonce| key.sign(nonce).to_bytes().to_vec(),
     ));
     let refused = stolen.connect().await.unwrap_err().to_string();
-    assert!(
-        refused.to_lowercase().contains("authorization"),
-        "{refused}"
-    );
+    assert!(refused.to_lowercase().contains("authorization"), "{refused}");
     // Nor can it answer in the service's stead.
     let events = eavesdropper.subscribe_events();
     let somewhere = format!("_R.{}.x.enroller", bootstrap.public_key());
-    eavesdropper
-        .publish(&somewhere, Bytes::from_static(b"welcome"))
-        .await
-        .unwrap();
+    eavesdropper.publish(&somewhere, Bytes::from_static(b"welcome")).await.unwrap();
     eavesdropper.flush().await.unwrap();
-    assert!(
-        crate::trust::permission_refused(events)
-            .await
-            .contains(&somewhere)
-    );
+    assert!(crate::trust::permission_refused(events).await.contains(&somewhere));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -274,12 +243,7 @@ async fn who_may_not_come_in_ends_and_says_why() {
             "name_not_allowed",
             EnrolmentRefusalReason::NameNotAllowed,
         ),
-        (
-            "web-2.example.com",
-            used_up,
-            "used_up",
-            EnrolmentRefusalReason::UsedUp,
-        ),
+        ("web-2.example.com", used_up, "used_up", EnrolmentRefusalReason::UsedUp),
     ] {
         let mut node = place.machine(name, &bootstrap).start();
         let mut status = None;
@@ -312,8 +276,7 @@ async fn a_name_that_is_taken_is_waited_for_until_it_is_released() {
     let mut second = place.machine("web-1.example.com", &bootstrap).start();
     await_state("it is refused", || second.log().contains("name_taken")).await;
     assert!(second.runs() && !second.home().path("state/node.creds").exists());
-    door.roll()
-        .release_name(&"web-1.example.com".parse().unwrap());
+    door.roll().release_name(&"web-1.example.com".parse().unwrap());
     kill(Pid::from_raw(second.pid()), Signal::SIGHUP).unwrap();
     ready(&mut second).await;
     let entries = door.roll().all_entries();
@@ -327,10 +290,7 @@ async fn it_waits_for_whoever_enrols_and_can_be_stopped_while_it_does() {
     let place = Place::new().await;
     let bootstrap = place.bootstrap(&WEB);
     let mut node = place.machine("web-1.example.com", &bootstrap).start();
-    await_state("it finds no enroller", || {
-        node.log().contains("no enroller is connected")
-    })
-    .await;
+    await_state("it finds no enroller", || node.log().contains("no enroller is connected")).await;
     kill(Pid::from_raw(node.pid()), Signal::SIGTERM).unwrap();
     let mut status = None;
     await_state("it ends", || {
@@ -351,10 +311,7 @@ async fn a_token_whose_time_is_over_does_not_even_reach_the_broker() {
     let over = muster_tests::now() / 1000 - 30;
     let late = place.organisation.newcomers().bootstrap(&WEB, Some(over));
     let refused = options(&place.server, &late).connect().await.unwrap_err();
-    assert!(
-        refused.to_string().to_lowercase().contains("authorization"),
-        "{refused}"
-    );
+    assert!(refused.to_string().to_lowercase().contains("authorization"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -362,17 +319,14 @@ async fn a_hundred_machines_come_in_at_once_each_as_itself() {
     let place = Place::new().await;
     let door = Door::open(&place.organisation, &place.server, true).await;
     let bootstrap = place.bootstrap(&WEB);
-    let homes: Vec<Home> = (0..100)
-        .map(|n| place.machine(&format!("web-{n}.example.com"), &bootstrap))
-        .collect();
+    let homes: Vec<Home> =
+        (0..100).map(|n| place.machine(&format!("web-{n}.example.com"), &bootstrap)).collect();
     let begun = Instant::now();
     let arriving = homes.iter().map(|home| {
         let config = Config::load(&home.path("rpcd.toml")).unwrap();
-        tokio::spawn(async move {
-            enrolment::ensure_enrolled(&config, &Notify::new())
-                .await
-                .unwrap()
-        })
+        tokio::spawn(
+            async move { enrolment::ensure_enrolled(&config, &Notify::new()).await.unwrap() },
+        )
     });
     let arriving: Vec<_> = arriving.collect();
     for (n, arrived) in arriving.into_iter().enumerate() {

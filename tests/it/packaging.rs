@@ -65,17 +65,13 @@ fn documented() -> (String, Vec<(Vec<String>, f64)>) {
 #[test]
 fn systemd_scores_the_units_as_the_guide_says() {
     let (version, rows) = documented();
-    let drop_ins: Vec<_> = fs::read_dir(project().join("packaging/rpcd.service.d"))
-        .unwrap()
-        .collect();
+    let drop_ins: Vec<_> =
+        fs::read_dir(project().join("packaging/rpcd.service.d")).unwrap().collect();
     assert_eq!(rows.len(), drop_ins.len() + 1, "a row for each: {rows:?}");
     for (drop_ins, documented) in rows {
         let names: Vec<&str> = drop_ins.iter().map(String::as_str).collect();
         let (place, unit) = laid_out(&names);
-        let told = analyze(
-            &["security", "--offline=true", "--no-pager", &unit],
-            place.path(),
-        );
+        let told = analyze(&["security", "--offline=true", "--no-pager", &unit], place.path());
         let Some(told) = told else { return };
         let score = told.lines().rev().find_map(|line| {
             let (_, score) = line.split_once("Overall exposure level for rpcd.service: ")?;
@@ -84,10 +80,7 @@ fn systemd_scores_the_units_as_the_guide_says() {
         let score = score.unwrap_or_else(|| panic!("no score in\n{told}"));
         let ours = analyze(&["--version"], place.path()).unwrap_or_default();
         if ours.starts_with(&format!("systemd {version} ")) {
-            assert!(
-                score <= documented,
-                "{names:?}: {score}, and the guide says {documented}"
-            );
+            assert!(score <= documented, "{names:?}: {score}, and the guide says {documented}");
         } else {
             eprintln!("not compared: the guide has systemd {version}, here is {ours}");
         }
@@ -98,16 +91,10 @@ fn systemd_scores_the_units_as_the_guide_says() {
 fn systemd_finds_no_fault_in_the_units() {
     for drop_ins in [&[][..], &["observe.conf"]] {
         let (place, unit) = laid_out(drop_ins);
-        let told = analyze(
-            &["verify", "--man=no", "--recursive-errors=no", &unit],
-            place.path(),
-        );
+        let told = analyze(&["verify", "--man=no", "--recursive-errors=no", &unit], place.path());
         let Some(told) = told else { return };
         // Other units of the machine may have faults of their own.
-        let ours: Vec<&str> = told
-            .lines()
-            .filter(|line| line.contains("rpcd.service"))
-            .collect();
+        let ours: Vec<&str> = told.lines().filter(|line| line.contains("rpcd.service")).collect();
         assert!(ours.is_empty(), "{ours:#?}");
     }
 }
@@ -118,10 +105,7 @@ fn a_misspelt_directive_is_a_fault() {
     let (place, unit) = laid_out(&[]);
     let text = fs::read_to_string(&unit).unwrap();
     fs::write(&unit, text.replace("OOMPolicy=", "OOMPolice=")).unwrap();
-    let told = analyze(
-        &["verify", "--man=no", "--recursive-errors=no", &unit],
-        place.path(),
-    );
+    let told = analyze(&["verify", "--man=no", "--recursive-errors=no", &unit], place.path());
     let Some(told) = told else { return };
     assert!(told.contains("OOMPolice"), "{told}");
 }

@@ -28,10 +28,7 @@ impl World {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.storing_broker().await;
-        Self {
-            organisation,
-            server,
-        }
+        Self { organisation, server }
     }
 
     /// A node's desk on a connection of its own, with a node's rights.
@@ -131,15 +128,12 @@ async fn a_dead_holder_is_missed_for_one_lease_and_a_living_one_never() {
         let ask = short();
         std::thread::spawn(move || {
             let _ = server;
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let mut options = organisation_options;
-                options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(
-                    &signer.public_key().to_string(),
-                ));
+                options.inbox_prefix =
+                    Some(muster_wire::subject::inbox_prefix(&signer.public_key().to_string()));
                 let desk = PermitClient::new(signer.identity().clone());
                 desk.connect(options.connect().await.unwrap());
                 std::mem::forget(enter(&desk, ask).await.unwrap());
@@ -152,16 +146,10 @@ async fn a_dead_holder_is_missed_for_one_lease_and_a_living_one_never() {
     let begun = Instant::now();
     let permit = enter(&living, short()).await.unwrap();
     let waited = begun.elapsed();
-    assert!(
-        waited < lease * 4,
-        "the dead node was missed for {waited:?}"
-    );
+    assert!(waited < lease * 4, "the dead node was missed for {waited:?}");
 
     let third = world.desk("third.example.net").await;
-    let impatient = PermitRequest {
-        timeout: lease * 3,
-        ..short()
-    };
+    let impatient = PermitRequest { timeout: lease * 3, ..short() };
     let refused = enter(&third, impatient).await.unwrap_err();
     let told = refused.to_string();
     assert!(
@@ -202,21 +190,14 @@ async fn priority_goes_first_and_then_who_came_first() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_of_somebody_else_takes_up_a_place() {
     let world = World::new().await;
-    let (ours, theirs) = (
-        world.desk("ours.example.net").await,
-        world.desk("theirs.example.net").await,
-    );
+    let (ours, theirs) =
+        (world.desk("ours.example.net").await, world.desk("theirs.example.net").await);
     let first = enter(&ours, ask(1)).await.unwrap();
-    let foreign = theirs
-        .occupy_permit(&pool(), Uuid::now_v7(), Duration::from_mins(1))
-        .await
-        .unwrap();
+    let foreign =
+        theirs.occupy_permit(&pool(), Uuid::now_v7(), Duration::from_mins(1)).await.unwrap();
     assert!(foreign.fence() > first.fence());
     first.release().await;
-    let short = PermitRequest {
-        timeout: Duration::from_millis(300),
-        ..ask(1)
-    };
+    let short = PermitRequest { timeout: Duration::from_millis(300), ..ask(1) };
     let refused = enter(&ours, short).await.unwrap_err().to_string();
     assert!(refused.contains("theirs.example.net"), "{refused}");
     enter(&ours, ask(2)).await.unwrap().release().await;
@@ -230,9 +211,7 @@ async fn a_permit_without_a_broker_is_lost_in_time() {
     let world = World::new().await;
     let lease = Duration::from_secs(3);
     let desk = world.desk("web1.example.net").await;
-    let permit = enter(&desk, PermitRequest { lease, ..ask(1) })
-        .await
-        .unwrap();
+    let permit = enter(&desk, PermitRequest { lease, ..ask(1) }).await.unwrap();
     let other = world.desk("web2.example.net").await;
     let cancel = CancellationToken::new();
     let waiting = tokio::spawn({
@@ -247,9 +226,7 @@ async fn a_permit_without_a_broker_is_lost_in_time() {
 
     let begun = Instant::now();
     drop(world.server);
-    tokio::time::timeout(PATIENCE, permit.lost_token().cancelled())
-        .await
-        .unwrap();
+    tokio::time::timeout(PATIENCE, permit.lost_token().cancelled()).await.unwrap();
     assert!(
         begun.elapsed() < lease,
         "told {:?} after the broker went, with a lease of {lease:?}",
@@ -270,14 +247,9 @@ async fn a_node_writes_below_its_own_name_only() {
     assert!(bucket.delete(&key).await.is_err());
     assert!(bucket.put(&key, "{}".into()).await.is_err());
     let (_, holders, _) = honest.inspect_pool(&pool()).await.unwrap();
-    let fences: BTreeMap<_, _> = holders
-        .into_iter()
-        .map(|party| (party.node.to_string(), party.revision))
-        .collect();
-    assert_eq!(
-        fences,
-        BTreeMap::from([("web1.example.net".to_owned(), permit.fence())])
-    );
+    let fences: BTreeMap<_, _> =
+        holders.into_iter().map(|party| (party.node.to_string(), party.revision)).collect();
+    assert_eq!(fences, BTreeMap::from([("web1.example.net".to_owned(), permit.fence())]));
 }
 
 /// Waits until so many hold the pool and so many wait for it.

@@ -89,25 +89,17 @@ async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
     assert_eq!(denied(&rip).await, None);
     // As a reload would: the harness refuses to start a node with a policy that is wrong.
     let scratch = tempfile::tempdir().unwrap();
-    std::fs::write(
-        scratch.path().join("rpcutil.policy"),
-        "allow\trip\t*\t*\ndeny eve * *\n",
-    )
-    .unwrap();
+    std::fs::write(scratch.path().join("rpcutil.policy"), "allow\trip\t*\t*\ndeny eve * *\n")
+        .unwrap();
     let (policy, problems) =
         muster_agent::policy::load_policies(scratch.path(), muster_policy::RuleVerdict::Allow);
     assert!(
-        problems[0]
-            .to_string()
-            .contains("rpcutil.policy:2:1: the fields are separated by spaces"),
+        problems[0].to_string().contains("rpcutil.policy:2:1: the fields are separated by spaces"),
         "{}",
         problems[0]
     );
     node.core.set_policy(policy);
-    assert_eq!(
-        denied(&rip).await.as_deref(),
-        Some("rpcutil.policy:2: malformed")
-    );
+    assert_eq!(denied(&rip).await.as_deref(), Some("rpcutil.policy:2: malformed"));
 }
 
 #[tokio::test]
@@ -115,23 +107,13 @@ async fn a_node_may_keep_its_rules_to_itself() {
     let world = World::new(|blueprint| {
         let text = "policy default deny\n".to_owned();
         blueprint.policies = vec![("rpcutil.policy".to_owned(), text)];
-        blueprint.authority = PolicyOptions {
-            tell_rules: false,
-            ..PolicyOptions::default()
-        };
+        blueprint.authority = PolicyOptions { tell_rules: false, ..PolicyOptions::default() };
     })
     .await;
     let data = json!({"fact": "customer"});
-    let reply = world
-        .caller
-        .ask(NODE, "rpcutil", "get_fact", data)
-        .await
-        .reply;
+    let reply = world.caller.ask(NODE, "rpcutil", "get_fact", data).await.reply;
     let told = serde_json::to_string(&reply).unwrap();
-    assert!(
-        matches!(reply.reason, Some(ReplyReason::Denied { .. })),
-        "{told}"
-    );
+    assert!(matches!(reply.reason, Some(ReplyReason::Denied { .. })), "{told}");
     assert!(!told.contains("rpcutil.policy"), "{told}");
     assert_eq!(world.node.audit()[0]["rule"], "rpcutil.policy:1 (default)");
 }
@@ -156,14 +138,8 @@ async fn a_filter_that_is_not_known_to_hold_asks_nobody() {
         assert_eq!(asked(filter(text)).await, answers, "{text}");
     }
     // An agent alone is a filter, too, and not the empty one.
-    assert_eq!(
-        asked(NodeFilter::default().with_agent("no_such_agent").unwrap()).await,
-        0
-    );
-    assert_eq!(
-        asked(NodeFilter::default().with_agent("rpcutil").unwrap()).await,
-        1
-    );
+    assert_eq!(asked(NodeFilter::default().with_agent("no_such_agent").unwrap()).await, 0);
+    assert_eq!(asked(NodeFilter::default().with_agent("rpcutil").unwrap()).await, 1);
 }
 
 #[tokio::test]
@@ -174,19 +150,13 @@ async fn a_line_ends_at_its_instant_by_the_nodes_clock() {
     let world = World::new(|blueprint| {
         // The node's time stands still, a second before the end.
         blueprint.clock = WallClock::new(move || begun + shared.load(Ordering::SeqCst));
-        let text = format!(
-            "allow\trip\tget_fact\t*\t*\tuntil={}\n",
-            written(begun + 1000)
-        );
+        let text = format!("allow\trip\tget_fact\t*\t*\tuntil={}\n", written(begun + 1000));
         blueprint.policies = vec![("rpcutil.policy".to_owned(), text)];
     })
     .await;
     assert_eq!(denied(&world.caller).await, None);
     offset.store(1000, Ordering::SeqCst);
-    assert_eq!(
-        denied(&world.caller).await.as_deref(),
-        Some("rpcutil.policy (no line matches)")
-    );
+    assert_eq!(denied(&world.caller).await.as_deref(), Some("rpcutil.policy (no line matches)"));
 }
 
 /// An instant as policies have it.
@@ -207,41 +177,25 @@ async fn a_token_for_a_time_ends_at_the_broker_and_at_the_node() {
     // Long enough for a busy machine to ask once; the broker is waited for.
     let ends = muster_tests::now() / 1000 + 15;
     let signer =
-        world
-            .organisation
-            .user_until(UserRole::Caller, "anna", &["agent:rpcutil"], Some(ends));
+        world.organisation.user_until(UserRole::Caller, "anna", &["agent:rpcutil"], Some(ends));
     let anna = Caller::connect(&world.organisation, &world.server, signer.clone()).await;
     assert_eq!(denied(&anna).await, None);
     // The node goes by its own clock, with the skew that clocks may have.
-    offset.store(
-        20_000 + muster_wire::fresh::CLOCK_SKEW_MILLIS,
-        Ordering::SeqCst,
-    );
+    offset.store(20_000 + muster_wire::fresh::CLOCK_SKEW_MILLIS, Ordering::SeqCst);
     let request = anna.request();
     let sealed = anna.seal(&request);
     let (inbox, mut replies) = anna.inbox(&request).await;
-    anna.bus
-        .publish_with_reply(&Caller::subject(&request), &inbox, sealed)
-        .await
-        .unwrap();
+    anna.bus.publish_with_reply(&Caller::subject(&request), &inbox, sealed).await.unwrap();
     let expired = |record: &Value| record["reason"] == "token_expired";
-    await_state("the node refuses the token", || {
-        world.node.audit().iter().any(expired)
-    })
-    .await;
-    assert!(
-        replies.try_next().is_none(),
-        "a token that is over was answered"
-    );
+    await_state("the node refuses the token", || world.node.audit().iter().any(expired)).await;
+    assert!(replies.try_next().is_none(), "a token that is over was answered");
     // And the broker lets it in no more.
     let patience = PATIENCE + Duration::from_secs(15);
-    await_answer(
-        "the broker lets it in no more",
-        patience,
-        async || match options(&world.server, &signer).connect().await {
+    await_answer("the broker lets it in no more", patience, async || {
+        match options(&world.server, &signer).connect().await {
             Ok(_) => Err("it is let in"),
             Err(_) => Ok(()),
-        },
-    )
+        }
+    })
     .await;
 }

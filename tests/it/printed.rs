@@ -1,10 +1,7 @@
 //! What programs read of the real `rpc`: every document is one, is whole, and is what its published schema says, whatever
 //! happens to the request; and lines come while nodes are still at work.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "documents are indexed; tests end by panic"
-)]
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -95,23 +92,14 @@ impl World {
                 let text = "policy default deny\nallow\t*\tping\t*\n".to_owned();
                 blueprint.policies = vec![("default.policy".to_owned(), text)];
             }
-            let work = Work {
-                may_end: Arc::clone(&may_end),
-                at_work: Arc::clone(&at_work),
-            };
+            let work = Work { may_end: Arc::clone(&may_end), at_work: Arc::clone(&at_work) };
             let agent = Agent::builder(&ddl().to_string()).unwrap();
             blueprint.agents = vec![agent.with_action(work).build().unwrap()];
             nodes.push(TestNode::start(&organisation, &server, blueprint).await);
         }
         let desk = Command::new(&server, &organisation, &organisation.caller("rip"), "");
         desk.add_schema("work", &ddl());
-        Self {
-            _server: server,
-            nodes,
-            desk,
-            may_end,
-            at_work,
-        }
+        Self { _server: server, nodes, desk, may_end, at_work }
     }
 
     /// Waits until the slow node is at work.
@@ -159,10 +147,7 @@ async fn documents(world: &World) -> Vec<Value> {
     let bad_ddl = world.file("bad.json", "{\"metadata\": 7}");
     let policies = world.path("policies");
     std::fs::create_dir(&policies).unwrap();
-    world.file(
-        "policies/work.policy",
-        "policy default deny\nallow\tanna\t*\t*\n",
-    );
+    world.file("policies/work.policy", "policy default deny\nallow\tanna\t*\t*\n");
     world.file("policies/odd.policy", "policy default perhaps\n");
     std::fs::create_dir(world.path("rules")).unwrap();
     world.file("rules/work.policy", "policy default allow\n");
@@ -262,14 +247,9 @@ async fn every_document_is_what_its_published_schema_says() {
             || name == "muster.permits.v1"
             || name == "muster.provision.v1"
     };
-    let published: BTreeSet<String> = published::names()
-        .into_iter()
-        .filter(|name| !elsewhere(name))
-        .collect();
-    assert_eq!(
-        seen, published,
-        "every published schema is printed by somebody"
-    );
+    let published: BTreeSet<String> =
+        published::names().into_iter().filter(|name| !elsewhere(name)).collect();
+    assert_eq!(seen, published, "every published schema is printed by somebody");
 
     let listed = world.desk.run(&["schema"]).await;
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -310,22 +290,12 @@ async fn lines_come_while_a_node_is_still_at_work() {
     assert_eq!(first["nodes"], json!(["good", SLOW]));
     // Nobody lets the slow node end before this line was read.
     let second = next(&mut lines).await.unwrap();
-    assert_eq!(
-        (&second["kind"], &second["sender"]),
-        (&json!("result"), &json!("good"))
-    );
-    assert_eq!(
-        child.try_wait().unwrap(),
-        None,
-        "it waits for the slow node"
-    );
+    assert_eq!((&second["kind"], &second["sender"]), (&json!("result"), &json!("good")));
+    assert_eq!(child.try_wait().unwrap(), None, "it waits for the slow node");
     world.slow_is_at_work().await;
     world.may_end.add_permits(1);
     let third = next(&mut lines).await.unwrap();
-    assert_eq!(
-        (&third["kind"], &third["sender"]),
-        (&json!("result"), &json!(SLOW))
-    );
+    assert_eq!((&third["kind"], &third["sender"]), (&json!("result"), &json!(SLOW)));
     assert_eq!(next(&mut lines).await.unwrap()["kind"], "summaries");
     assert_eq!(next(&mut lines).await.unwrap()["request_stats"]["ok"], 2);
     assert_eq!(next(&mut lines).await, None);
@@ -347,10 +317,8 @@ async fn there_is_one_whole_document_whatever_happens() {
     let denied = replies.iter().find(|reply| reply["sender"] == "strict");
     assert_eq!(denied.unwrap()["reason"]["kind"], "denied");
 
-    let (document, exit) = world
-        .desk
-        .document(&["do", "work", "what=x", "-F", "name=nobody"])
-        .await;
+    let (document, exit) =
+        world.desk.document(&["do", "work", "what=x", "-F", "name=nobody"]).await;
     assert_eq!(exit, 1);
     valid(&document);
     assert_eq!(document["request_stats"]["discovered"], 0);
@@ -359,10 +327,7 @@ async fn there_is_one_whole_document_whatever_happens() {
     let (document, exit) = world.desk.document(&alone).await;
     assert_eq!(exit, 2);
     valid(&document);
-    assert_eq!(
-        document["replies"][0]["reason"]["kind"], "timeout",
-        "{document:#}"
-    );
+    assert_eq!(document["replies"][0]["reason"]["kind"], "timeout", "{document:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -389,9 +354,7 @@ async fn filtered_replies_are_the_nodes_of_the_next_command() {
     let request = [&["do", "work", "what=fail", "-j"], &filter[..]].concat();
     let mut first = world.desk.prepared(&request).spawn().unwrap();
     let pipe: Stdio = first.stdout.take().unwrap().try_into().unwrap();
-    let mut second = world
-        .desk
-        .prepared(&["do", "work", "what=again", "--nodes", "-", "-j"]);
+    let mut second = world.desk.prepared(&["do", "work", "what=again", "--nodes", "-", "-j"]);
     let output = second.stdin(pipe).output().await.unwrap();
     assert_eq!(first.wait().await.unwrap().code(), Some(2));
     assert!(output.status.success(), "{}", told(&output));

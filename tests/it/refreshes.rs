@@ -75,11 +75,7 @@ impl World {
         if is(Cause::Schedule) {
             y["schedule"] = json!("never");
         }
-        let site = if is(Cause::Dependency) {
-            "/bin/false"
-        } else {
-            "/bin/true"
-        };
+        let site = if is(Cause::Dependency) { "/bin/false" } else { "/bin/true" };
         let pause = if is(Cause::Kill) {
             format!("touch {w}/between; exec sleep 20")
         } else {
@@ -100,10 +96,7 @@ impl World {
         let catalog = self.path("catalog.json");
         std::fs::write(&catalog, self.catalog(broken).to_string()).unwrap();
         let mut command = Command::new(program("rpcd"));
-        command
-            .arg("apply")
-            .arg(catalog)
-            .arg("--detailed-exitcodes");
+        command.arg("apply").arg(catalog).arg("--detailed-exitcodes");
         command.arg("--state-dir").arg(self.path("state"));
         command.arg("--report").arg(self.path("report.json"));
         // A child of a killed run may hold the lock for the moment between its fork and its exec.
@@ -155,10 +148,7 @@ impl World {
                 return;
             }
         }
-        panic!(
-            "{story}\nstill owed: {}",
-            self.report()["pending_refreshes"]
-        );
+        panic!("{story}\nstill owed: {}", self.report()["pending_refreshes"]);
     }
 }
 
@@ -179,11 +169,7 @@ fn told_once(cause: Cause) {
         assert_ne!(output.status.code(), Some(0), "{}", text(&output));
         assert_eq!(world.owed(), 1, "{}", text(&output));
         assert_eq!(world.report()["pending_refreshes"][0]["target"], "Exec[Y]");
-        assert!(
-            text(&output).contains("the refresh of Exec[Y] by "),
-            "{}",
-            text(&output)
-        );
+        assert!(text(&output).contains("the refresh of Exec[Y] by "), "{}", text(&output));
     }
     assert_eq!(world.ran(), (0, 0));
     world.converge(&format!("{cause:?}"));
@@ -195,11 +181,7 @@ fn told_once(cause: Cause) {
 /// The same with a kill at a random moment of the first run.
 fn told_with_kills(cause: Cause) {
     let whole = {
-        let world = World::new(if cause == Cause::Kill {
-            Cause::Noop
-        } else {
-            cause
-        });
+        let world = World::new(if cause == Cause::Kill { Cause::Noop } else { cause });
         let began = Instant::now();
         world.run(true);
         began.elapsed()
@@ -213,10 +195,7 @@ fn told_with_kills(cause: Cause) {
         let _ = write!(story, "\nledger:\n{}", ledger(&world.path("state")));
         world.converge(&story);
         let (y, z) = world.ran();
-        assert!(
-            y >= 1 && z >= 1,
-            "lost: Y ran {y} times, Z {z} times\n{story}"
-        );
+        assert!(y >= 1 && z >= 1, "lost: Y ran {y} times, Z {z} times\n{story}");
         // A refresh that was interrupted is made again; more than that would be careless.
         assert!(y <= 2 && z <= 3, "Y ran {y} times, Z {z} times\n{story}");
     }

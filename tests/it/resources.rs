@@ -12,21 +12,13 @@ use crate::ask::World;
 const NODE: &str = "node1.example.net";
 
 async fn apply(world: &World, data: &Value) -> Reply {
-    world
-        .caller
-        .ask(NODE, "puppetral", "do", data.clone())
-        .await
-        .reply
+    world.caller.ask(NODE, "puppetral", "do", data.clone()).await.reply
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
     let world = World::new(|_| {}).await;
-    std::fs::write(
-        world.node.root().join("etc/aliases"),
-        "# kept\npostmaster: root\n",
-    )
-    .unwrap();
+    std::fs::write(world.node.root().join("etc/aliases"), "# kept\npostmaster: root\n").unwrap();
     let lines = [
         json!({"type": "user", "name": "rip", "comment": "R.I.Pienaar", "password": "$1$xxx"}),
         json!({"type": "user", "name": "foo", "comment": "Foo User", "managehome": "true"}),
@@ -35,11 +27,7 @@ async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
         json!({"type": "user", "name": "foo", "ensure": "absent"}),
     ];
     for data in &lines {
-        let plan = world
-            .caller
-            .ask(NODE, "puppetral", "plan", data.clone())
-            .await
-            .reply;
+        let plan = world.caller.ask(NODE, "puppetral", "plan", data.clone()).await.reply;
         let first = apply(&world, data).await;
         assert_eq!(
             (first.statuscode, &first.data["changed"]),
@@ -68,32 +56,19 @@ async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
     assert!(read("etc/passwd").contains("rip:x:") && read("etc/passwd").contains("R.I.Pienaar"));
     assert!(read("etc/shadow").contains("rip:$1$xxx:"));
     assert!(!read("etc/passwd").contains("foo:"));
-    assert_eq!(
-        read("etc/aliases"),
-        "# kept\npostmaster: root\nfoo: rip@devco.net\n"
-    );
+    assert_eq!(read("etc/aliases"), "# kept\npostmaster: root\nfoo: rip@devco.net\n");
     assert!(!read("tmp/date").is_empty());
     let audit = serde_json::to_string(&world.node.audit()).unwrap();
-    assert!(
-        !audit.contains("$1$xxx") && audit.contains("[redacted]"),
-        "{audit}"
-    );
+    assert!(!audit.contains("$1$xxx") && audit.contains("[redacted]"), "{audit}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_package_without_a_database_is_a_clear_failure() {
     let world = World::new(|_| {}).await;
-    let reply = apply(
-        &world,
-        &json!({"type": "package", "name": "unix2dos", "ensure": "present"}),
-    )
-    .await;
+    let reply =
+        apply(&world, &json!({"type": "package", "name": "unix2dos", "ensure": "present"})).await;
     assert_eq!(reply.statuscode, ReplyStatus::Failed);
-    assert!(
-        reply.statusmsg.contains("/var/lib/dpkg"),
-        "{}",
-        reply.statusmsg
-    );
+    assert!(reply.statusmsg.contains("/var/lib/dpkg"), "{}", reply.statusmsg);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,21 +93,13 @@ async fn a_service_is_looked_at_started_and_unknown_ones_are_told() {
     let reply = world.caller.ask(NODE, "service", "status", data);
     let reply = reply.await.reply;
     assert_eq!(reply.statuscode, ReplyStatus::Failed, "{reply:?}");
-    assert!(
-        reply.statusmsg.contains("no such service"),
-        "{}",
-        reply.statusmsg
-    );
+    assert!(reply.statusmsg.contains("no such service"), "{}", reply.statusmsg);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_concurrent_requests_leave_a_valid_file() {
     let world = World::new(|blueprint| blueprint.limits.queue = 200).await;
-    std::fs::write(
-        world.node.root().join("etc/hosts"),
-        "127.0.0.1\tlocalhost\n",
-    )
-    .unwrap();
+    std::fs::write(world.node.root().join("etc/hosts"), "127.0.0.1\tlocalhost\n").unwrap();
     let asks = (0..100).map(|n| {
         let data = json!({"type": "host", "name": format!("h{n}"), "ip": format!("10.0.0.{n}")});
         let world = &world;
@@ -144,8 +111,5 @@ async fn a_hundred_concurrent_requests_leave_a_valid_file() {
     let hosts = std::fs::read_to_string(world.node.root().join("etc/hosts")).unwrap();
     let lines: std::collections::BTreeSet<&str> = hosts.lines().collect();
     assert_eq!(lines.len(), 101, "{hosts}");
-    assert!(
-        (0..100).all(|n| lines.contains(format!("10.0.0.{n}\th{n}").as_str())),
-        "{hosts}"
-    );
+    assert!((0..100).all(|n| lines.contains(format!("10.0.0.{n}\th{n}").as_str())), "{hosts}");
 }

@@ -23,11 +23,7 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     let world = World::new(4, "").await;
     let held = world.gate.hold("n2");
     let request = ["do", "work", "what=x", "token=s3cret"];
-    let mut child = world
-        .desk
-        .prepared(&[&request[..], &SLOWLY].concat())
-        .spawn()
-        .unwrap();
+    let mut child = world.desk.prepared(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
     await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
     child.kill().await.unwrap();
 
@@ -47,22 +43,14 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     // A secret was not kept: it is asked for again, and there is nobody to ask.
     let resume = world.desk.run(&["do", "--resume", &id]).await;
     assert_eq!(resume.status.code(), Some(1), "{}", told(&resume));
-    let (resumed, exit) = world
-        .desk
-        .document(&["do", "--resume", &id, "work", "token=s3cret"])
-        .await;
+    let (resumed, exit) =
+        world.desk.document(&["do", "--resume", &id, "work", "token=s3cret"]).await;
     // The agent's name needs an action beside it, or its inputs do.
     assert_eq!(exit, 0, "{resumed}");
     assert_eq!(senders(&resumed), ["n3", "n4"]);
+    assert_eq!(resumed["replies"][0]["data"], json!({"done": "x", "authorised": true}));
     assert_eq!(
-        resumed["replies"][0]["data"],
-        json!({"done": "x", "authorised": true})
-    );
-    assert_eq!(
-        resumed["request_stats"]["requestids"]
-            .as_array()
-            .unwrap()
-            .len(),
+        resumed["request_stats"]["requestids"].as_array().unwrap().len(),
         2,
         "in its own batches"
     );
@@ -73,24 +61,16 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     let again = world.desk.run(&["do", "--resume", &id, "--yes"]).await;
     assert_eq!(again.status.code(), Some(1), "{}", told(&again));
 
-    let (retried, exit) = world
-        .desk
-        .document(&["do", "work", "do", "token=s3cret", "--retry-failed", &id])
-        .await;
+    let (retried, exit) =
+        world.desk.document(&["do", "work", "do", "token=s3cret", "--retry-failed", &id]).await;
     assert_eq!((senders(&retried), exit), (vec!["n2"], 0));
     let begun = ["n1", "n2", "n3", "n4"].map(|node| world.gate.begun(node));
     assert_eq!(begun, [1, 2, 1, 1]);
 
     let (jobs, _) = world.desk.document(&["job", "list"]).await;
     let retry = jobs["jobs"][0]["id"].as_str().unwrap();
-    assert_eq!(
-        world.desk.document(&["job", "show", retry]).await.0["retry_of"],
-        id
-    );
-    let other = world
-        .desk
-        .run(&["do", "rpcutil", "ping", "--retry-failed", &id])
-        .await;
+    assert_eq!(world.desk.document(&["job", "show", retry]).await.0["retry_of"], id);
+    let other = world.desk.run(&["do", "rpcutil", "ping", "--retry-failed", &id]).await;
     assert_eq!(other.status.code(), Some(4), "{}", told(&other));
     let differ = world.desk.run(&["job", "diff", &id, retry]).await;
     assert_eq!(differ.status.code(), Some(2), "{}", told(&differ));
@@ -98,10 +78,7 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     assert_eq!(same.status.code(), Some(0), "{}", told(&same));
     let forgotten = world.desk.run(&["job", "forget", "--all"]).await;
     assert_eq!(forgotten.status.code(), Some(0));
-    assert_eq!(
-        world.desk.run(&["job", "show", &id]).await.status.code(),
-        Some(1)
-    );
+    assert_eq!(world.desk.run(&["job", "show", &id]).await.status.code(), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,11 +86,7 @@ async fn an_interruption_says_who_answered_who_is_at_work_and_who_was_never_aske
     let world = World::new(3, "").await;
     let held = world.gate.hold("n2");
     let request = ["do", "work", "what=x"];
-    let child = world
-        .desk
-        .prepared(&[&request[..], &SLOWLY].concat())
-        .spawn()
-        .unwrap();
+    let child = world.desk.prepared(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
     await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
     kill(pid(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
@@ -151,10 +124,7 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
     assert_eq!(filtered.status.code(), Some(4), "{}", told(&filtered));
     let cancelled = world.desk.run(&["cancel", id]).await;
     assert_eq!(cancelled.status.code(), Some(0), "{}", told(&cancelled));
-    for part in [
-        "n2: cancelled work do of rip\n",
-        "Cancelled on 1 of 1 nodes",
-    ] {
+    for part in ["n2: cancelled work do of rip\n", "Cancelled on 1 of 1 nodes"] {
         assert!(told(&cancelled).contains(part), "{}", told(&cancelled));
     }
     // By the id of its first request, which only n1 was asked: all of the job is meant, and nothing is left of it.
@@ -177,11 +147,7 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
     assert_eq!(done.status.code(), Some(0), "{}", told(&done));
     let late = world.desk.run(&["cancel", "other"]).await;
     assert_eq!(late.status.code(), Some(1), "{}", told(&late));
-    assert!(
-        told(&late).contains("Nothing left to cancel"),
-        "{}",
-        told(&late)
-    );
+    assert!(told(&late).contains("Nothing left to cancel"), "{}", told(&late));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -189,26 +155,12 @@ async fn a_second_interruption_ends_it_at_once() {
     let world = World::new(1, "").await;
     let held = world.gate.hold("n1");
     // More names than a pipe takes: whoever reports all of them waits for the reader.
-    let more: Vec<String> = (0..9000)
-        .map(|n| format!("z-a-name-that-is-quite-long-{n}.example.net"))
-        .collect();
-    world
-        .desk
-        .write("nodes", &format!("n1\n{}", more.join("\n")));
+    let more: Vec<String> =
+        (0..9000).map(|n| format!("z-a-name-that-is-quite-long-{n}.example.net")).collect();
+    world.desk.write("nodes", &format!("n1\n{}", more.join("\n")));
     let list = world.desk.path("nodes");
-    let request = [
-        "do",
-        "work",
-        "what=x",
-        "-j",
-        "--nodes",
-        list.to_str().unwrap(),
-    ];
-    let mut child = world
-        .desk
-        .prepared(&[&request[..], &SLOWLY].concat())
-        .spawn()
-        .unwrap();
+    let request = ["do", "work", "what=x", "-j", "--nodes", list.to_str().unwrap()];
+    let mut child = world.desk.prepared(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
     await_state("the first node is at work", || world.gate.begun("n1") == 1).await;
     kill(pid(&child), Signal::SIGINT).unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -245,10 +197,7 @@ async fn exit_codes_tell_the_truth() {
         (&["do", "work", "what=fail on n1", "--canary", "1"], 2),
         (&["do", "work", "what=fail on n1", "-I", "n1"], 2),
         (&["do", "rpcutil", "ping", "--nodes", some], 2),
-        (
-            &["do", "rpcutil", "ping", "--nodes", some, "--expect", "2"],
-            2,
-        ),
+        (&["do", "rpcutil", "ping", "--nodes", some, "--expect", "2"], 2),
         (&["ping", "--expect", "3"], 2),
         (&["do", "rpcutil", "ping", "--nodes", gone], 3),
         (&["ping", "--expect", "1", "-F", "number=9"], 3),
@@ -261,24 +210,12 @@ async fn exit_codes_tell_the_truth() {
     ];
     for (arguments, exit) in table {
         let output = world.desk.run(arguments).await;
-        assert_eq!(
-            output.status.code(),
-            Some(*exit),
-            "rpc {arguments:?}: {}",
-            told(&output)
-        );
+        assert_eq!(output.status.code(), Some(*exit), "rpc {arguments:?}: {}", told(&output));
     }
-    let unreachable = Command::new(
-        &world.server,
-        &world.organisation,
-        &world.organisation.caller("amy"),
-        "",
-    );
+    let unreachable =
+        Command::new(&world.server, &world.organisation, &world.organisation.caller("amy"), "");
     let text = std::fs::read_to_string(unreachable.path("rpc.toml")).unwrap();
-    unreachable.write(
-        "rpc.toml",
-        &text.replace(&world.server.url(), "nats://127.0.0.1:1"),
-    );
+    unreachable.write("rpc.toml", &text.replace(&world.server.url(), "nats://127.0.0.1:1"));
     let output = unreachable.run(&["do", "rpcutil", "ping"]).await;
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
 }

@@ -15,14 +15,9 @@ use crate::runs::{classes, document, working};
 async fn states_counts_and_figures_are_told() {
     let fleet = SimFleet::of(3).await;
     let first = "node001.example.net";
-    let (told_disabled, exit) = fleet
-        .desk
-        .document(&["puppet", "disable", "moving to new racks", "-I", first])
-        .await;
-    assert_eq!(
-        (exit, &told_disabled["replies"][0]["data"]["enabled"]),
-        (0, &json!(false))
-    );
+    let (told_disabled, exit) =
+        fleet.desk.document(&["puppet", "disable", "moving to new racks", "-I", first]).await;
+    assert_eq!((exit, &told_disabled["replies"][0]["data"]["enabled"]), (0, &json!(false)));
     let (states, exit) = document(&fleet, &["puppet", "status"]).await;
     assert_eq!(exit, 0);
     assert_eq!(
@@ -35,20 +30,13 @@ async fn states_counts_and_figures_are_told() {
     );
     let (count, _) = document(&fleet, &["puppet", "count"]).await;
     assert_eq!(
-        (
-            &count["nodes"]["total"],
-            &count["nodes"]["disabled"],
-            &count["nodes"]["stopped"]
-        ),
+        (&count["nodes"]["total"], &count["nodes"]["disabled"], &count["nodes"]["stopped"]),
         (&json!(3), &json!(1), &json!(2))
     );
     let (summary, _) = document(&fleet, &["puppet", "summary"]).await;
     let total = &summary["distributions"]["total_resources"];
     assert_eq!((&total["count"], &total["max"]), (&json!(3), &json!(61.0)));
-    let (enabled, _) = fleet
-        .desk
-        .document(&["puppet", "enable", "-I", first])
-        .await;
+    let (enabled, _) = fleet.desk.document(&["puppet", "enable", "-I", first]).await;
     assert_eq!(enabled["replies"][0]["data"]["enabled"], true);
 }
 
@@ -59,44 +47,24 @@ async fn who_holds_a_permit_and_who_waits_is_told() {
     for node in fleet.nodes.values() {
         node.behave(working("clean", 60_000));
     }
-    let mut child = fleet
-        .desk
-        .prepared(&["puppet", "runall", "1", "-j"])
-        .spawn()
-        .unwrap();
-    await_state("one runs", || {
-        fleet.notes(|notes| !notes.running.is_empty())
+    let mut child = fleet.desk.prepared(&["puppet", "runall", "1", "-j"]).spawn().unwrap();
+    await_state("one runs", || fleet.notes(|notes| !notes.running.is_empty())).await;
+    let pool = await_answer("two wait for a permit", Duration::from_secs(20), async || {
+        let (pools, exit) = document(&fleet, &["permit", "show", "puppet"]).await;
+        assert_eq!(exit, 0);
+        let pool = pools["pools"][0].clone();
+        let waiting = pool["waiting"].as_array().map_or(0, Vec::len);
+        if waiting == 2 { Ok(pool) } else { Err(pool) }
     })
-    .await;
-    let pool = await_answer(
-        "two wait for a permit",
-        Duration::from_secs(20),
-        async || {
-            let (pools, exit) = document(&fleet, &["permit", "show", "puppet"]).await;
-            assert_eq!(exit, 0);
-            let pool = pools["pools"][0].clone();
-            let waiting = pool["waiting"].as_array().map_or(0, Vec::len);
-            if waiting == 2 { Ok(pool) } else { Err(pool) }
-        },
-    )
     .await;
     let holder = pool["holders"][0]["node"].as_str().unwrap().to_owned();
     assert_eq!(fleet.notes(|notes| notes.running[0].to_string()), holder);
     let list = fleet.desk.run(&["permit", "list"]).await;
     let list = String::from_utf8(list.stdout).unwrap();
-    assert!(
-        list.lines()
-            .nth(1)
-            .unwrap()
-            .starts_with("puppet  1     1      2"),
-        "{list}"
-    );
+    assert!(list.lines().nth(1).unwrap().starts_with("puppet  1     1      2"), "{list}");
 
     // A permit under which something runs is not taken away without a word.
-    let asked = fleet
-        .desk
-        .run(&["permit", "release", "puppet", &holder])
-        .await;
+    let asked = fleet.desk.run(&["permit", "release", "puppet", &holder]).await;
     assert_eq!(asked.status.code(), Some(4), "{}", told(&asked));
     assert!(told(&asked).contains("the release would stop"));
     child.kill().await.unwrap();
@@ -107,18 +75,11 @@ async fn who_holds_a_permit_and_who_waits_is_told() {
 async fn a_run_whose_permit_is_taken_away_is_fenced() {
     let fleet = SimFleet::start(["n1"]).await;
     fleet.behave("n1", working("clean", 60_000));
-    let child = fleet
-        .desk
-        .prepared(&["puppet", "runall", "1", "-j"])
-        .spawn()
-        .unwrap();
+    let child = fleet.desk.prepared(&["puppet", "runall", "1", "-j"]).spawn().unwrap();
     await_state("it runs", || fleet.notes(|notes| !notes.running.is_empty())).await;
     let release = ["permit", "release", "puppet", "n1", "--yes"];
     let (released, exit) = fleet.desk.document(&release).await;
-    assert_eq!(
-        (exit, &released["replies"][0]["data"]["released"]),
-        (0, &json!(1))
-    );
+    assert_eq!((exit, &released["replies"][0]["data"]["released"]), (0, &json!(1)));
     let output = child.wait_with_output().await.unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -1,10 +1,7 @@
 //! `rpc puppet` and `rpc permit` on nodes with a simulated Puppet and real permits: the cap, what is told of each run, and what is left
 //! when the command is killed. The acceptance points are those of the article's `runall` (A2.1 to A2.8).
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "documents are indexed; tests end by panic"
-)]
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt as _;
@@ -28,11 +25,7 @@ fn ms(milliseconds: u64) -> Duration {
 }
 
 pub(crate) fn working(class: &'static str, work: u64) -> Behaviour {
-    Behaviour {
-        class,
-        work: ms(work),
-        ..Behaviour::default()
-    }
+    Behaviour { class, work: ms(work), ..Behaviour::default() }
 }
 
 /// A valid document, and the exit code.
@@ -52,10 +45,7 @@ async fn lines(fleet: &SimFleet, arguments: &[&str]) -> (Vec<Value>, i32) {
         check("muster.puppet.runs.lines.v1", &line, Reader::Strict).unwrap();
         line
     };
-    (
-        text.lines().map(line).collect(),
-        output.status.code().unwrap(),
-    )
+    (text.lines().map(line).collect(), output.status.code().unwrap())
 }
 
 fn names(value: &Value) -> Vec<&str> {
@@ -92,21 +82,11 @@ async fn the_cap_is_never_exceeded_and_no_permit_lies_idle_for_long() {
         fleet.run_all(&format!("seed{seed}"), limit).await;
         let proof = fleet.proof();
         assert_eq!(proof.runs, 47, "seed {seed}");
-        assert!(
-            proof.highest <= limit,
-            "seed {seed}: {} ran at once",
-            proof.highest
-        );
-        assert_eq!(
-            proof.highest, limit,
-            "seed {seed}: the limit was never reached"
-        );
+        assert!(proof.highest <= limit, "seed {seed}: {} ran at once", proof.highest);
+        assert_eq!(proof.highest, limit, "seed {seed}: the limit was never reached");
         if limit == 4 {
             // Loose, for a loaded machine, and because nodes have their turns by name and not the longest first.
-            assert!(
-                proof.makespan_ratio(limit).unwrap() < 2.0,
-                "seed {seed}: {proof:?}"
-            );
+            assert!(proof.makespan_ratio(limit).unwrap() < 2.0, "seed {seed}: {proof:?}");
         }
     }
 }
@@ -115,10 +95,7 @@ async fn the_cap_is_never_exceeded_and_no_permit_lies_idle_for_long() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runall_tells_what_the_articles_program_told() {
     let fleet = SimFleet::start(["dev1", "dev2", "dev3", "dev4", "dev5"]).await;
-    let disabled = Behaviour {
-        disabled: Some("moving"),
-        ..Behaviour::default()
-    };
+    let disabled = Behaviour { disabled: Some("moving"), ..Behaviour::default() };
     fleet.behave("dev5", disabled);
     for name in ["dev1", "dev2", "dev3", "dev4"] {
         fleet.behave(name, working("changed", 700));
@@ -127,10 +104,8 @@ async fn runall_tells_what_the_articles_program_told() {
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     let log = String::from_utf8(output.stderr.clone()).unwrap();
     let stamp = Regex::new(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ (.*)$").unwrap();
-    let words: Vec<&str> = log
-        .lines()
-        .filter_map(|line| Some(stamp.captures(line)?.get(1)?.as_str()))
-        .collect();
+    let words: Vec<&str> =
+        log.lines().filter_map(|line| Some(stamp.captures(line)?.get(1)?.as_str())).collect();
     assert_eq!(
         words[..4],
         [
@@ -141,33 +116,19 @@ async fn runall_tells_what_the_articles_program_told() {
         ]
     );
     let running = Regex::new(r"^Running (dev\d), concurrency is ([12])$").unwrap();
-    let begun: Vec<&str> = words
-        .iter()
-        .filter_map(|line| Some(running.captures(line)?.get(1)?.as_str()))
-        .collect();
+    let begun: Vec<&str> =
+        words.iter().filter_map(|line| Some(running.captures(line)?.get(1)?.as_str())).collect();
     assert_eq!(begun.len(), 4, "{log}");
     for node in begun {
-        assert!(
-            words.contains(&format!("{node} schedule status: OK").as_str()),
-            "{log}"
-        );
+        assert!(words.contains(&format!("{node} schedule status: OK").as_str()), "{log}");
         let ended = format!("{node}: changed: ended as changed");
         assert!(words.contains(&ended.as_str()), "{log}");
     }
-    assert!(
-        words.contains(&"Currently 2 nodes running, waiting"),
-        "{log}"
-    );
+    assert!(words.contains(&"Currently 2 nodes running, waiting"), "{log}");
     let summary = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = summary.lines().collect();
-    assert!(
-        lines[1].starts_with("changed") && lines[1].ends_with('4'),
-        "{summary}"
-    );
-    assert!(
-        lines[2].starts_with("skipped: disabled") && lines[2].ends_with("dev5"),
-        "{summary}"
-    );
+    assert!(lines[1].starts_with("changed") && lines[1].ends_with('4'), "{summary}");
+    assert!(lines[2].starts_with("skipped: disabled") && lines[2].ends_with("dev5"), "{summary}");
     assert!(
         summary.contains("The limit of 2 was kept: by the nodes' clocks, at most 2 ran at once")
     );
@@ -181,15 +142,9 @@ async fn a_killed_rollout_is_finished_by_another_and_nobody_runs_twice() {
     for node in fleet.nodes.values() {
         node.behave(working("changed", 120));
     }
-    let mut child = fleet
-        .desk
-        .prepared(&["puppet", "runall", "2", "--job", "night"])
-        .spawn()
-        .unwrap();
-    await_state("half of the nodes have run", || {
-        fleet.notes(|notes| notes.spans.len() >= 5)
-    })
-    .await;
+    let mut child =
+        fleet.desk.prepared(&["puppet", "runall", "2", "--job", "night"]).spawn().unwrap();
+    await_state("half of the nodes have run", || fleet.notes(|notes| notes.spans.len() >= 5)).await;
     child.kill().await.unwrap();
     assert_eq!(child.wait().await.unwrap().signal(), Some(9));
     await_state("those who were asked have run", || {
@@ -223,14 +178,10 @@ async fn a_killed_rollout_is_finished_by_another_and_nobody_runs_twice() {
     let (pools, _) = document(&fleet, &["permit", "show", "puppet"]).await;
     let held: Vec<&Value> = pools["pools"].as_array().unwrap().iter().collect();
     assert!(
-        held.iter()
-            .all(|pool| pool["holders"] == json!([]) && pool["waiting"] == json!([])),
+        held.iter().all(|pool| pool["holders"] == json!([]) && pool["waiting"] == json!([])),
         "{pools}"
     );
-    let again = fleet
-        .desk
-        .run(&["puppet", "runall", "--resume", "night"])
-        .await;
+    let again = fleet.desk.run(&["puppet", "runall", "--resume", "night"]).await;
     assert_eq!(again.status.code(), Some(1), "{}", told(&again));
     assert!(told(&again).contains("has no node that has not run yet"));
 }
@@ -251,10 +202,7 @@ async fn every_end_of_a_run_is_told_apart_and_only_success_is_one() {
     for (name, class) in ends {
         fleet.behave(name, working(class, 10));
     }
-    let disabled = Behaviour {
-        disabled: Some("hand hacking"),
-        ..Behaviour::default()
-    };
+    let disabled = Behaviour { disabled: Some("hand hacking"), ..Behaviour::default() };
     fleet.behave("n8", disabled);
     let (all, exit) = document(&fleet, &["puppet", "runonce"]).await;
     assert_eq!(exit, 2);
@@ -267,17 +215,11 @@ async fn every_end_of_a_run_is_told_apart_and_only_success_is_one() {
     let good = ["puppet", "runonce", "-I", "n1", "-I", "n2"];
     let (all, exit) = document(&fleet, &good).await;
     assert_eq!((exit, &all["failed"]), (0, &json!(0)));
-    let output = fleet
-        .desk
-        .run(&["puppet", "runonce", "-I", "n2", "-I", "n5"])
-        .await;
+    let output = fleet.desk.run(&["puppet", "runonce", "-I", "n2", "-I", "n5"]).await;
     assert_eq!(output.status.code(), Some(2), "{}", told(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("n2: changed: ended as changed\n"), "{text}");
-    assert!(
-        text.contains("n5: compile_failed: something failed\n"),
-        "{text}"
-    );
+    assert!(text.contains("n5: compile_failed: something failed\n"), "{text}");
     // Nobody is there at all; and Puppet is disabled everywhere.
     let (_, exit) = document(&fleet, &["puppet", "runonce", "-F", "site=moon"]).await;
     assert_eq!(exit, 1);
@@ -295,69 +237,36 @@ async fn a_dead_node_is_given_up_a_slow_one_is_not_and_the_others_do_not_wait() 
     let mut fleet = SimFleet::of(9).await;
     let [gone, hung, slow] = [1, 2, 3].map(|n| format!("node{n:03}.example.net"));
     let (hangs, is_slow) = (
-        Behaviour {
-            deaf: true,
-            ..Behaviour::default()
-        },
-        Behaviour {
-            delay: Duration::from_secs(9),
-            ..Behaviour::default()
-        },
+        Behaviour { deaf: true, ..Behaviour::default() },
+        Behaviour { delay: Duration::from_secs(9), ..Behaviour::default() },
     );
     fleet.behave(&hung, hangs);
     fleet.behave(&slow, is_slow);
     let all: Vec<&str> = fleet.nodes.keys().map(Identity::as_str).collect();
     fleet.desk.write("all", &all.join("\n"));
-    let leaving = fleet
-        .nodes
-        .remove(&gone.parse::<Identity>().unwrap())
-        .unwrap();
+    let leaving = fleet.nodes.remove(&gone.parse::<Identity>().unwrap()).unwrap();
     drop(leaving.node.stopped().await);
     let path = fleet.desk.path("all").display().to_string();
     let (all, exit) = document(
         &fleet,
-        &[
-            "puppet",
-            "runonce",
-            "--concurrency",
-            "2",
-            "--nodes",
-            &path,
-            "--deadline",
-            "6",
-        ],
+        &["puppet", "runonce", "--concurrency", "2", "--nodes", &path, "--deadline", "6"],
     )
     .await;
     assert_eq!(exit, 2);
     let ended = classes(&all);
     assert_eq!(
         ended[..3],
-        [
-            format!("{gone} not_connected"),
-            format!("{hung} no_answer"),
-            format!("{slow} changed")
-        ]
+        [format!("{gone} not_connected"), format!("{hung} no_answer"), format!("{slow} changed")]
     );
-    assert!(
-        ended[3..].iter().all(|end| end.ends_with(" changed")),
-        "{ended:?}"
-    );
-    assert_eq!(
-        all["nodes"][1]["message"],
-        "no message was received from it for 6 s"
-    );
+    assert!(ended[3..].iter().all(|end| end.ends_with(" changed")), "{ended:?}");
+    assert_eq!(all["nodes"][1]["message"], "no message was received from it for 6 s");
     fleet.notes(|notes| {
         let slow: Identity = slow.parse().unwrap();
         let start = |node: &Identity| {
             let of = notes.spans.iter().find(|(of, _)| of == node);
             of.unwrap().1.start
         };
-        let first = notes
-            .spans
-            .iter()
-            .map(|(_, span)| span.start)
-            .min()
-            .unwrap();
+        let first = notes.spans.iter().map(|(_, span)| span.start).min().unwrap();
         let others = notes.spans.iter().filter(|(node, _)| *node != slow);
         let done = others.map(|(_, span)| span.end).max().unwrap();
         assert!(done < start(&slow), "the others waited for the slow one");
@@ -386,10 +295,7 @@ async fn order_batches_and_canaries_are_as_asked_for() {
     let sorted: BTreeSet<&String> = drawn.iter().collect();
     assert_eq!(sorted.into_iter().cloned().collect::<Vec<_>>(), all);
     let others = [order(&["--random"]).await, order(&["--random"]).await];
-    assert!(
-        others.iter().any(|other| *other != drawn) || drawn != all,
-        "three draws are alike"
-    );
+    assert!(others.iter().any(|other| *other != drawn) || drawn != all, "three draws are alike");
 
     // Each batch has ended before the next one begins.
     fleet.forget();
@@ -422,10 +328,7 @@ async fn order_batches_and_canaries_are_as_asked_for() {
     // What was stopped goes on when somebody wants it in spite of that.
     let id = stopped["job"].as_str().unwrap();
     let (rest, exit) = document(&fleet, &["puppet", "runall", "--resume", id]).await;
-    assert_eq!(
-        (exit, &rest["ok"], &rest["failed"]),
-        (2, &json!(7), &json!(1))
-    );
+    assert_eq!((exit, &rest["ok"], &rest["failed"]), (2, &json!(7), &json!(1)));
 }
 
 /// A2.8: what a run is told arrives as it was given, and no server but the configured one is asked for.
@@ -466,10 +369,7 @@ async fn options_arrive_as_given_and_another_server_is_refused() {
                "ignoreschedules": true, "use_cached_catalog": true, "priority": 3, "pool": "night", "wait": 90, "limit": 1})
     );
     let (refused, exit) = document(&fleet, &["puppet", "runonce", "--server", "evil"]).await;
-    assert_eq!(
-        (exit, &refused["nodes"][0]["class"]),
-        (2, &json!("refused"))
-    );
+    assert_eq!((exit, &refused["nodes"][0]["class"]), (2, &json!("refused")));
     // What its schema does not allow is sent to nobody.
     let before = fleet.notes(|notes| notes.asked.len());
     let odd = ["puppet", "runonce", "--tags", "a;reboot"];
@@ -484,15 +384,8 @@ async fn an_interrupted_rollout_waits_for_those_who_were_asked() {
     for node in fleet.nodes.values() {
         node.behave(working("clean", 400));
     }
-    let child = fleet
-        .desk
-        .prepared(&["puppet", "runall", "1", "-j"])
-        .spawn()
-        .unwrap();
-    await_state("the first one has run", || {
-        fleet.notes(|notes| !notes.spans.is_empty())
-    })
-    .await;
+    let child = fleet.desk.prepared(&["puppet", "runall", "1", "-j"]).spawn().unwrap();
+    await_state("the first one has run", || fleet.notes(|notes| !notes.spans.is_empty())).await;
     let process = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
     kill(process, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
@@ -502,10 +395,7 @@ async fn an_interrupted_rollout_waits_for_those_who_were_asked() {
     let ran = document["nodes"].as_array().unwrap().len();
     assert!(left > 0 && ran > 0 && left + ran == 8, "{document}");
     assert_eq!(document["counts"], json!({"clean": ran}));
-    assert_eq!(
-        document["stopped"],
-        "interrupted: no further requests are sent"
-    );
+    assert_eq!(document["stopped"], "interrupted: no further requests are sent");
     assert_eq!(fleet.notes(|notes| notes.spans.len()), ran);
     assert!(told(&output).contains("rpc puppet runall --resume"));
 }
@@ -514,11 +404,7 @@ async fn an_interrupted_rollout_waits_for_those_who_were_asked() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollout_that_repeats_itself_begins_anew() {
     let fleet = SimFleet::of(2).await;
-    let child = fleet
-        .desk
-        .prepared(&["puppet", "runall", "2", "--rerun", "0.2"])
-        .spawn()
-        .unwrap();
+    let child = fleet.desk.prepared(&["puppet", "runall", "2", "--rerun", "0.2"]).spawn().unwrap();
     await_state("each has run three times", || {
         fleet.notes(|notes| notes.begun.len() == 2 && notes.begun.values().all(|times| *times >= 3))
     })
@@ -527,10 +413,7 @@ async fn a_rollout_that_repeats_itself_begins_anew() {
     kill(process, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
     assert!(
-        told(&output)
-            .matches("Running all machines with a concurrency of 2")
-            .count()
-            >= 3,
+        told(&output).matches("Running all machines with a concurrency of 2").count() >= 3,
         "{}",
         told(&output)
     );

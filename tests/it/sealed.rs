@@ -44,20 +44,13 @@ async fn what_the_broker_carries_never_holds_the_password_and_every_node_reads_i
     let (answers, stats) = world.caller.call(change(known())).await;
     assert!(stats.missing.is_empty(), "{stats:?}");
     for (node, answer) in &answers {
-        assert_eq!(
-            answer.reply.statuscode,
-            ReplyStatus::Ok,
-            "{node}: {answer:?}"
-        );
+        assert_eq!(answer.reply.statuscode, ReplyStatus::Ok, "{node}: {answer:?}");
     }
     for node in [&world.node, &second] {
         let shadow = std::fs::read_to_string(node.root().join("etc/shadow")).unwrap();
         assert!(shadow.contains(PASSWORD));
         let audit = serde_json::to_string(&node.audit()).unwrap();
-        assert!(
-            !audit.contains(PASSWORD) && audit.contains("[redacted]"),
-            "{audit}"
-        );
+        assert!(!audit.contains(PASSWORD) && audit.contains("[redacted]"), "{audit}");
     }
     // The requests themselves must be among what was seen, or nothing is shown.
     let mut requests = 0;
@@ -84,9 +77,8 @@ async fn answer(
     request.data = object(json!({"type": "user", "name": "rip"}));
     let id = if moved { Uuid::now_v7() } else { request.id };
     let secret = object(json!({"password": PASSWORD}));
-    let sealed = InputEncryptor::new(id)
-        .unwrap()
-        .encrypt_inputs([(&identity(NODES[0]), &key)], &secret);
+    let sealed =
+        InputEncryptor::new(id).unwrap().encrypt_inputs([(&identity(NODES[0]), &key)], &secret);
     let text = tamper(serde_json::to_string(&sealed.unwrap()).unwrap());
     request.sealed = Some(serde_json::from_str(&text).unwrap());
     let reply = world.caller.send(&request).await;
@@ -109,10 +101,7 @@ async fn what_was_sealed_for_another_node_or_request_or_altered_is_refused_in_wo
     let altered = answer(&world, own, false, flip).await;
     for (status, message) in [other, moved, altered] {
         assert_eq!(status, ReplyStatus::InvalidData, "{message}");
-        assert!(
-            message.contains("cannot decrypt the input `password`"),
-            "{message}"
-        );
+        assert!(message.contains("cannot decrypt the input `password`"), "{message}");
         assert!(!message.contains(PASSWORD));
     }
     let (status, message) = answer(&world, own, false, |text| text).await;
@@ -127,10 +116,7 @@ async fn a_broadcast_with_a_secret_is_not_sent_and_a_node_without_a_key_is_missi
     let Some(CallEvent::Failed(error)) = events.next().await else {
         panic!("a secret was broadcast");
     };
-    assert!(
-        matches!(error, ClientError::SecretBroadcast { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, ClientError::SecretBroadcast { .. }), "{error}");
     // The second node is not there.
     let (answers, stats) = world.caller.call(change(known())).await;
     assert_eq!(answers.len(), 1);

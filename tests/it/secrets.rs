@@ -37,10 +37,8 @@ async fn refuses(reader: &mut Reader) {
         fs::set_permissions(&*secret, Permissions::from_mode(mode)).unwrap();
         let run = reader.program.stdin(Stdio::null()).kill_on_drop(true);
         let output = tokio::time::timeout(Duration::from_mins(1), run.output());
-        let output = output
-            .await
-            .unwrap_or_else(|_| panic!("{what} {mode:o}: it was taken"))
-            .unwrap();
+        let output =
+            output.await.unwrap_or_else(|_| panic!("{what} {mode:o}: it was taken")).unwrap();
         let said = told(&output);
         assert_eq!(output.status.code(), Some(reader.code), "{what}: {said}");
         let name = secret.file_name().unwrap().to_str().unwrap();
@@ -48,10 +46,7 @@ async fn refuses(reader: &mut Reader) {
         let remedy = said.split('`').find(|part| part.starts_with("chmod 600 /"));
         let told_remedy = remedy.is_some_and(|remedy| remedy.ends_with(name));
         assert!(told_mode && told_remedy, "{what}:\n{said}");
-        assert!(
-            !said.contains("SU") || !said.contains(&seed(secret)),
-            "{what}"
-        );
+        assert!(!said.contains("SU") || !said.contains(&seed(secret)), "{what}");
     }
     fs::set_permissions(secret, Permissions::from_mode(before)).unwrap();
 }
@@ -71,10 +66,7 @@ fn creds(party: &Signer) -> String {
 
 fn rpcd(home: &Home, more: &[&str]) -> Process {
     let mut process = Process::new(program("rpcd"));
-    process
-        .args(more)
-        .arg("--config")
-        .arg(home.path("rpcd.toml"));
+    process.args(more).arg("--config").arg(home.path("rpcd.toml"));
     process
 }
 
@@ -126,11 +118,7 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
     let host = Home::new(&organisation, &node, NOWHERE, "");
     let [service, door, key] =
         ["service.creds", "door.creds", "node.nk"].map(|name| host.path(name));
-    host.write(
-        "service.creds",
-        &creds(&organisation.service("provisioner")),
-        0o600,
-    );
+    host.write("service.creds", &creds(&organisation.service("provisioner")), 0o600);
     host.write("door.creds", &creds(&organisation.service("door")), 0o600);
     let seed = organisation.role_key(UserRole::Node).seed_text();
     host.write("node.nk", &seed, 0o600);
@@ -145,12 +133,7 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
         ("the enroller's credentials", door),
         ("the key that signs nodes", key),
     ] {
-        readers.push(Reader {
-            what,
-            secret,
-            program: rpcd(&host, &["--check"]),
-            code: 1,
-        });
+        readers.push(Reader { what, secret, program: rpcd(&host, &["--check"]), code: 1 });
     }
     for reader in &mut readers {
         refuses(reader).await;
@@ -183,48 +166,21 @@ async fn the_command_refuses_every_secret_that_others_can_read() {
     let (place, token) = (org.to_str().unwrap(), scratch.path().join("boot.creds"));
     let token_path = token.to_str().unwrap();
     for words in [
-        &[
-            "org",
-            "init",
-            place,
-            "--name",
-            "acme",
-            "--host",
-            "localhost",
-        ][..],
+        &["org", "init", place, "--name", "acme", "--host", "localhost"][..],
         &["org", "add", "user", "rip", "--agent", "rpcutil"],
-        &[
-            "provision",
-            "token",
-            "--names",
-            "web*.acme.net",
-            "--out",
-            token_path,
-        ],
+        &["provision", "token", "--names", "web*.acme.net", "--out", token_path],
     ] {
         let made = rpc(words).output().await.unwrap();
         assert_eq!(made.status.code(), Some(0), "{words:?}: {}", told(&made));
     }
     for (secret, words) in [
         ("keys/operator.nk", &["org", "revoke", "rip", "--yes"][..]),
-        (
-            "keys/role-node.nk",
-            &["org", "add", "node", "web1.acme.net"],
-        ),
+        ("keys/role-node.nk", &["org", "add", "node", "web1.acme.net"]),
         ("keys/role-caller.nk", &["org", "add", "user", "anna"]),
-        (
-            "keys/role-caller.nk",
-            &["org", "grant", "rip", "service", "--for", "1h"],
-        ),
-        (
-            "keys/role-service.nk",
-            &["org", "add", "service", "directory"],
-        ),
+        ("keys/role-caller.nk", &["org", "grant", "rip", "service", "--for", "1h"]),
+        ("keys/role-service.nk", &["org", "add", "service", "directory"]),
         ("keys/role-enroller.nk", &["org", "add", "enroller", "door"]),
-        (
-            "keys/role-newcomer.nk",
-            &["provision", "token", "--names", "db*.acme.net"],
-        ),
+        ("keys/role-newcomer.nk", &["provision", "token", "--names", "db*.acme.net"]),
         ("keys/ca.key", &["broker", "rename", "--host", "127.0.0.1"]),
         ("creds/system.creds", &["org", "push"]),
     ] {
@@ -280,14 +236,7 @@ async fn what_the_programs_keep_is_closed_to_others() {
     while ask(&["ping", "-I", "web1.acme.net"]).await.0 != Some(0) {
         assert!(tokio::time::Instant::now() < until, "{}", daemon.log());
     }
-    let motd = [
-        "puppetral",
-        "do",
-        "type=file",
-        "name=/motd",
-        "content=hush",
-        "ensure=present",
-    ];
+    let motd = ["puppetral", "do", "type=file", "name=/motd", "content=hush", "ensure=present"];
     let (code, said) = ask(&motd).await;
     assert_eq!(code, Some(0), "{said}");
 

@@ -51,9 +51,7 @@ impl AgentAction for Trace {
     type Output = Seen;
     async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Seen, ActionError> {
         let trace = cx.trace.map(|trace| trace.to_string());
-        Ok(Seen {
-            trace: trace.unwrap_or_default(),
-        })
+        Ok(Seen { trace: trace.unwrap_or_default() })
     }
 }
 
@@ -121,9 +119,7 @@ async fn a_refusal_shows_where_it_ended() {
     assert_eq!(refused[0].stage, StageName::Authorise);
     let not_reached = ["journal", "queue", "run", "check"];
     let reached = STAGES.into_iter();
-    let reached: Vec<_> = reached
-        .filter(|stage| !not_reached.contains(stage))
-        .collect();
+    let reached: Vec<_> = reached.filter(|stage| !not_reached.contains(stage)).collect();
     assert_eq!(names(&reply.stages), reached);
 }
 
@@ -171,18 +167,12 @@ async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else
     let own = format!("_R.{}", world.caller.signer.public_key());
     let elsewhere = world.caller.client.mailbox_address("night-shift").unwrap();
     let second = connect(&world.server, &world.caller.signer).await;
-    let mut listening = second
-        .subscribe_all(&[elsewhere.subscription_pattern()])
-        .await
-        .unwrap();
+    let mut listening = second.subscribe_all(&[elsewhere.subscription_pattern()]).await.unwrap();
     let mut asked = call("rpcutil", "ping", json!({}));
     asked.reply_delivery = ReplyDelivery::Elsewhere(elsewhere);
     let (answers, stats) = world.caller.call(asked.clone()).await;
     assert!(answers.is_empty());
-    let message = tokio::time::timeout(PATIENCE, listening[0].next())
-        .await
-        .unwrap()
-        .unwrap();
+    let message = tokio::time::timeout(PATIENCE, listening[0].next()).await.unwrap().unwrap();
     let body = String::from_utf8_lossy(message.payload()).into_owned();
     assert!(body.contains(&stats.request.to_string()), "{body}");
 
@@ -233,12 +223,7 @@ async fn a_call_ends_when_as_many_have_answered_as_were_wanted() {
 
 #[tokio::test]
 async fn one_busy_node_holds_up_nobody_else() {
-    let World {
-        organisation,
-        server,
-        node: _first,
-        caller,
-    } = World::new(|_| {}).await;
+    let World { organisation, server, node: _first, caller } = World::new(|_| {}).await;
     let mut others = Vec::new();
     for name in ["node2.example.net", "node3.example.net"] {
         let blueprint = Blueprint::new(organisation.node(name));
@@ -253,12 +238,7 @@ async fn one_busy_node_holds_up_nobody_else() {
         ..Blueprint::new(organisation.node("busy.example.net"))
     };
     others.push(TestNode::start(&organisation, &server, busy).await);
-    let all = nodes(&[
-        NODE,
-        "busy.example.net",
-        "node2.example.net",
-        "node3.example.net",
-    ]);
+    let all = nodes(&[NODE, "busy.example.net", "node2.example.net", "node3.example.net"]);
     let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(all)).unwrap();
     call.wait = PATIENCE * 100;
     call.trace = true;

@@ -91,18 +91,12 @@ async fn found(client: &Client, text: &str) -> Vec<String> {
 
 /// A ping of whoever the expression means.
 fn request(caller: &Caller, text: &str) -> Request {
-    Request {
-        target: RequestTarget::Filter(select(text)),
-        ..caller.request()
-    }
+    Request { target: RequestTarget::Filter(select(text)), ..caller.request() }
 }
 
 #[tokio::test]
 async fn only_nodes_that_look_up_what_is_demanded_are_found() {
-    let open = (
-        "data.policy".to_owned(),
-        "policy default allow\n".to_owned(),
-    );
+    let open = ("data.policy".to_owned(), "policy default allow\n".to_owned());
     let world = World::new(|blueprint| blueprint.policies.push(open.clone())).await;
     std::fs::write(world.node.root().join("etc/motd"), "hello").unwrap();
     let mut blueprint = Blueprint::new(world.organisation.node("node2.example.net"));
@@ -114,10 +108,7 @@ async fn only_nodes_that_look_up_what_is_demanded_are_found() {
         ("not fstat('/etc/motd').present", vec![two]),
         ("fstat('/etc/motd').size < 6", vec![one]),
         ("fstat('/etc/motd').size != 5", vec![two]),
-        (
-            "fstat('/etc/motd').present and collective('muster').member",
-            vec![one],
-        ),
+        ("fstat('/etc/motd').present and collective('muster').member", vec![one]),
         // What a node cannot tell is neither true nor false: no such source, no such output, a refused query, no Puppet.
         ("nosuch().x=1", vec![]),
         ("not nosuch().x=1", vec![]),
@@ -126,10 +117,7 @@ async fn only_nodes_that_look_up_what_is_demanded_are_found() {
         ("puppet().enabled or not puppet().enabled", vec![]),
         ("nosuch().x=1 or fstat('/etc/motd').present", vec![one]),
         ("'rpcutil' in agents or nosuch().x=1", vec![one, two]),
-        (
-            "process('nginx').count = 0 and not (nosuch().x=1 and apache)",
-            vec![one, two],
-        ),
+        ("process('nginx').count = 0 and not (nosuch().x=1 and apache)", vec![one, two]),
     ] {
         assert_eq!(found(&world.caller.client, text).await, nodes, "{text}");
     }
@@ -143,11 +131,7 @@ async fn each_question_is_asked_once_and_only_when_nothing_else_decides() {
     for (text, nodes, asked) in [
         ("country=uk or probe().value=7", vec![NODE], 0),
         ("probe().value=7 and country=de", vec![], 0),
-        (
-            "probe().value=7 and probe().value > 6 and not probe().value=8",
-            vec![NODE],
-            1,
-        ),
+        ("probe().value=7 and probe().value > 6 and not probe().value=8", vec![NODE], 1),
         ("probe('a').value=8 and probe('b').value=7", vec![], 1),
         ("probe('a').value=7 and probe('b').value=7", vec![NODE], 2),
     ] {
@@ -159,39 +143,24 @@ async fn each_question_is_asked_once_and_only_when_nothing_else_decides() {
 
 #[tokio::test]
 async fn a_source_that_hangs_meets_its_deadline_and_delays_nobody() {
-    let probe = Probe {
-        hangs: true,
-        ..Probe::default()
-    };
+    let probe = Probe { hangs: true, ..Probe::default() };
     let world = world(&probe, "policy default allow\n").await;
     let caller = &world.caller;
     let waiting = request(caller, "probe().value=7");
     let (inbox, _replies) = caller.inbox(&waiting).await;
     let subject = Caller::subject(&waiting);
-    caller
-        .bus
-        .publish_with_reply(&subject, &inbox, caller.seal(&waiting))
-        .await
-        .unwrap();
+    caller.bus.publish_with_reply(&subject, &inbox, caller.seal(&waiting)).await.unwrap();
     // Taken after the one that hangs, and answered while it still does.
     let reply = caller.send(&caller.request()).await;
     assert_eq!(reply.statuscode, ReplyStatus::Ok);
     let filtered = world.node.core.snapshot_counters().filtered;
-    tokio::time::timeout(PATIENCE, probe.given_up.notified())
-        .await
-        .unwrap();
+    tokio::time::timeout(PATIENCE, probe.given_up.notified()).await.unwrap();
     assert_eq!((filtered, probe.asked()), (0, 1));
     // An unknown value does not stand in the way of what is known.
-    let reply = caller
-        .send(&request(caller, "not (probe().value=7 and country=de)"))
-        .await;
+    let reply = caller.send(&request(caller, "not (probe().value=7 and country=de)")).await;
     assert_eq!(reply.statuscode, ReplyStatus::Ok);
-    let reply = caller
-        .send(&request(
-            caller,
-            "probe().value=7 or fstat('/etc/passwd').present",
-        ))
-        .await;
+    let reply =
+        caller.send(&request(caller, "probe().value=7 or fstat('/etc/passwd').present")).await;
     assert_eq!(reply.statuscode, ReplyStatus::Ok);
 }
 
@@ -199,21 +168,14 @@ async fn a_source_that_hangs_meets_its_deadline_and_delays_nobody() {
 #[tokio::test]
 async fn fstat_is_closed_to_callers_without_a_policy_line() {
     let world = World::new(|blueprint| {
-        let rpcutil = (
-            "rpcutil.policy".to_owned(),
-            "policy default allow\n".to_owned(),
-        );
+        let rpcutil = ("rpcutil.policy".to_owned(), "policy default allow\n".to_owned());
         blueprint.policies = vec![rpcutil];
     })
     .await;
     std::fs::write(world.node.root().join("etc/motd"), "hello").unwrap();
     let client = &world.caller.client;
     assert!(found(client, "fstat('/etc/motd').present").await.is_empty());
-    assert!(
-        found(client, "fstat('/etc/motd').md5=/^5d41/")
-            .await
-            .is_empty()
-    );
+    assert!(found(client, "fstat('/etc/motd').md5=/^5d41/").await.is_empty());
     let data = json!({"source": "fstat", "query": "/etc/motd"});
     let rule = denied(&world.caller, "get_data", data).await;
     assert!(rule.is_some_and(|rule| rule.contains("data")));
@@ -229,15 +191,9 @@ async fn a_denied_source_is_unknown_and_audited() {
     assert!(found(client, "not probe().value=7").await.is_empty());
     let either = "probe().value=7 or fstat('/etc/passwd').present";
     assert_eq!(found(client, either).await, [NODE]);
-    assert_eq!(
-        (probe.asked(), world.node.core.snapshot_counters().denied),
-        (0, 3)
-    );
+    assert_eq!((probe.asked(), world.node.core.snapshot_counters().denied), (0, 3));
     let audit = world.node.audit();
-    let denied = audit
-        .iter()
-        .find(|record| record["verdict"] == "denied")
-        .unwrap();
+    let denied = audit.iter().find(|record| record["verdict"] == "denied").unwrap();
     assert_eq!(
         (&denied["agent"], &denied["action"], &denied["rule"]),
         (&json!("data"), &json!("probe"), &json!("data.policy:2"))
@@ -261,10 +217,7 @@ async fn nothing_is_looked_up_for_stale_or_forged_requests() {
     assert_eq!(caller.answers_to(&subject, caller.seal(&stale)).await, 0);
     let good = caller.seal(&request(caller, "probe().value=7"));
     let text = String::from_utf8_lossy(&good).replace("value", "valve");
-    assert_eq!(
-        caller.answers_to(&subject, text.into_bytes().into()).await,
-        0
-    );
+    assert_eq!(caller.answers_to(&subject, text.into_bytes().into()).await, 0);
     assert_eq!(probe.asked(), 0);
     // The same, fresh and whole, is looked up: once, for it is not taken twice.
     let reply = caller.send(&request(caller, "probe().value=7")).await;
@@ -303,10 +256,7 @@ async fn a_policy_decides_by_what_a_source_answers() {
     let world = governed(&probe, policy).await;
     let caller = &world.caller;
     let rule = async |action: &str| denied(caller, action, json!({})).await;
-    assert_eq!(
-        denied(caller, "get_fact", json!({"fact": "country"})).await,
-        None
-    );
+    assert_eq!(denied(caller, "get_fact", json!({"fact": "country"})).await, None);
     assert_eq!(probe.asked(), 0, "facts had decided");
     assert_eq!(rule("collective_info").await, None);
     assert_eq!(probe.asked(), 1);
@@ -325,10 +275,7 @@ async fn a_policy_decides_by_what_a_source_answers() {
 
 #[tokio::test]
 async fn a_source_that_hangs_denies_and_delays_nobody() {
-    let probe = Probe {
-        hangs: true,
-        ..Probe::default()
-    };
+    let probe = Probe { hangs: true, ..Probe::default() };
     let policy = "allow\trip\tping\t*\ndeny\t*\tget_fact\tprobe().value=7\nallow\trip\tget_fact\t*\n\
                   allow\trip\tcollective_info\tprobe('x').value=7\n";
     let world = governed(&probe, policy).await;
@@ -396,15 +343,8 @@ async fn a_denied_source_blinds_the_caller_and_not_the_policy() {
     assert_eq!(read("fstat").await, None);
     let data = json!({"source": "nosuch"});
     let reply = caller.ask(NODE, "rpcutil", "get_data", data).await.reply;
-    assert_eq!(
-        reply.statuscode,
-        ReplyStatus::InvalidData,
-        "{}",
-        reply.statusmsg
-    );
+    assert_eq!(reply.statuscode, ReplyStatus::InvalidData, "{}", reply.statusmsg);
     let audit = world.node.audit();
-    let record = audit
-        .iter()
-        .rfind(|record| record["rule"] == "data.policy:1");
+    let record = audit.iter().rfind(|record| record["rule"] == "data.policy:1");
     assert_eq!(record.unwrap()["action"], "get_data");
 }

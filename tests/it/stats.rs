@@ -30,18 +30,13 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
     let forged = sign_envelope(EnvelopeKind::Request, &good, &stranger).unwrap();
     let text = String::from_utf8(caller.seal(&good).to_vec()).unwrap();
     let broken = text.replace("\"ttl\":60000", "\"ttl\":60001");
-    let elsewhere = caller.seal(&Request {
-        collective: SubjectName::parse("other").unwrap(),
-        ..good.clone()
-    });
+    let elsewhere =
+        caller.seal(&Request { collective: SubjectName::parse("other").unwrap(), ..good.clone() });
     for payload in [forged.into(), broken.into(), elsewhere] {
         assert_eq!(caller.answers_to(&to, payload).await, 0);
     }
 
-    let stale = Request {
-        issued_at: now() - 3_600_000,
-        ..caller.request()
-    };
+    let stale = Request { issued_at: now() - 3_600_000, ..caller.request() };
     caller.send(&stale).await;
 
     let once = caller.request();
@@ -49,10 +44,7 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
     assert_eq!(caller.answers_to(&to, caller.seal(&once)).await, 0);
 
     let nobody = NodeFilter::default().with_class("nobody").unwrap();
-    let unmatched = Request {
-        target: RequestTarget::Filter(nobody),
-        ..caller.request()
-    };
+    let unmatched = Request { target: RequestTarget::Filter(nobody), ..caller.request() };
     let everybody =
         subject::broadcast_request(&unmatched.collective, &unmatched.agent, &unmatched.action);
     let sealed = caller.seal(&unmatched);
@@ -66,10 +58,7 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
     assert_eq!(more("others"), 1, "{before} {after}");
     let text = desk.run(&["stats"]).await;
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(
-        text.contains("REPLAYED") && text.contains("node1.example.net"),
-        "{text}"
-    );
+    assert!(text.contains("REPLAYED") && text.contains("node1.example.net"), "{text}");
 }
 
 fn number(counts: &Value, name: &str) -> u64 {

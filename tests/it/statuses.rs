@@ -19,39 +19,14 @@ async fn every_status_comes_from_a_real_case() {
     let world = World::new(|_| {}).await;
     let table = [
         ("rpcutil", "ping", json!({}), ReplyStatus::Ok),
-        (
-            "puppetral",
-            "do",
-            json!({"type": "exec", "name": "/bin/false"}),
-            ReplyStatus::Failed,
-        ),
+        ("puppetral", "do", json!({"type": "exec", "name": "/bin/false"}), ReplyStatus::Failed),
         ("ghost", "ping", json!({}), ReplyStatus::UnknownAction),
         ("rpcutil", "fly", json!({}), ReplyStatus::UnknownAction),
         ("rpcutil", "get_fact", json!({}), ReplyStatus::MissingData),
-        (
-            "rpcutil",
-            "get_fact",
-            json!({"fact": 7}),
-            ReplyStatus::InvalidData,
-        ),
-        (
-            "rpcutil",
-            "get_fact",
-            json!({"fact": "x".repeat(4000)}),
-            ReplyStatus::InvalidData,
-        ),
-        (
-            "rpcutil",
-            "get_fact",
-            json!({"fact": "os", "more": "x"}),
-            ReplyStatus::InvalidData,
-        ),
-        (
-            "puppetral",
-            "do",
-            json!({"type": "unicorn", "name": "x"}),
-            ReplyStatus::InvalidData,
-        ),
+        ("rpcutil", "get_fact", json!({"fact": 7}), ReplyStatus::InvalidData),
+        ("rpcutil", "get_fact", json!({"fact": "x".repeat(4000)}), ReplyStatus::InvalidData),
+        ("rpcutil", "get_fact", json!({"fact": "os", "more": "x"}), ReplyStatus::InvalidData),
+        ("puppetral", "do", json!({"type": "unicorn", "name": "x"}), ReplyStatus::InvalidData),
         (
             "puppetral",
             "do",
@@ -74,10 +49,7 @@ async fn every_status_comes_from_a_real_case() {
         );
     }
     let passwd = std::fs::read_to_string(world.node.root().join("etc/passwd")).unwrap();
-    assert!(
-        !passwd.contains("x:x:"),
-        "an invalid request changed something: {passwd}"
-    );
+    assert!(!passwd.contains("x:x:"), "an invalid request changed something: {passwd}");
 }
 
 #[tokio::test]
@@ -88,47 +60,22 @@ async fn a_denial_names_its_rule_and_is_audited() {
     })
     .await;
     let data = json!({"type": "group", "name": "staff"});
-    let denied = world
-        .caller
-        .ask(NODE, "puppetral", "do", data.clone())
-        .await
-        .reply;
-    let Some(ReplyReason::Denied { rule }) = &denied.reason else {
-        panic!("{denied:?}")
-    };
+    let denied = world.caller.ask(NODE, "puppetral", "do", data.clone()).await.reply;
+    let Some(ReplyReason::Denied { rule }) = &denied.reason else { panic!("{denied:?}") };
     assert!(rule.starts_with("puppetral.policy"), "{rule}");
     assert_eq!(denied.statuscode, ReplyStatus::Other);
     assert_eq!(
-        world
-            .caller
-            .ask(NODE, "puppetral", "find", data)
-            .await
-            .reply
-            .statuscode,
+        world.caller.ask(NODE, "puppetral", "find", data).await.reply.statuscode,
         ReplyStatus::Ok
     );
     // `bobby` is not `bob`.
-    let bobby = Caller::connect(
-        &world.organisation,
-        &world.server,
-        world.organisation.caller("bobby"),
-    )
-    .await;
+    let bobby =
+        Caller::connect(&world.organisation, &world.server, world.organisation.caller("bobby"))
+            .await;
     let data = json!({"type": "group", "name": "staff"});
-    assert_eq!(
-        bobby
-            .ask(NODE, "puppetral", "do", data)
-            .await
-            .reply
-            .statuscode,
-        ReplyStatus::Other
-    );
-    let verdicts: Vec<_> = world
-        .node
-        .audit()
-        .iter()
-        .map(|record| record["verdict"].clone())
-        .collect();
+    assert_eq!(bobby.ask(NODE, "puppetral", "do", data).await.reply.statuscode, ReplyStatus::Other);
+    let verdicts: Vec<_> =
+        world.node.audit().iter().map(|record| record["verdict"].clone()).collect();
     assert_eq!(verdicts, ["denied", "executed", "denied"]);
     assert_eq!(world.node.core.snapshot_counters().denied, 2);
 }
@@ -136,18 +83,9 @@ async fn a_denial_names_its_rule_and_is_audited() {
 #[tokio::test]
 async fn a_caller_that_wants_no_answer_gets_none() {
     let world = World::new(|_| {}).await;
-    let request = Request {
-        reply: false,
-        ..world.caller.request()
-    };
+    let request = Request { reply: false, ..world.caller.request() };
     let sealed = world.caller.seal(&request);
-    assert_eq!(
-        world
-            .caller
-            .answers_to(&Caller::subject(&request), sealed)
-            .await,
-        0
-    );
+    assert_eq!(world.caller.answers_to(&Caller::subject(&request), sealed).await, 0);
     assert_eq!(world.node.audit().len(), 2);
 }
 
@@ -160,28 +98,16 @@ async fn answers_go_to_the_callers_own_inbox_and_nowhere_else() {
     world
         .caller
         .bus
-        .publish_with_reply(
-            &Caller::subject(&request),
-            elsewhere,
-            world.caller.seal(&request),
-        )
+        .publish_with_reply(&Caller::subject(&request), elsewhere, world.caller.seal(&request))
         .await
         .unwrap();
-    assert_eq!(
-        world.caller.send(&world.caller.request()).await.statuscode,
-        ReplyStatus::Ok
-    );
+    assert_eq!(world.caller.send(&world.caller.request()).await.statuscode, ReplyStatus::Ok);
     assert_eq!(world.node.core.snapshot_counters().replies, before + 1);
 }
 
 #[tokio::test]
 async fn discovery_finds_by_facts_classes_agents_and_identity() {
-    let World {
-        organisation,
-        server,
-        node: _first,
-        caller,
-    } = World::new(|_| {}).await;
+    let World { organisation, server, node: _first, caller } = World::new(|_| {}).await;
     let mut nodes = Vec::new();
     for (name, environment, class) in [
         ("db1.acme.net", "development", "mysql::master"),
@@ -200,22 +126,13 @@ async fn discovery_finds_by_facts_classes_agents_and_identity() {
             filter().with_words("environment=development customer=acme mysql::master"),
             vec!["db1.acme.net"],
         ),
-        (
-            filter().with_words("customer=acme /^mysql/"),
-            vec!["db1.acme.net", "db2.acme.net"],
-        ),
+        (filter().with_words("customer=acme /^mysql/"), vec!["db1.acme.net", "db2.acme.net"]),
         (
             filter().with_fact("environment!=production"),
             vec!["db1.acme.net", "node1.example.net", "web1.acme.net"],
         ),
-        (
-            filter().with_fact("deep.er>=7"),
-            vec!["db1.acme.net", "db2.acme.net", "web1.acme.net"],
-        ),
-        (
-            filter().with_identity("/^db/"),
-            vec!["db1.acme.net", "db2.acme.net"],
-        ),
+        (filter().with_fact("deep.er>=7"), vec!["db1.acme.net", "db2.acme.net", "web1.acme.net"]),
+        (filter().with_identity("/^db/"), vec!["db1.acme.net", "db2.acme.net"]),
         (
             filter().with_select(
                 "(mysql::master or fact('deep.er') > 7) and not environment=production",
@@ -223,16 +140,9 @@ async fn discovery_finds_by_facts_classes_agents_and_identity() {
             vec!["db1.acme.net"],
         ),
         (filter().with_agent("unicorn"), vec![]),
-        (
-            filter().with_identity("web1.acme.net"),
-            vec!["web1.acme.net"],
-        ),
+        (filter().with_identity("web1.acme.net"), vec!["web1.acme.net"]),
     ] {
-        let found = caller
-            .client
-            .discover_nodes(&filter.unwrap())
-            .await
-            .unwrap();
+        let found = caller.client.discover_nodes(&filter.unwrap()).await.unwrap();
         let names: Vec<_> = found.nodes.iter().map(Identity::as_str).collect();
         assert_eq!(names, expected);
     }
@@ -241,24 +151,12 @@ async fn discovery_finds_by_facts_classes_agents_and_identity() {
 #[tokio::test]
 async fn a_node_that_is_not_there_is_named_at_once() {
     let world = World::new(|_| {}).await;
-    let nodes: BTreeSet<Identity> = [NODE, "gone.example.net"]
-        .iter()
-        .map(|name| Identity::parse(name).unwrap())
-        .collect();
+    let nodes: BTreeSet<Identity> =
+        [NODE, "gone.example.net"].iter().map(|name| Identity::parse(name).unwrap()).collect();
     let call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(nodes)).unwrap();
     let (answers, stats) = world.caller.call(call).await;
     assert_eq!(answers.len(), 1);
-    assert_eq!(
-        stats
-            .absent
-            .iter()
-            .map(Identity::as_str)
-            .collect::<Vec<_>>(),
-        ["gone.example.net"]
-    );
+    assert_eq!(stats.absent.iter().map(Identity::as_str).collect::<Vec<_>>(), ["gone.example.net"]);
     assert_eq!(stats.missing, stats.absent);
-    assert!(
-        stats.waiting.as_secs() < 5,
-        "waited for somebody who is not there: {stats:?}"
-    );
+    assert!(stats.waiting.as_secs() < 5, "waited for somebody who is not there: {stats:?}");
 }

@@ -76,18 +76,12 @@ fn the_bill_of_materials_is_whole_and_true() {
             needed.insert(other.as_str().unwrap());
         }
     }
-    assert_eq!(
-        needed, referred,
-        "a part that nobody needs, or one that is not there"
-    );
+    assert_eq!(needed, referred, "a part that nobody needs, or one that is not there");
 
     // What comes from a registry carries the checksum that Cargo.lock has; what is ours has none.
     let locked = locked();
     for part in bill["components"].as_array().unwrap() {
-        let (name, version) = (
-            part["name"].as_str().unwrap(),
-            part["version"].as_str().unwrap(),
-        );
+        let (name, version) = (part["name"].as_str().unwrap(), part["version"].as_str().unwrap());
         let told = part["hashes"][0]["content"].as_str();
         let ours = name.starts_with("muster-") || ["rpc", "rpcd"].contains(&name);
         let known = locked.get(&(name.to_owned(), version.to_owned()));
@@ -97,27 +91,12 @@ fn the_bill_of_materials_is_whole_and_true() {
 
     // Linked, and not what only tests or the compiler need.
     let parts: BTreeSet<&str> = names(&bill["components"], "name").into_iter().collect();
-    for linked in [
-        "rpc",
-        "rpcd",
-        "muster-wire",
-        "tokio",
-        "rustls",
-        "ring",
-        "async-nats",
-        "ed25519-dalek",
-    ] {
+    for linked in
+        ["rpc", "rpcd", "muster-wire", "tokio", "rustls", "ring", "async-nats", "ed25519-dalek"]
+    {
         assert!(parts.contains(linked), "{linked} is missing");
     }
-    for other in [
-        "muster-tests",
-        "proptest",
-        "insta",
-        "boon",
-        "serde_derive",
-        "syn",
-        "cc",
-    ] {
+    for other in ["muster-tests", "proptest", "insta", "boon", "serde_derive", "syn", "cc"] {
         assert!(!parts.contains(other), "{other} is linked into nothing");
     }
 }
@@ -142,32 +121,17 @@ fn database(about: &str) -> TempDir {
     for words in [
         &["init", "-q"][..],
         &["add", "-A"],
-        &[
-            "-c",
-            "user.name=t",
-            "-c",
-            "user.email=t@example.net",
-            "commit",
-            "-qm",
-            "one",
-        ],
+        &["-c", "user.name=t", "-c", "user.email=t@example.net", "commit", "-qm", "one"],
     ] {
-        let made = Command::new("git")
-            .arg("-C")
-            .arg(&database)
-            .args(words)
-            .output()
-            .unwrap();
+        let made = Command::new("git").arg("-C").arg(&database).args(words).output().unwrap();
         assert!(made.status.success(), "{words:?}: {made:?}");
     }
     place
 }
 
 fn audit(databases: &Path) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = tool("audit")
-        .env("ADVISORY_DBS", databases)
-        .output()
-        .unwrap();
+    let Output { status, stderr, .. } =
+        tool("audit").env("ADVISORY_DBS", databases).output().unwrap();
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
@@ -176,10 +140,7 @@ fn no_advisory_no_database_and_one_that_concerns_us_are_told_apart() {
     let nothing = TempDir::new().unwrap();
     let (code, told) = audit(nothing.path());
     assert_eq!(code, Some(3), "{told}");
-    assert!(
-        told.contains("nothing was checked") && told.contains("cargo deny fetch db"),
-        "{told}"
-    );
+    assert!(told.contains("nothing was checked") && told.contains("cargo deny fetch db"), "{told}");
 
     let (code, told) = audit(database("tokio").path());
     assert_eq!(code, Some(1), "{told}");

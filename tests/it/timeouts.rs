@@ -31,9 +31,7 @@ struct Slow;
 /// The time until the deadline; what is lost on the way is rounded up again.
 fn left(cx: &CallContext) -> Left {
     let left = cx.deadline.saturating_duration_since(Instant::now());
-    Left {
-        seconds: left.as_secs() + 1,
-    }
+    Left { seconds: left.as_secs() + 1 }
 }
 
 macro_rules! tells_its_time {
@@ -95,12 +93,8 @@ fn agent() -> Agent {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_actions_own_timeout_counts_on_the_node_and_at_the_callers() {
     let world = World::new(|node| node.agents.push(agent())).await;
-    let desk = Command::new(
-        &world.server,
-        &world.organisation,
-        &world.organisation.caller("anna"),
-        "",
-    );
+    let desk =
+        Command::new(&world.server, &world.organisation, &world.organisation.caller("anna"), "");
     desk.add_schema("clock", &ddl());
     let seconds = async |more: &[&str]| {
         let words = [&["clock"], more, &["-I", "node1.example.net"]].concat();
@@ -114,14 +108,8 @@ async fn an_actions_own_timeout_counts_on_the_node_and_at_the_callers() {
     let long = seconds(&["long"]).await;
     assert!((3900..=4000).contains(&long), "{long}");
     assert!(seconds(&["long", "-t", "90"]).await <= 90, "-t may be less");
-    assert!(
-        seconds(&["short", "-t", "90"]).await <= 40,
-        "and never more"
-    );
+    assert!(seconds(&["short", "-t", "90"]).await <= 40, "and never more");
     // Whoever waited for the agent's two seconds, and two more, would have gone by then.
     assert!(seconds(&["slow"]).await > 2);
-    assert!(
-        seconds(&["plain"]).await <= 2,
-        "the agent's own, where there is no other"
-    );
+    assert!(seconds(&["plain"]).await <= 2, "the agent's own, where there is no other");
 }

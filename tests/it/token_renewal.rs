@@ -23,10 +23,7 @@ const LIFETIME: u64 = 9;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn expires(token: &str) -> u64 {
-    decode_token::<UserClaims>(token.trim())
-        .unwrap()
-        .unverified_claims()
-        .exp
+    decode_token::<UserClaims>(token.trim()).unwrap().unverified_claims().exp
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,34 +49,22 @@ async fn a_node_outlives_its_first_token() {
         let reply = caller.ask("web-1.example.com", "rpcutil", "ping", json!({}));
         reply.await.reply
     };
-    await_answer(
-        "the node comes back with the renewed token",
-        PATIENCE,
-        async || {
-            let log = machine.log();
-            let connections = log.matches("connected to the broker").count();
-            // To be enrolled, as a node, and after the end of the first token.
-            (connections > 2).then_some(()).ok_or(log)
-        },
-    )
+    await_answer("the node comes back with the renewed token", PATIENCE, async || {
+        let log = machine.log();
+        let connections = log.matches("connected to the broker").count();
+        // To be enrolled, as a node, and after the end of the first token.
+        (connections > 2).then_some(()).ok_or(log)
+    })
     .await;
     assert!(muster_tests::now() / 1000 >= first);
-    assert!(
-        ping().await.statuscode == ReplyStatus::Ok,
-        "{}",
-        machine.log()
-    );
+    assert!(ping().await.statuscode == ReplyStatus::Ok, "{}", machine.log());
     assert!(machine.log().contains("renewed the node's token"));
 
     // Started again, it uses the token that it kept, and is not enrolled anew.
     drop(machine);
     let mut again = home.clone().start();
     await_log(&mut again, "ready identity=").await;
-    assert!(
-        ping().await.statuscode == ReplyStatus::Ok,
-        "{}",
-        again.log()
-    );
+    assert!(ping().await.statuscode == ReplyStatus::Ok, "{}", again.log());
     let after = std::fs::read_to_string(home.path("state/node.creds")).unwrap();
     assert_eq!(after, text);
 }
@@ -101,10 +86,7 @@ fn signed(
 async fn put_token(bus: &Bus, node: &Identity, token: &str) {
     let key = renewed_token_key(node.as_str());
     let token = Bytes::from(token.to_owned());
-    bus.bucket(TRUST_BUCKET.name)
-        .put(&key, token)
-        .await
-        .unwrap();
+    bus.bucket(TRUST_BUCKET.name).put(&key, token).await.unwrap();
 }
 
 async fn stored_token(bus: &Bus, node: &Identity) -> Option<String> {
@@ -176,10 +158,7 @@ async fn only_tokens_that_are_due_are_renewed_and_never_those_of_revoked_keys() 
     for party in [&due, &late] {
         let token = stored_token(&bus, party.identity()).await.unwrap();
         let verified = trust.verify_user(&token, now).unwrap();
-        assert_eq!(
-            (verified.key, verified.role),
-            (party.public_key(), UserRole::Node)
-        );
+        assert_eq!((verified.key, verified.role), (party.public_key(), UserRole::Node));
         assert_eq!(expires(&token), now / 1000 + 90);
         let held = names.get(party.identity()).await.unwrap().unwrap();
         assert!(held.at >= now, "a revocation sees when it was issued");
@@ -231,13 +210,7 @@ async fn a_stolen_service_key_gets_no_token_of_a_node() {
     let life = Some(TokenLife::from_now(90, at));
     let forged = issue_node_token(&name(12), key, account, life, &thief, at).unwrap();
     let node_key = stolen_node.public_key();
-    let other = signed(
-        organisation,
-        UserRole::Node,
-        stolen_node.identity(),
-        node_key,
-        40,
-    );
+    let other = signed(organisation, UserRole::Node, stolen_node.identity(), node_key, 40);
     let attempts = [
         (name(11), key, own),
         (name(12), key, forged),
@@ -253,14 +226,10 @@ async fn a_stolen_service_key_gets_no_token_of_a_node() {
     let mut machine = fleet.machine("web-1.example.com").start();
     await_log(&mut machine, "ready identity=").await;
     let renewed = name(1);
-    let mut last = stored_token(&bus, &renewed)
-        .await
-        .map_or(0, |t| expires(&t));
+    let mut last = stored_token(&bus, &renewed).await.map_or(0, |t| expires(&t));
     for _ in 0..2 {
         last = await_answer("a renewed token", PATIENCE, async || {
-            let now = stored_token(&bus, &renewed)
-                .await
-                .map_or(0, |t| expires(&t));
+            let now = stored_token(&bus, &renewed).await.map_or(0, |t| expires(&t));
             (now > last).then_some(now).ok_or(now)
         })
         .await;

@@ -37,26 +37,17 @@ async fn what_is_not_authentic_is_met_with_silence() {
     let node_key = world.organisation.node("node2.example.net");
     let by_a_node = sign_envelope(
         EnvelopeKind::Request,
-        &Request {
-            caller: node_key.identity().clone(),
-            ..good.clone()
-        },
+        &Request { caller: node_key.identity().clone(), ..good.clone() },
         &node_key,
     )
     .unwrap();
     let expired_token =
-        world
-            .organisation
-            .user_until(UserRole::Caller, "rip", &["agent:*"], Some(1_700_000_000));
+        world.organisation.user_until(UserRole::Caller, "rip", &["agent:*"], Some(1_700_000_000));
     let with_expired_token = sign_envelope(EnvelopeKind::Request, &good, &expired_token).unwrap();
-    let moved = caller.seal(&Request {
-        action: SubjectName::parse("inventory").unwrap(),
-        ..good.clone()
-    });
-    let elsewhere = caller.seal(&Request {
-        collective: SubjectName::parse("other").unwrap(),
-        ..good.clone()
-    });
+    let moved =
+        caller.seal(&Request { action: SubjectName::parse("inventory").unwrap(), ..good.clone() });
+    let elsewhere =
+        caller.seal(&Request { collective: SubjectName::parse("other").unwrap(), ..good.clone() });
     let huge = Bytes::from(vec![b' '; caller.bus.max_payload()]);
 
     let table: Vec<(&str, Bytes)> = vec![
@@ -64,28 +55,17 @@ async fn what_is_not_authentic_is_met_with_silence() {
         ("wrong_sender", in_anothers_name.into()),
         ("wrong_role", by_a_node.into()),
         ("token_expired", with_expired_token.into()),
-        (
-            "bad_signature",
-            text.replace("\"ttl\":60000", "\"ttl\":60001").into(),
-        ),
+        ("bad_signature", text.replace("\"ttl\":60000", "\"ttl\":60001").into()),
         ("malformed", Bytes::from_static(b"{\"protocol\":")),
         ("malformed", Bytes::from_static(b"")),
         ("malformed", Bytes::from_static(b"\xff\xfe\x00")),
         ("malformed", huge),
-        (
-            "unknown_protocol",
-            text.replace("muster.request.v1", "muster.request.v9")
-                .into(),
-        ),
+        ("unknown_protocol", text.replace("muster.request.v1", "muster.request.v9").into()),
         ("subject_mismatch", moved),
         ("subject_mismatch", elsewhere),
     ];
     for (word, payload) in table {
-        assert_eq!(
-            caller.answers_to(&subject, payload).await,
-            0,
-            "{word} was answered"
-        );
+        assert_eq!(caller.answers_to(&subject, payload).await, 0, "{word} was answered");
         let audited = world.node.audit();
         assert!(
             audited.iter().any(|record| record["reason"] == word),
@@ -108,77 +88,40 @@ async fn captured_bytes_run_once_even_after_a_restart() {
     };
     let (subject, captured) = (Caller::subject(&request), world.caller.seal(&request));
     let (inbox, mut replies) = world.caller.inbox(&request).await;
-    world
-        .caller
-        .bus
-        .publish_with_reply(&subject, &inbox, captured.clone())
-        .await
-        .unwrap();
+    world.caller.bus.publish_with_reply(&subject, &inbox, captured.clone()).await.unwrap();
     let reply = replies.next().await.unwrap();
     let reply = world.caller.open(&request, reply.payload());
     assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg);
     assert_eq!(world.caller.answers_to(&subject, captured.clone()).await, 0);
     assert_eq!(world.node.core.snapshot_counters().replayed, 1);
 
-    let World {
-        organisation,
-        server,
-        node,
-        caller,
-    } = world;
+    let World { organisation, server, node, caller } = world;
     let signer = node.core.signer().clone();
     let directory = node.stopped().await;
     let reborn =
         TestNode::start_in(directory, &organisation, &server, Blueprint::new(signer)).await;
     assert_eq!(caller.answers_to(&subject, captured).await, 0);
     assert_eq!(reborn.core.snapshot_counters().replayed, 1);
-    assert_eq!(
-        std::fs::read_to_string(reborn.root().join("tmp/ran")).unwrap(),
-        "x\n"
-    );
+    assert_eq!(std::fs::read_to_string(reborn.root().join("tmp/ran")).unwrap(), "x\n");
 }
 
 #[tokio::test]
 async fn a_stale_request_is_told_its_age_once() {
     let world = World::new(|_| {}).await;
-    let old = Request {
-        issued_at: now() - 600_000,
-        ..world.caller.request()
-    };
+    let old = Request { issued_at: now() - 600_000, ..world.caller.request() };
     let reply = world.caller.send(&old).await;
     assert_eq!(reply.statuscode, ReplyStatus::Other);
-    assert!(
-        matches!(
-            reply.reason,
-            Some(ReplyReason::Expired { age_ms: 600_000.. })
-        ),
-        "{reply:?}"
-    );
+    assert!(matches!(reply.reason, Some(ReplyReason::Expired { age_ms: 600_000.. })), "{reply:?}");
     let again = world.caller.seal(&old);
-    assert_eq!(
-        world.caller.answers_to(&Caller::subject(&old), again).await,
-        0
-    );
+    assert_eq!(world.caller.answers_to(&Caller::subject(&old), again).await, 0);
 
-    let early = Request {
-        issued_at: now() + 600_000,
-        ..world.caller.request()
-    };
+    let early = Request { issued_at: now() + 600_000, ..world.caller.request() };
     let reply = world.caller.send(&early).await;
-    assert!(
-        matches!(
-            reply.reason,
-            Some(ReplyReason::Expired { age_ms: ..-500_000 })
-        ),
-        "{reply:?}"
-    );
+    assert!(matches!(reply.reason, Some(ReplyReason::Expired { age_ms: ..-500_000 })), "{reply:?}");
     assert_eq!(world.node.core.snapshot_counters().ttlexpired, 2);
     let audited = world.node.audit();
     assert_eq!(
-        audited
-            .iter()
-            .filter(|record| record["reason"] == "expired")
-            .count(),
+        audited.iter().filter(|record| record["reason"] == "expired").count(),
         2,
         "{audited:#?}"
     );
@@ -191,24 +134,15 @@ async fn clocks_may_differ_by_the_skew_and_no_more() {
             blueprint.clock = WallClock::new(move || now() + ahead);
         })
         .await;
-        let short = Request {
-            ttl: 1_000,
-            ..world.caller.request()
-        };
-        assert_eq!(
-            world.caller.send(&short).await.statuscode,
-            status,
-            "{ahead} ms ahead"
-        );
+        let short = Request { ttl: 1_000, ..world.caller.request() };
+        assert_eq!(world.caller.send(&short).await.statuscode, status, "{ahead} ms ahead");
     }
 }
 
 #[tokio::test]
 async fn the_broker_keeps_everybody_to_their_subjects() {
     let world = World::new(|_| {}).await;
-    let limited = world
-        .organisation
-        .user(UserRole::Caller, "limited", &["agent:rpcutil"]);
+    let limited = world.organisation.user(UserRole::Caller, "limited", &["agent:rpcutil"]);
     let node = world.organisation.node("node2.example.net");
     let inbox = subject::inbox_prefix(&world.caller.signer.public_key().to_string());
     let asks = "muster.rpcutil.ping.all";
@@ -226,9 +160,7 @@ async fn the_broker_keeps_everybody_to_their_subjects() {
         let bus = connect(&world.server, who).await;
         let events = bus.subscribe_events();
         if publishes {
-            bus.publish(subject, Bytes::from_static(b"x"))
-                .await
-                .unwrap();
+            bus.publish(subject, Bytes::from_static(b"x")).await.unwrap();
         } else {
             let _subscription = bus.subscribe(subject).await.unwrap();
         }
@@ -246,10 +178,8 @@ async fn the_broker_keeps_everybody_to_their_subjects() {
 
 pub(crate) async fn permission_refused(mut events: broadcast::Receiver<BusEvent>) -> String {
     loop {
-        if let BusEvent::Refused(why) = tokio::time::timeout(MOMENT * 10, events.recv())
-            .await
-            .unwrap()
-            .unwrap()
+        if let BusEvent::Refused(why) =
+            tokio::time::timeout(MOMENT * 10, events.recv()).await.unwrap().unwrap()
         {
             return why;
         }
@@ -280,9 +210,8 @@ async fn a_node_cannot_answer_for_another() {
 async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
     const MANY: usize = 1024;
     let organisation = Organisation::new(&["muster"]);
-    let answerers: Vec<Signer> = (0..MANY)
-        .map(|n| organisation.node(&format!("node{n}.example.net")))
-        .collect();
+    let answerers: Vec<Signer> =
+        (0..MANY).map(|n| organisation.node(&format!("node{n}.example.net"))).collect();
     let mut world = Answerer::of(organisation, &answerers[0], MOMENT * 10).await;
     let answering = async {
         let message = world.requests.next().await.unwrap();
@@ -313,25 +242,13 @@ async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
 async fn a_request_that_names_others_is_not_ours() {
     let world = World::new(|_| {}).await;
     let others = [Identity::parse("node2.example.net").unwrap()].into();
-    let request = Request {
-        target: RequestTarget::Nodes(others),
-        ..world.caller.request()
-    };
+    let request = Request { target: RequestTarget::Nodes(others), ..world.caller.request() };
     let sealed = world.caller.seal(&request);
-    assert_eq!(
-        world
-            .caller
-            .answers_to(&Caller::subject(&request), sealed.clone())
-            .await,
-        0
-    );
+    assert_eq!(world.caller.answers_to(&Caller::subject(&request), sealed.clone()).await, 0);
     assert_eq!(world.node.core.snapshot_counters().filtered, 1);
     // Moved to our own subject, it still names another.
     assert_eq!(
-        world
-            .caller
-            .answers_to("muster.rpcutil.ping.node.node1.example.net", sealed)
-            .await,
+        world.caller.answers_to("muster.rpcutil.ping.node.node1.example.net", sealed).await,
         0
     );
 }
@@ -339,16 +256,8 @@ async fn a_request_that_names_others_is_not_ours() {
 /// Both locks: the broker throws a revoked user out, and a node that was told does not believe it either.
 #[tokio::test]
 async fn a_revoked_user_is_refused_by_broker_and_node() {
-    let World {
-        mut organisation,
-        server,
-        node,
-        caller,
-    } = World::storing(|_| {}).await;
-    assert_eq!(
-        caller.send(&caller.request()).await.statuscode,
-        ReplyStatus::Ok
-    );
+    let World { mut organisation, server, node, caller } = World::storing(|_| {}).await;
+    assert_eq!(caller.send(&caller.request()).await.statuscode, ReplyStatus::Ok);
     let captured = caller.request();
     let sealed = caller.seal(&captured);
     let events = caller.bus.subscribe_events();
@@ -361,29 +270,18 @@ async fn a_revoked_user_is_refused_by_broker_and_node() {
     .await;
     // The broker does not know yet: the message arrives, and the node refuses it.
     let before = node.core.snapshot_counters().unvalidated;
-    caller
-        .bus
-        .publish(&Caller::subject(&captured), sealed)
-        .await
-        .unwrap();
+    caller.bus.publish(&Caller::subject(&captured), sealed).await.unwrap();
     await_state("the node refuses the revoked caller", || {
         node.core.snapshot_counters().unvalidated > before
     })
     .await;
-    assert!(
-        node.audit()
-            .iter()
-            .any(|record| record["reason"] == "revoked")
-    );
+    assert!(node.audit().iter().any(|record| record["reason"] == "revoked"));
 
     organisation.push(&server, &token).await;
     let why = permission_refused(events).await;
     assert!(why.to_lowercase().contains("auth"), "{why}");
     let other = Caller::connect(&organisation, &server, organisation.caller("anna")).await;
-    assert_eq!(
-        other.send(&other.request()).await.statuscode,
-        ReplyStatus::Ok
-    );
+    assert_eq!(other.send(&other.request()).await.statuscode, ReplyStatus::Ok);
 }
 
 /// A broker that says one thing, and hears how it is answered.
@@ -427,12 +325,7 @@ async fn a_broker_gets_a_nonce_signed_and_nothing_else() {
     let forged =
         String::from_utf8(EnvelopeKind::Request.signed_bytes(br#"{"agent":"shell"}"#)).unwrap();
     let token = caller.token().rsplit_once('.').unwrap().0.to_owned();
-    for nonce in [
-        forged,
-        token,
-        "a".repeat(65),
-        "muster.request.v1".to_owned(),
-    ] {
+    for nonce in [forged, token, "a".repeat(65), "muster.request.v1".to_owned()] {
         let said = answer_to(&nonce, &caller).await;
         assert!(signature(&said).is_none(), "{nonce:?} was signed: {said}");
     }
@@ -453,10 +346,7 @@ async fn a_command_believes_its_own_memory_of_tokens_and_nobody_elses() {
         std::fs::read(&memory).unwrap()
     };
     let first = pinged().await;
-    assert_eq!(
-        memory.metadata().unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(memory.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let trust = world.organisation.trust();
     let known = |bytes: &[u8]| {
         TokenCache::default().import_verified(&trust, signer.public_key(), bytes, now())
@@ -472,9 +362,7 @@ async fn a_command_believes_its_own_memory_of_tokens_and_nobody_elses() {
     let node = world.organisation.node("somebody.example.net");
     let others = TokenCache::default();
     others.verify_user(&trust, &node.token(), now()).unwrap();
-    let others = others
-        .export_verified(&trust, node.key_pair(), now())
-        .unwrap();
+    let others = others.export_verified(&trust, node.key_pair(), now()).unwrap();
     for strange in [others, b"nonsense".to_vec(), Vec::new()] {
         assert_eq!(known(&strange), 0);
         std::fs::write(&memory, strange).unwrap();

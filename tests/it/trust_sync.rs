@@ -19,26 +19,15 @@ use crate::enrolled_names::await_log;
 
 #[tokio::test]
 async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
-    let World {
-        mut organisation,
-        server,
-        node,
-        caller,
-    } = World::storing(|_| {}).await;
-    assert_eq!(
-        caller.send(&caller.request()).await.statuscode,
-        ReplyStatus::Ok
-    );
+    let World { mut organisation, server, node, caller } = World::storing(|_| {}).await;
+    assert_eq!(caller.send(&caller.request()).await.statuscode, ReplyStatus::Ok);
     let signer = node.core.signer().clone();
     let directory = node.stopped().await;
     // The broker itself is not told, so that only the node can refuse.
     let before = organisation.account_token();
     let token = organisation.revoke(&caller.signer);
     organisation.publish_account(&server, &token).await;
-    let back = Blueprint {
-        account: Some(before.clone()),
-        ..Blueprint::new(signer)
-    };
+    let back = Blueprint { account: Some(before.clone()), ..Blueprint::new(signer) };
     let node = TestNode::start_in(directory, &organisation, &server, back).await;
     assert_eq!(node.core.trust().account_token(), token);
     let request = caller.request();
@@ -46,9 +35,7 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
     let subject = Caller::subject(&request);
     caller.bus.publish(&subject, sealed).await.unwrap();
     await_state("the request is refused", || {
-        node.audit()
-            .iter()
-            .any(|record| record["reason"] == "revoked")
+        node.audit().iter().any(|record| record["reason"] == "revoked")
     })
     .await;
 
@@ -64,11 +51,7 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
 
 #[tokio::test]
 async fn a_caller_knows_a_revocation_before_it_asks() {
-    let World {
-        mut organisation,
-        server,
-        ..
-    } = World::storing(|_| {}).await;
+    let World { mut organisation, server, .. } = World::storing(|_| {}).await;
     let trust = organisation.trust();
     let token = organisation.revoke(&organisation.node("gone.example.net"));
     organisation.publish_account(&server, &token).await;
@@ -92,10 +75,7 @@ async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_
     })
     .await;
     ahead.store(AHEAD, Ordering::Release);
-    let request = || Request {
-        issued_at: now() + AHEAD,
-        ..caller.request()
-    };
+    let request = || Request { issued_at: now() + AHEAD, ..caller.request() };
     assert_eq!(caller.send(&request()).await.statuscode, ReplyStatus::Ok);
     let findings = node.core.collect_findings();
     let is_reported = |finding: &HealthFinding| {
@@ -105,14 +85,8 @@ async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_
     let freshness = node.core.trust_freshness();
     freshness.set_max_age(Some(Duration::from_hours(1)));
     let reply = caller.send(&request()).await;
-    assert!(
-        matches!(reply.reason, Some(ReplyReason::Expired { .. })),
-        "{reply:?}"
-    );
-    assert!(
-        reply.statusmsg.contains("trust.max_age_seconds"),
-        "{reply:?}"
-    );
+    assert!(matches!(reply.reason, Some(ReplyReason::Expired { .. })), "{reply:?}");
+    assert!(reply.statusmsg.contains("trust.max_age_seconds"), "{reply:?}");
 }
 
 /// What was confirmed last before a restart counts: who can restart a daemon, or cut it off, gains no time by that.
@@ -126,23 +100,15 @@ async fn a_restart_makes_no_token_fresher() {
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut fresh = home.clone().start();
     await_log(&mut fresh, "ready identity=").await;
-    assert_eq!(
-        caller.send(&caller.request()).await.statuscode,
-        ReplyStatus::Ok
-    );
+    assert_eq!(caller.send(&caller.request()).await.statuscode, ReplyStatus::Ok);
     drop(fresh);
     home.write("state/account.confirmed", "", 0o644);
-    let confirmed = std::fs::File::options()
-        .append(true)
-        .open(home.path("state/account.confirmed"))
-        .unwrap();
+    let confirmed =
+        std::fs::File::options().append(true).open(home.path("state/account.confirmed")).unwrap();
     let before = std::time::SystemTime::now() - Duration::from_hours(2);
     confirmed.set_modified(before).unwrap();
     let mut again = home.start();
     await_log(&mut again, "ready identity=").await;
     let reply = caller.send(&caller.request()).await;
-    assert!(
-        matches!(reply.reason, Some(ReplyReason::Expired { .. })),
-        "{reply:?}"
-    );
+    assert!(matches!(reply.reason, Some(ReplyReason::Expired { .. })), "{reply:?}");
 }

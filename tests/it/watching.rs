@@ -21,9 +21,7 @@ const NODE: &str = "node1.example.net";
 
 /// The agents here write files beside themselves, which only the tests' own user may.
 fn as_own_user() -> ExternalOptions {
-    let own = nix::unistd::User::from_uid(nix::unistd::geteuid())
-        .unwrap()
-        .unwrap();
+    let own = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
     serde_json::from_value(json!({"agents": {"greet": {"user": own.name}}})).unwrap()
 }
 
@@ -51,11 +49,7 @@ impl Watching {
             ExternalAgentManager::new(core, serde_json::from_value(limits).unwrap(), shelf);
         let stop = CancellationToken::new();
         tokio::spawn(Arc::new(externals).poll_changes(Duration::from_millis(50), stop.clone()));
-        Self {
-            world,
-            directory,
-            stop,
-        }
+        Self { world, directory, stop }
     }
 
     pub(crate) fn here(&self) -> &Path {
@@ -80,9 +74,7 @@ impl Watching {
         let core = &self.world.node.core;
         await_state("the version is offered", || {
             let registry = core.registry();
-            let found = registry
-                .agent("greet")
-                .map(|agent| agent.ddl().version().to_owned());
+            let found = registry.agent("greet").map(|agent| agent.ddl().version().to_owned());
             found.as_deref() == version
         })
         .await;
@@ -100,14 +92,7 @@ impl Watching {
     /// How many nodes say that they have the agent.
     async fn found(&self) -> usize {
         let filter = NodeFilter::default().with_agent("greet").unwrap();
-        self.world
-            .caller
-            .client
-            .discover_nodes(&filter)
-            .await
-            .unwrap()
-            .nodes
-            .len()
+        self.world.caller.client.discover_nodes(&filter).await.unwrap().nodes.len()
     }
 }
 
@@ -138,9 +123,7 @@ async fn agents_come_change_and_go_while_the_daemon_runs() {
     assert_eq!(old.data["said"], json!("1.0.0"), "{old:?}");
     let new = watching.ask("greet", "greet", json!({})).await;
     assert_eq!(new.data["said"], json!("2.0.0"), "{new:?}");
-    let fetched = watching
-        .ask("rpcutil", "ddl", json!({"agent": "greet"}))
-        .await;
+    let fetched = watching.ask("rpcutil", "ddl", json!({"agent": "greet"})).await;
     assert_eq!(fetched.data["version"], json!("2.0.0"));
 
     std::fs::remove_file(watching.here().join("greet.json")).unwrap();
@@ -156,24 +139,14 @@ async fn what_is_broken_keeps_the_version_before_it_and_is_told() {
     std::fs::write(watching.here().join("go"), "").unwrap();
     watching.greet("1.0.0");
     watching.offered(Some("1.0.0")).await;
-    put(
-        &watching.here().join("greet.json"),
-        "{\"metadata\": {\"name\": 7}}",
-        0o644,
-    );
+    put(&watching.here().join("greet.json"), "{\"metadata\": {\"name\": 7}}", 0o644);
     let core = &watching.world.node.core;
     await_state("the trouble is told", || !core.agent_problems().is_empty()).await;
     let inventory = watching.ask("rpcutil", "agent_inventory", json!({})).await;
     assert_eq!(inventory.data["problems"][0]["agent"], json!("greet"));
     let agents = inventory.data["agents"].as_array().unwrap();
-    let greet = agents
-        .iter()
-        .find(|agent| agent["agent"] == "greet")
-        .unwrap();
-    assert_eq!(
-        (&greet["version"], &greet["provider"]),
-        (&json!("1.0.0"), &json!("external"))
-    );
+    let greet = agents.iter().find(|agent| agent["agent"] == "greet").unwrap();
+    assert_eq!((&greet["version"], &greet["provider"]), (&json!("1.0.0"), &json!("external")));
     let answer = watching.ask("greet", "greet", json!({})).await;
     assert_eq!(answer.data["said"], json!("1.0.0"), "{answer:?}");
     watching.greet("3.0.0");

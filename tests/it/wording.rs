@@ -41,10 +41,7 @@ fn texts_for_users_hold_no_idioms() {
     let names = Regex::new(r"\{[^}]*\}|\.\w+").unwrap();
     let mut found = Vec::new();
     let mut count = 0;
-    for file in FOLDERS
-        .iter()
-        .flat_map(|folder| source_files(&project.join(folder)))
-    {
+    for file in FOLDERS.iter().flat_map(|folder| source_files(&project.join(folder))) {
         let text = std::fs::read_to_string(&file).unwrap();
         let texts = match file.extension().and_then(|extension| extension.to_str()) {
             Some("json") => vec![text],
@@ -90,9 +87,7 @@ fn is_source(name: &str) -> bool {
 /// The string literals of several words, and the documentation of arguments, which is their help.
 fn texts_of(source: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
-    let literals = literals(code)
-        .into_iter()
-        .filter(|text| text.trim().contains(' '));
+    let literals = literals(code).into_iter().filter(|text| text.trim().contains(' '));
     let is_help = code.contains("clap::");
     let help = code
         .lines()
@@ -117,9 +112,7 @@ fn literals(code: &str) -> Vec<String> {
     token
         .captures_iter(code)
         .filter_map(|found| {
-            let text = ["hashed", "raw", "plain"]
-                .iter()
-                .find_map(|group| found.name(group))?;
+            let text = ["hashed", "raw", "plain"].iter().find_map(|group| found.name(group))?;
             Some(continued.replace_all(text.as_str(), "").into_owned())
         })
         .collect()

@@ -1,9 +1,6 @@
 //! A fleet whose action changes nothing, counts how often it began, and may be held up; with a desk from which it is asked.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "documents are indexed; tests end by panic"
-)]
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,13 +63,7 @@ impl AgentAction for Work {
     type Output = Done;
     async fn run(&self, cx: &CallContext, given: Given) -> Result<Done, ActionError> {
         let node = cx.node.identity().to_string();
-        *self
-            .0
-            .begun
-            .lock()
-            .unwrap()
-            .entry(node.clone())
-            .or_default() += 1;
+        *self.0.begun.lock().unwrap().entry(node.clone()).or_default() += 1;
         self.0.total.fetch_add(1, Ordering::Relaxed);
         if let Some(held) = self.0.held(&node) {
             tokio::select! {
@@ -85,10 +76,7 @@ impl AgentAction for Work {
             return Err(ActionError::failed("it did not work"));
         }
         let authorised = given.token.as_deref() == Some("s3cret");
-        Ok(Done {
-            done: given.what,
-            authorised,
-        })
+        Ok(Done { done: given.what, authorised })
     }
 }
 
@@ -130,13 +118,7 @@ impl World {
         }
         let desk = Command::new(&server, &organisation, &organisation.caller("rip"), more);
         desk.add_schema("work", &schema());
-        Self {
-            organisation,
-            server,
-            nodes: running,
-            gate,
-            desk,
-        }
+        Self { organisation, server, nodes: running, gate, desk }
     }
 
     /// The only job, in full.
@@ -150,10 +132,7 @@ impl World {
 
 pub(crate) fn senders(document: &Value) -> Vec<&str> {
     let replies = document["replies"].as_array().unwrap();
-    let mut senders: Vec<_> = replies
-        .iter()
-        .map(|one| one["sender"].as_str().unwrap())
-        .collect();
+    let mut senders: Vec<_> = replies.iter().map(|one| one["sender"].as_str().unwrap()).collect();
     senders.sort_unstable();
     senders
 }

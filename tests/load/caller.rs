@@ -38,13 +38,7 @@ impl Caller {
     ) -> Self {
         let bus = connect(&url, &signer, Kind::Command).await;
         let window = DiscoveryWindow::default();
-        let client = Client::new(
-            bus,
-            signer.clone(),
-            trust.clone(),
-            collective.clone(),
-            window,
-        );
+        let client = Client::new(bus, signer.clone(), trust.clone(), collective.clone(), window);
         let mut caller = Self {
             url,
             signer,
@@ -107,11 +101,7 @@ impl Caller {
         let stats = finish_after(client, call, self.pause).await;
         let took = watch.stop();
         let whole = stats.ok == self.nodes && stats.rejected == 0 && stats.incomplete.is_none();
-        assert!(
-            whole,
-            "not all of {} nodes answered well: {stats:?}",
-            self.nodes
-        );
+        assert!(whole, "not all of {} nodes answered well: {stats:?}", self.nodes);
         took
     }
 }

@@ -1,9 +1,6 @@
 //! What a whole fleet's answers cost whoever asks: processor time for each of them beside the floor's asker, and memory of the command.
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "what is measured are whole programs"
-)]
+#![expect(clippy::disallowed_types, reason = "what is measured are whole programs")]
 
 use std::path::Path;
 use std::process::Command;
@@ -31,14 +28,8 @@ pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
     let title = format!("What {nodes} answers cost whoever asks, {rounds} rounds");
     let mut section = Section::of(title, METHOD);
     eprintln!("{nodes} nodes for askers: connecting");
-    let floor = Worker::start(&Part::Floor {
-        nodes,
-        shared: None,
-    });
-    let muster = Worker::start(&Part::Muster {
-        nodes,
-        shared: None,
-    });
+    let floor = Worker::start(&Part::Floor { nodes, shared: None });
+    let muster = Worker::start(&Part::Muster { nodes, shared: None });
     processor_time(&mut section, &floor, &muster, nodes, rounds);
     programs(&mut section, &muster.door().home, nodes, rounds.min(3));
     section
@@ -53,9 +44,7 @@ fn processor_time(
 ) {
     let mut askers = Askers::start(floor.door(), muster.door(), nodes);
     let beside = askers.measure(Duration::ZERO, rounds);
-    section
-        .tables
-        .push(table("nodes share the machine", &beside));
+    section.tables.push(table("nodes share the machine", &beside));
     // Until all have answered, and nobody else needs the processors.
     let pause = Duration::from_millis(500) + A_NODES_SHARE * u32::try_from(nodes).unwrap();
     let alone = askers.measure(pause, rounds);
@@ -68,16 +57,9 @@ fn processor_time(
     ]);
     let [raw, signed, _, command, _] = beside.map(|samples| median(&samples));
     section.figures.extend([
-        Figure::of(
-            "a reply's cost over the raw floor's, nodes beside it",
-            command - raw,
-            "us",
-        ),
-        Figure::ratio(
-            "a reply's cost x signed floor's asker, nodes beside it",
-            command / signed,
-        )
-        .within(0.3),
+        Figure::of("a reply's cost over the raw floor's, nodes beside it", command - raw, "us"),
+        Figure::ratio("a reply's cost x signed floor's asker, nodes beside it", command / signed)
+            .within(0.3),
     ]);
 }
 
@@ -102,10 +84,7 @@ struct Askers {
 impl Askers {
     fn start(bare: &Door, door: &Door, nodes: usize) -> Self {
         Self {
-            bare: Worker::start(&Part::FloorAsker {
-                nodes,
-                url: bare.url.clone(),
-            }),
+            bare: Worker::start(&Part::FloorAsker { nodes, url: bare.url.clone() }),
             ours: Worker::start(&Part::MusterAsker {
                 nodes,
                 url: door.url.clone(),
@@ -122,11 +101,7 @@ impl Askers {
         for round in 0..=rounds {
             eprintln!("{} nodes for askers: round {round} of {rounds}", self.nodes);
             for (contender, samples) in CONTENDERS.into_iter().zip(&mut samples) {
-                let asker = if contender.is_floor() {
-                    &mut self.bare
-                } else {
-                    &mut self.ours
-                };
+                let asker = if contender.is_floor() { &mut self.bare } else { &mut self.ours };
                 let cpu = asker.measure_after(contender, pause).cpu / self.nodes;
                 if round > 0 {
                     samples.push(cpu.as_secs_f64() * 1e6);
@@ -150,9 +125,7 @@ fn table(title: &str, samples: &Samples) -> Table {
         let middle = median(samples);
         let numbers = [middle, min(samples), max(samples), middle - raw];
         let row = [contender.title().to_owned()].into_iter();
-        table
-            .rows
-            .push(row.chain(numbers.map(|us| format!("{us:.1}"))).collect());
+        table.rows.push(row.chain(numbers.map(|us| format!("{us:.1}"))).collect());
     }
     table
 }
@@ -184,11 +157,8 @@ fn programs(section: &mut Section, home: &Path, nodes: usize, rounds: usize) {
             format!("{wall:.0}"),
         ]);
         if words.last() != Some(&"inventory") {
-            let figure = Figure::of(
-                format!("{nodes} replies: most memory of {name}"),
-                memory,
-                "MiB",
-            );
+            let figure =
+                Figure::of(format!("{nodes} replies: most memory of {name}"), memory, "MiB");
             section.figures.push(figure.aim(AIM_MIB));
             let ratio = memory / mib(one * 1024);
             section.figures.push(

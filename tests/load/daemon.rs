@@ -49,22 +49,11 @@ pub(crate) fn bench(requests: u64) -> Section {
     let (node, _) = alone.nodes().into_iter().next().unwrap();
     let everything = alone.enable_everything(&node);
     let watched = watch(&[everything.pid()], alone.broker());
-    table
-        .rows
-        .push(watched.row("rpcd with every plugin, alone"));
+    table.rows.push(watched.row("rpcd with every plugin, alone"));
     section.figures.extend([
-        Figure::of(
-            "an idle daemon with every plugin: memory",
-            watched.memory,
-            "MiB",
-        )
-        .aim(AIM_MIB),
-        Figure::of(
-            "an idle daemon with every plugin: processor",
-            watched.percent,
-            "%",
-        )
-        .aim(AIM_PERCENT),
+        Figure::of("an idle daemon with every plugin: memory", watched.memory, "MiB").aim(AIM_MIB),
+        Figure::of("an idle daemon with every plugin: processor", watched.percent, "%")
+            .aim(AIM_PERCENT),
         Figure::ratio(
             "an idle daemon's memory x that of rpc --version",
             watched.memory / mib(cost(&alone.rpc(&["--version"])).peak_kib * 1024),
@@ -119,16 +108,11 @@ fn watch(pids: &[u32], broker: u32) -> Watched {
 
 /// Has a daemon answer many requests, and looks at its memory before and after.
 fn work(section: &mut Section, demo: &Demo, node: &str, pid: u32, requests: u64) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut table = Table::new(["a daemon's memory", "MiB"]);
     let mut look = |when: &str| {
         let memory = mib(proportional(pid));
-        table
-            .rows
-            .push(vec![when.to_owned(), format!("{memory:.2}")]);
+        table.rows.push(vec![when.to_owned(), format!("{memory:.2}")]);
         memory
     };
     let began = Instant::now();

@@ -28,10 +28,7 @@ pub(crate) struct Demo {
 impl Demo {
     /// Starts so many nodes, and returns when they are ready.
     pub(crate) fn up(nodes: usize) -> Self {
-        let mut demo = Self {
-            directory: TempDir::new().unwrap(),
-            record: Value::Null,
-        };
+        let mut demo = Self { directory: TempDir::new().unwrap(), record: Value::Null };
         let place = demo.place();
         let up = demo
             .rpc(&["demo", "up", "--nodes", &nodes.to_string(), "--dir"])

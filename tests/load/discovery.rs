@@ -1,9 +1,6 @@
 //! How long it takes to find the same nodes by each method, with the real command.
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "what is measured are whole programs"
-)]
+#![expect(clippy::disallowed_types, reason = "what is measured are whole programs")]
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
@@ -28,16 +25,10 @@ pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
     let title = format!("Finding {nodes} nodes, {rounds} rounds");
     let mut section = Section::of(title, METHOD);
     eprintln!("{nodes} nodes to be found: connecting");
-    let worker = Worker::start(&Part::Muster {
-        nodes,
-        shared: None,
-    });
+    let worker = Worker::start(&Part::Muster { nodes, shared: None });
     let home = worker.door().home.clone();
     let files = Files::new(&home);
-    let (flat, inventory) = (
-        format!("file={}", files.list),
-        format!("file={}", files.inventory),
-    );
+    let (flat, inventory) = (format!("file={}", files.list), format!("file={}", files.inventory));
     let external = format!("command={}", files.program);
     let methods: [(&str, &[&str]); 7] = [
         ("rpc --version", &["--version"]),
@@ -46,15 +37,7 @@ pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
         ("flat", &["find", "--dm", "flat", "--do", &flat]),
         (
             "inventory, with a filter",
-            &[
-                "find",
-                "-F",
-                "country=de",
-                "--dm",
-                "inventory",
-                "--do",
-                &inventory,
-            ],
+            &["find", "-F", "country=de", "--dm", "inventory", "--do", &inventory],
         ),
         ("external", &["find", "--dm", "external", "--do", &external]),
         ("stdin", &["find", "--dm", "stdin"]),
@@ -78,18 +61,14 @@ pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
         let middle = median(samples);
         let numbers = [middle, min(samples), max(samples)].map(|ms| format!("{ms:.1}"));
         let row = [(*name).to_owned()].into_iter().chain(numbers);
-        table
-            .rows
-            .push(row.chain([format!("{:.1}", middle / start)]).collect());
+        table.rows.push(row.chain([format!("{:.1}", middle / start)]).collect());
         let (least, of_what) = match *name {
             "rpc --version" => continue,
             name if name.starts_with("broadcast") => (quiet, "the quiet that ends it"),
             _ => (start, "rpc --version"),
         };
         let figure = format!("find {nodes} by {name} x {of_what}");
-        section
-            .figures
-            .push(Figure::ratio(figure, middle / least).within(0.5));
+        section.figures.push(Figure::ratio(figure, middle / least).within(0.5));
     }
     section.tables.push(table);
     section
@@ -105,11 +84,8 @@ struct Files {
 impl Files {
     fn new(home: &Path) -> Self {
         let path = |name: &str| home.join(name).display().to_string();
-        let files = Self {
-            list: path("list"),
-            inventory: path("fleet.json"),
-            program: path("found"),
-        };
+        let files =
+            Self { list: path("list"), inventory: path("fleet.json"), program: path("found") };
         timed(&mut rpc(home, &["inventory", "--export", &files.inventory]));
         let found = rpc(home, &["find"]).output().unwrap();
         assert!(found.status.success());
@@ -118,10 +94,7 @@ impl Files {
         let names: Vec<&str> = names.lines().collect();
         let answer = serde_json::json!({"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": names});
         std::fs::write(home.join("answer.json"), answer.to_string()).unwrap();
-        let script = format!(
-            "#!/bin/sh\ncp {} \"$CHORIA_EXTERNAL_REPLY\"\n",
-            path("answer.json")
-        );
+        let script = format!("#!/bin/sh\ncp {} \"$CHORIA_EXTERNAL_REPLY\"\n", path("answer.json"));
         std::fs::write(&files.program, script).unwrap();
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&files.program, mode).unwrap();
@@ -131,10 +104,7 @@ impl Files {
 
 /// The same as [`timed`], with a file on the standard input.
 fn fed(mut command: Command, input: &Path) -> Duration {
-    command
-        .stdin(File::open(input).unwrap())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    command.stdin(File::open(input).unwrap()).stdout(Stdio::null()).stderr(Stdio::piped());
     let begun = Instant::now();
     let output = command.output().unwrap();
     let took = begun.elapsed();

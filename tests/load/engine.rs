@@ -3,10 +3,7 @@
 //! Both are started as a person would start them, once for each measurement: the process' start is part of it. Puppet takes its
 //! own directories. Without Puppet nothing is measured, and that is said.
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "what is measured are whole programs"
-)]
+#![expect(clippy::disallowed_types, reason = "what is measured are whole programs")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,11 +41,7 @@ pub(crate) fn bench(files: usize) -> Section {
         fresh.push((ours.apply(), puppet.puppet()));
         again.push((ours.apply(), puppet.puppet()));
     }
-    let user = World::with(&json!([resource(
-        "User",
-        "root",
-        &json!({"ensure": "present"})
-    )]));
+    let user = World::with(&json!([resource("User", "root", &json!({"ensure": "present"}))]));
     let users: Vec<_> = (0..ROUNDS).map(|_| (user.apply(), user.puppet())).collect();
     let rows = [
         row("all files are made", &fresh),
@@ -94,9 +87,7 @@ struct World {
 
 impl World {
     fn new(files: usize) -> Self {
-        let world = Self {
-            directory: tempfile::tempdir().unwrap(),
-        };
+        let world = Self { directory: tempfile::tempdir().unwrap() };
         std::fs::create_dir(world.path("w")).unwrap();
         let file = |number: usize| {
             let title = world.path("w").join(format!("file-{number:05}"));
@@ -108,9 +99,7 @@ impl World {
     }
 
     fn with(resources: &Value) -> Self {
-        let world = Self {
-            directory: tempfile::tempdir().unwrap(),
-        };
+        let world = Self { directory: tempfile::tempdir().unwrap() };
         world.write(resources);
         world
     }
@@ -154,10 +143,7 @@ impl World {
     fn puppet(&self) -> Duration {
         let mut command = Command::new("puppet");
         command.env("PATH", "/opt/puppetlabs/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command
-            .arg("apply")
-            .arg("--catalog")
-            .arg(self.path("catalog.json"));
+        command.arg("apply").arg("--catalog").arg(self.path("catalog.json"));
         for name in ["conf", "code", "var", "run", "log", "public", "ssl"] {
             let directory = self.path("puppet").join(name);
             std::fs::create_dir_all(&directory).unwrap();
@@ -173,17 +159,10 @@ fn resource(type_name: &str, title: &str, words: &Value) -> Value {
 }
 
 fn timed(mut command: Command) -> Duration {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let began = Instant::now();
     let output = command.output().unwrap();
     let took = began.elapsed();
-    assert!(
-        output.status.success(),
-        "{command:?}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     took
 }

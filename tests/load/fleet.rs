@@ -65,9 +65,7 @@ impl Fleet {
             crowd: &crowd,
             shared: &shared,
         };
-        stream::iter(0..nodes)
-            .for_each_concurrent(CONNECTING, |number| world.start(number))
-            .await;
+        stream::iter(0..nodes).for_each_concurrent(CONNECTING, |number| world.start(number)).await;
         let regular = organisation.caller("regular");
         let home = Command::new(&server, &organisation, &regular, "");
         let caller = Caller::connect(

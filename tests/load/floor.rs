@@ -58,10 +58,7 @@ impl Floor {
                 Node::start(connection(number).await, number).await;
             })
             .await;
-        Self {
-            asker: Asker::connect(&server.url(), nodes).await,
-            server,
-        }
+        Self { asker: Asker::connect(&server.url(), nodes).await, server }
     }
 
     /// The broker's version.
@@ -101,9 +98,7 @@ impl Asker {
         Self {
             client,
             key: key("asker"),
-            node_keys: (0..nodes)
-                .map(|number| node_key(number).verifying_key())
-                .collect(),
+            node_keys: (0..nodes).map(|number| node_key(number).verifying_key()).collect(),
             answers,
             reply_to,
             pause: Duration::ZERO,
@@ -151,9 +146,7 @@ impl Asker {
 
     async fn publish(&self, subject: &'static str, payload: Vec<u8>) {
         let reply_to = self.reply_to.clone();
-        let published = self
-            .client
-            .publish_with_reply(subject, reply_to, payload.into());
+        let published = self.client.publish_with_reply(subject, reply_to, payload.into());
         published.await.unwrap();
         if !self.pause.is_zero() {
             self.client.flush().await.unwrap();
@@ -162,16 +155,11 @@ impl Asker {
     }
 
     fn verify(&self, answers: &[Message]) {
-        let signed: Vec<(&[u8], Signature)> = answers
-            .iter()
-            .map(|answer| split(&answer.payload))
-            .collect();
+        let signed: Vec<(&[u8], Signature)> =
+            answers.iter().map(|answer| split(&answer.payload)).collect();
         let sender = |(body, _): &(&[u8], Signature)| {
             let number = u64::from_be_bytes(*body.first_chunk().unwrap());
-            *self
-                .node_keys
-                .get(usize::try_from(number).unwrap())
-                .unwrap()
+            *self.node_keys.get(usize::try_from(number).unwrap()).unwrap()
         };
         let keys: Vec<VerifyingKey> = signed.iter().map(sender).collect();
         let (bodies, signatures): (Vec<&[u8]>, Vec<Signature>) = signed.into_iter().unzip();
@@ -225,11 +213,7 @@ impl Node {
 }
 
 async fn connect(url: String, answers: usize) -> Client {
-    ConnectOptions::new()
-        .subscription_capacity(answers.max(1024) * 2)
-        .connect(url)
-        .await
-        .unwrap()
+    ConnectOptions::new().subscription_capacity(answers.max(1024) * 2).connect(url).await.unwrap()
 }
 
 /// A key that everybody can make again who knows its name: the sides know each other's beforehand.

@@ -65,11 +65,7 @@ impl Baseline {
             let ratio = (figure.value * 1000.0).round() / 1000.0;
             Some((figure.name.clone(), Kept { ratio, tolerance }))
         });
-        Self {
-            date,
-            machine,
-            figures: kept.collect(),
-        }
+        Self { date, machine, figures: kept.collect() }
     }
 
     /// Every figure that either of the two has, by name.
@@ -84,12 +80,7 @@ impl Baseline {
         names.dedup();
         let line = |name: &str| {
             let (before, now) = (self.figures.get(name).copied(), now.get(name).copied());
-            Line {
-                name: name.to_owned(),
-                before,
-                now,
-                verdict: verdict(before, now),
-            }
+            Line { name: name.to_owned(), before, now, verdict: verdict(before, now) }
         };
         names.into_iter().map(line).collect()
     }
@@ -147,11 +138,7 @@ mod tests {
     use crate::report::Figure;
 
     fn baseline(figures: &[Figure]) -> Baseline {
-        Baseline::of(
-            "2026-11-22".to_owned(),
-            "a machine".to_owned(),
-            figures.iter(),
-        )
+        Baseline::of("2026-11-22".to_owned(), "a machine".to_owned(), figures.iter())
     }
 
     #[test]
@@ -173,10 +160,8 @@ mod tests {
             Figure::ratio("never compared", 9.0),
         ];
         let lines = baseline(&before).compare(now.iter());
-        let verdicts: Vec<(&str, Verdict)> = lines
-            .iter()
-            .map(|line| (line.name.as_str(), line.verdict))
-            .collect();
+        let verdicts: Vec<(&str, Verdict)> =
+            lines.iter().map(|line| (line.name.as_str(), line.verdict)).collect();
         let expected = [
             ("a", Verdict::Worse),
             // The tolerance in force is the one that was committed.
@@ -187,10 +172,7 @@ mod tests {
             ("gone", Verdict::Missing),
         ];
         assert_eq!(verdicts, expected);
-        let shut: Vec<bool> = lines
-            .iter()
-            .map(|line| line.verdict.is_regression())
-            .collect();
+        let shut: Vec<bool> = lines.iter().map(|line| line.verdict.is_regression()).collect();
         assert_eq!(shut, [true, false, false, true, false, true]);
     }
 

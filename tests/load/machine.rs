@@ -49,15 +49,7 @@ impl Machine {
 
     /// One line for people.
     pub(crate) fn line(&self) -> String {
-        let Self {
-            processor,
-            cores,
-            memory_gib,
-            kernel,
-            rustc,
-            broker,
-            load,
-        } = self;
+        let Self { processor, cores, memory_gib, kernel, rustc, broker, load } = self;
         format!(
             "{processor}, {cores} cores, {memory_gib} GiB, Linux {kernel}; {broker}, {rustc}; load before: {load}"
         )
@@ -73,17 +65,12 @@ fn field(text: &str, name: &str) -> String {
     text.lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(key, _)| key.trim() == name)
-        .map_or_else(
-            || "unknown".to_owned(),
-            |(_, value)| value.trim().to_owned(),
-        )
+        .map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().to_owned())
 }
 
 #[expect(clippy::disallowed_types, reason = "asks tools for their versions")]
 fn version(program: &Path) -> String {
-    let output = std::process::Command::new(program)
-        .arg("--version")
-        .output();
+    let output = std::process::Command::new(program).arg("--version").output();
     output.map_or_else(
         |_| format!("unknown {}", program.display()),
         |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),

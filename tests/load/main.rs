@@ -10,11 +10,7 @@
 //! Read in this order: [`measure`], [`floor`], [`fleet`], [`caller`], [`worker`]; then any bench, each of which hands in a section of the
 //! [`report`]. [`gate`] holds a run against an earlier one.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a measurement that fails is none"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a measurement that fails is none")]
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -34,14 +34,8 @@ pub(crate) enum Contender {
 
 impl Contender {
     /// All, in the order of a round.
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Raw,
-        Self::RawSigned,
-        Self::Warm,
-        Self::Command,
-        Self::NewClient,
-        Self::First,
-    ];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Raw, Self::RawSigned, Self::Warm, Self::Command, Self::NewClient, Self::First];
 
     /// Whether it is measured on bare NATS.
     pub(crate) fn is_floor(self) -> bool {
@@ -89,10 +83,8 @@ pub(crate) struct Ratio {
 
 /// Every size in turn, in one section.
 pub(crate) fn fan_out(sizes: &[Size], rounds: usize) -> Section {
-    let mut section = Section::of(
-        format!("How long a fleet takes to answer, {rounds} rounds"),
-        METHOD,
-    );
+    let mut section =
+        Section::of(format!("How long a fleet takes to answer, {rounds} rounds"), METHOD);
     for size in sizes {
         let samples = compare(*size, rounds);
         add(&mut section, &size.title(), &samples);
@@ -108,19 +100,12 @@ fn compare(size: Size, rounds: usize) -> Vec<Vec<f64>> {
     let mut floor = Worker::start(&Part::Floor { nodes, shared });
     let mut muster = Worker::start(&Part::Muster { nodes, shared });
     let of_each = crate::process::resident(muster.pid()) / u64::try_from(nodes).unwrap();
-    eprintln!(
-        "{title}: {} KiB of memory for each of our nodes",
-        of_each / 1024
-    );
+    eprintln!("{title}: {} KiB of memory for each of our nodes", of_each / 1024);
     let mut samples = vec![Vec::with_capacity(rounds); Contender::ALL.len()];
     for round in 0..=rounds {
         eprintln!("{title}: round {round} of {rounds}");
         for (contender, samples) in Contender::ALL.into_iter().zip(&mut samples) {
-            let worker = if contender.is_floor() {
-                &mut floor
-            } else {
-                &mut muster
-            };
+            let worker = if contender.is_floor() { &mut floor } else { &mut muster };
             let took = worker.measure(contender).wall;
             if round > 0 {
                 samples.push(millis(took));
@@ -135,22 +120,13 @@ fn add(section: &mut Section, title: &str, samples: &[Vec<f64>]) {
     let [raw, signed, ..] = samples else {
         panic!("both floors are measured");
     };
-    let mut table = Table::new([
-        title,
-        "median ms",
-        "min",
-        "max",
-        "x raw floor",
-        "x signed floor",
-    ]);
+    let mut table = Table::new([title, "median ms", "min", "max", "x raw floor", "x signed floor"]);
     for (contender, samples) in Contender::ALL.into_iter().zip(samples) {
         let (to_raw, to_signed) = (ratio(samples, raw), ratio(samples, signed));
         let shown = |ratio: Ratio| format!("{:.2} ({:.2})", ratio.of_medians, ratio.paired);
         let times = [median(samples), min(samples), max(samples)].map(|ms| format!("{ms:.1}"));
         let row = [contender.title().to_owned()].into_iter().chain(times);
-        table
-            .rows
-            .push(row.chain([shown(to_raw), shown(to_signed)]).collect());
+        table.rows.push(row.chain([shown(to_raw), shown(to_signed)]).collect());
         let figure = Figure::ratio(
             format!("{title}: {} x signed floor", contender.title()),
             to_signed.paired,
@@ -172,15 +148,8 @@ fn add(section: &mut Section, title: &str, samples: &[Vec<f64>]) {
 
 /// How these samples compare with those of a floor, which were taken in the same rounds.
 pub(crate) fn ratio(samples: &[f64], floor: &[f64]) -> Ratio {
-    let pairs: Vec<f64> = samples
-        .iter()
-        .zip(floor)
-        .map(|(ours, floor)| ours / floor)
-        .collect();
-    Ratio {
-        of_medians: median(samples) / median(floor),
-        paired: median(&pairs),
-    }
+    let pairs: Vec<f64> = samples.iter().zip(floor).map(|(ours, floor)| ours / floor).collect();
+    Ratio { of_medians: median(samples) / median(floor), paired: median(&pairs) }
 }
 
 /// As milliseconds.
@@ -209,24 +178,10 @@ mod tests {
         assert_eq!(section.tables[0].rows.len(), 6);
         assert_eq!(
             section.tables[0].rows[3],
-            [
-                "rpcutil ping, as a command",
-                "4.0",
-                "4.0",
-                "4.0",
-                "4.00 (4.00)",
-                "2.00 (2.00)"
-            ]
+            ["rpcutil ping, as a command", "4.0", "4.0", "4.0", "4.00 (4.00)", "2.00 (2.00)"]
         );
-        let names: Vec<&str> = section
-            .figures
-            .iter()
-            .map(|figure| figure.name.as_str())
-            .collect();
+        let names: Vec<&str> = section.figures.iter().map(|figure| figure.name.as_str()).collect();
         assert_eq!(names.len(), 4);
-        assert_eq!(
-            names[0],
-            "7 nodes: rpcutil ping, client knows the nodes x signed floor"
-        );
+        assert_eq!(names[0], "7 nodes: rpcutil ping, client knows the nodes x signed floor");
     }
 }

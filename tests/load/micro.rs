@@ -44,11 +44,7 @@ const QUESTIONS: [Question; 5] = [
     ),
     (
         "-F processors.count>=8",
-        || {
-            NodeFilter::default()
-                .with_fact("processors.count>=8")
-                .unwrap()
-        },
+        || NodeFilter::default().with_fact("processors.count>=8").unwrap(),
         |node| value(node, "/processors/count").as_u64() >= Some(8),
     ),
     (
@@ -78,11 +74,7 @@ const QUESTIONS: [Question; 5] = [
     ),
     (
         "-I db3999.dev.acme.net",
-        || {
-            NodeFilter::default()
-                .with_identity("db3999.dev.acme.net")
-                .unwrap()
-        },
+        || NodeFilter::default().with_identity("db3999.dev.acme.net").unwrap(),
         |node| node.name.as_str() == "db3999.dev.acme.net",
     ),
 ];
@@ -100,9 +92,8 @@ fn text<'a>(node: &'a VirtualNode, pointer: &str) -> &'a str {
 /// Filters beside closures.
 pub(crate) fn filters(rounds: usize) -> Section {
     let mut section = Section::of("Whether a node is meant", FILTERS);
-    let fleet: Vec<VirtualNode> = (0..NODES)
-        .map(|n| VirtualNode::from_number(n).unwrap())
-        .collect();
+    let fleet: Vec<VirtualNode> =
+        (0..NODES).map(|n| VirtualNode::from_number(n).unwrap()).collect();
     let agents = ["package", "puppetral", "rpcutil", "service"].map(str::to_owned);
     let collectives = ["muster".to_owned()];
     let mut table = Table::new(["filter", "matching", "ns a node", "by hand", "x by hand"]);
@@ -123,10 +114,9 @@ pub(crate) fn filters(rounds: usize) -> Section {
         assert_eq!(found, expected, "{name} is not what the closure asks");
         let [ours, theirs] = turns(
             rounds,
-            [
-                &|| fleet.iter().filter(|node| matches(black_box(node))).count(),
-                &|| fleet.iter().filter(|node| by_hand(black_box(node))).count(),
-            ],
+            [&|| fleet.iter().filter(|node| matches(black_box(node))).count(), &|| {
+                fleet.iter().filter(|node| by_hand(black_box(node))).count()
+            }],
         )
         .map(|took| took.as_secs_f64() * 1e9 / f64::from(u32::try_from(NODES).unwrap()));
         let numbers = [ours, theirs, ours / theirs].map(|number| format!("{number:.1}"));
@@ -170,10 +160,8 @@ struct Mail {
 impl Mail {
     fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let (agent, action) = (
-            SubjectName::parse("rpcutil").unwrap(),
-            SubjectName::parse("ping").unwrap(),
-        );
+        let (agent, action) =
+            (SubjectName::parse("rpcutil").unwrap(), SubjectName::parse("ping").unwrap());
         let collective = organisation.collective().clone();
         let caller = organisation.caller("regular");
         let (id, now) = (Uuid::now_v7(), muster_tests::now());
@@ -223,11 +211,8 @@ impl Mail {
     }
 
     fn open_replies(&self, cache: &TokenCache) -> usize {
-        let expected = ExpectedAnswer {
-            request: Some(self.id),
-            agent: &self.agent,
-            action: &self.action,
-        };
+        let expected =
+            ExpectedAnswer { request: Some(self.id), agent: &self.agent, action: &self.action };
         let opened = open_replies(&self.replies, &expected, &self.trust, cache, self.now);
         assert!(opened.iter().all(Result::is_ok));
         opened.len()
@@ -264,26 +249,16 @@ pub(crate) fn signatures(rounds: usize) -> Section {
     mail.open_replies(&known);
     let many = u32::try_from(TOGETHER).unwrap();
     let work: [(&str, u32, &dyn Fn() -> usize); 6] = [
-        ("bare verification", 1, &|| {
-            bare(&key.verifying_key(), &mail.request, &signed)
-        }),
-        ("bare signature", 1, &|| {
-            usize::from(key.sign(black_box(&mail.request)).to_bytes()[0])
-        }),
-        ("a request of a caller who is known", 1, &|| {
-            mail.open_request(&known)
-        }),
+        ("bare verification", 1, &|| bare(&key.verifying_key(), &mail.request, &signed)),
+        ("bare signature", 1, &|| usize::from(key.sign(black_box(&mail.request)).to_bytes()[0])),
+        ("a request of a caller who is known", 1, &|| mail.open_request(&known)),
         ("a request of a new caller, token included", 1, &|| {
             mail.open_request(&TokenCache::default())
         }),
-        ("a reply among many, of nodes that are known", many, &|| {
-            mail.open_replies(&known)
+        ("a reply among many, of nodes that are known", many, &|| mail.open_replies(&known)),
+        ("a reply among many, of new nodes, tokens included", many, &|| {
+            mail.open_replies(&TokenCache::default())
         }),
-        (
-            "a reply among many, of new nodes, tokens included",
-            many,
-            &|| mail.open_replies(&TokenCache::default()),
-        ),
     ];
     let names: Vec<&str> = work.iter().map(|(name, ..)| *name).collect();
     // A single one is too short for the clock.
@@ -298,11 +273,7 @@ pub(crate) fn signatures(rounds: usize) -> Section {
     let mut table = Table::new(["", "us each", "x bare verification"]);
     for (name, us) in names.into_iter().zip(micros) {
         let ratio = us / verification;
-        table.rows.push(vec![
-            name.to_owned(),
-            format!("{us:.1}"),
-            format!("{ratio:.2}"),
-        ]);
+        table.rows.push(vec![name.to_owned(), format!("{us:.1}"), format!("{ratio:.2}")]);
         if !name.starts_with("bare") {
             let figure = Figure::ratio(format!("{name} x bare verification"), ratio);
             section.figures.push(figure.within(0.25));

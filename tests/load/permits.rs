@@ -144,11 +144,8 @@ async fn large(wanted: &Permits) {
 /// One rollout. The longest first means that the first by name have drawn the longest.
 async fn measure(fleet: &SimFleet, seed: u64, limit: usize, scale: u32, turns: Turns) -> Measured {
     let mut lots = StdRng::seed_from_u64(seed);
-    let mut drawn: Vec<Behaviour> = fleet
-        .nodes
-        .keys()
-        .map(|_| Behaviour::draw(&mut lots, scale))
-        .collect();
+    let mut drawn: Vec<Behaviour> =
+        fleet.nodes.keys().map(|_| Behaviour::draw(&mut lots, scale)).collect();
     if let Turns::Longest = turns {
         drawn.sort_by_key(|behaviour| std::cmp::Reverse(behaviour.work));
     }
@@ -162,10 +159,7 @@ async fn measure(fleet: &SimFleet, seed: u64, limit: usize, scale: u32, turns: T
     let nodes = fleet.nodes.len();
     assert_eq!(proof.runs, nodes, "seed {seed}, limit {limit}");
     let highest = proof.highest;
-    assert!(
-        highest <= limit,
-        "seed {seed}: {highest} ran at once with a limit of {limit}"
-    );
+    assert!(highest <= limit, "seed {seed}: {highest} ran at once with a limit of {limit}");
     Measured {
         limit,
         highest,
@@ -194,12 +188,7 @@ fn print_row(limit: usize, measured: &[Measured]) {
         values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
     };
     let ms = |time: &dyn Fn(&Measured) -> Duration| {
-        middle(
-            measured
-                .iter()
-                .map(|one| time(one).as_secs_f64() * 1000.0)
-                .collect(),
-        )
+        middle(measured.iter().map(|one| time(one).as_secs_f64() * 1000.0).collect())
     };
     let highest = measured.iter().map(|one| one.highest).max().unwrap_or(0);
     let worst = measured.iter().map(|one| one.ratio).fold(0.0, f64::max);

@@ -1,9 +1,6 @@
 //! Whole programs: how long they take, what they cost, how much memory they have. From the kernel's own counters (proc(5), getrusage(2)).
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "what is measured are whole programs"
-)]
+#![expect(clippy::disallowed_types, reason = "what is measured are whole programs")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -30,17 +27,11 @@ pub(crate) struct Stopwatch {
 
 impl Stopwatch {
     pub(crate) fn start() -> Self {
-        Self {
-            cpu: own_cpu(),
-            wall: Instant::now(),
-        }
+        Self { cpu: own_cpu(), wall: Instant::now() }
     }
 
     pub(crate) fn stop(&self) -> Took {
-        Took {
-            wall: self.wall.elapsed(),
-            cpu: own_cpu().saturating_sub(self.cpu),
-        }
+        Took { wall: self.wall.elapsed(), cpu: own_cpu().saturating_sub(self.cpu) }
     }
 }
 
@@ -75,18 +66,11 @@ pub(crate) fn beside(name: &str) -> PathBuf {
 
 /// How long a program takes from its start to its end; it must succeed, and nobody reads what it prints.
 pub(crate) fn timed(command: &mut Command) -> Duration {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let begun = Instant::now();
     let output = command.output().unwrap();
     let took = begun.elapsed();
-    assert!(
-        output.status.success(),
-        "{command:?}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     took
 }
 
@@ -118,23 +102,12 @@ pub(crate) fn cost(command: &Command) -> Cost {
 /// That small process: `load child -- PROGRAM ...`.
 pub(crate) fn child(program: &OsStr, arguments: &[std::ffi::OsString]) {
     let begun = Instant::now();
-    let status = Command::new(program)
-        .args(arguments)
-        .stdout(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(
-        status.success(),
-        "{} ended with {status}",
-        program.display()
-    );
+    let status = Command::new(program).args(arguments).stdout(Stdio::null()).status().unwrap();
+    assert!(status.success(), "{} ended with {status}", program.display());
     let wall = begun.elapsed();
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
     let cost = Cost {
-        took: Took {
-            wall,
-            cpu: cpu(&usage),
-        },
+        took: Took { wall, cpu: cpu(&usage) },
         peak_kib: u64::try_from(usage.max_rss()).unwrap(),
     };
     println!("{}", serde_json::to_string(&cost).unwrap());

@@ -32,17 +32,10 @@ const EXCHANGES: u32 = 2000;
 
 /// Measures with fleets of these sizes.
 pub(crate) fn bench(sizes: &[usize]) -> Section {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut section = Section::of("Newcomers that become nodes", METHOD);
-    let mut table = Table::new([
-        "newcomers",
-        "s until all are nodes",
-        "nodes a second",
-        "x bare exchange",
-    ]);
+    let mut table =
+        Table::new(["newcomers", "s until all are nodes", "nodes a second", "x bare exchange"]);
     for &nodes in sizes {
         eprintln!("{nodes} newcomers");
         let exchange = exchange();
@@ -69,9 +62,7 @@ fn exchange() -> Duration {
     let begun = Instant::now();
     for _ in 0..EXCHANGES {
         let signature = key.sign(&message);
-        key.verifying_key()
-            .verify_strict(&message, &signature)
-            .unwrap();
+        key.verifying_key().verify_strict(&message, &signature).unwrap();
     }
     begun.elapsed() / EXCHANGES
 }
@@ -93,10 +84,8 @@ async fn measure(nodes: usize) -> Duration {
         blueprint.agents = vec![provision(machine, &masters)];
         TestNode::start(&organisation, &server, blueprint)
     });
-    let _newcomers: Vec<TestNode> = stream::iter(newcomers)
-        .buffer_unordered(STARTING)
-        .collect()
-        .await;
+    let _newcomers: Vec<TestNode> =
+        stream::iter(newcomers).buffer_unordered(STARTING).collect().await;
     let took = until_done(&organisation, &server, nodes).await;
     let done = machines.iter().filter(|machine| machine.disk().released);
     assert_eq!(done.count(), nodes, "a machine is no node yet");
@@ -114,13 +103,7 @@ async fn until_done(organisation: &Organisation, server: &NatsServer, nodes: usi
     let bus = connect(server, &signer).await;
     let collective = organisation.collective().clone();
     let trust = organisation.trust();
-    let client = Client::new(
-        bus.clone(),
-        signer,
-        trust,
-        collective,
-        DiscoveryWindow::default(),
-    );
+    let client = Client::new(bus.clone(), signer, trust, collective, DiscoveryWindow::default());
     let options: Options = serde_json::from_value(json!({
         "enabled": true, "criteria": ["region"], "address_fact": "address", "workers": 50,
     }))
@@ -135,12 +118,7 @@ async fn until_done(organisation: &Organisation, server: &NatsServer, nodes: usi
     while done.len() < nodes {
         let entry = watch.next().await.unwrap().unwrap();
         let record = decode_if_readable(&entry).unwrap();
-        assert_ne!(
-            record.state,
-            ProvisioningState::Failed,
-            "{:?}",
-            record.error
-        );
+        assert_ne!(record.state, ProvisioningState::Failed, "{:?}", record.error);
         if record.state == ProvisioningState::Done {
             done.insert(record.identity);
         }

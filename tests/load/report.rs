@@ -74,29 +74,17 @@ impl Figure {
 
     /// A value of this machine and this hour.
     pub(crate) fn of(name: impl Into<String>, value: f64, unit: &str) -> Self {
-        Self {
-            name: name.into(),
-            value,
-            unit: unit.to_owned(),
-            aim: None,
-            tolerance: None,
-        }
+        Self { name: name.into(), value, unit: unit.to_owned(), aim: None, tolerance: None }
     }
 
     /// What is wanted at most.
     pub(crate) fn aim(self, aim: f64) -> Self {
-        Self {
-            aim: Some(aim),
-            ..self
-        }
+        Self { aim: Some(aim), ..self }
     }
 
     /// Compared with earlier runs, which it may exceed by this part of theirs.
     pub(crate) fn within(self, tolerance: f64) -> Self {
-        Self {
-            tolerance: Some(tolerance),
-            ..self
-        }
+        Self { tolerance: Some(tolerance), ..self }
     }
 
     fn cells(&self) -> Vec<String> {
@@ -104,22 +92,14 @@ impl Figure {
             let met = if self.value <= aim { "met" } else { "MISSED" };
             format!("{} {met}", number(aim))
         });
-        vec![
-            self.name.clone(),
-            format!("{} {}", number(self.value), self.unit),
-            aim,
-        ]
+        vec![self.name.clone(), format!("{} {}", number(self.value), self.unit), aim]
     }
 }
 
 impl Section {
     /// Nothing measured yet.
     pub(crate) fn of(title: impl Into<String>, method: &'static str) -> Self {
-        Self {
-            title: title.into(),
-            method,
-            ..Self::default()
-        }
+        Self { title: title.into(), method, ..Self::default() }
     }
 
     /// The figures as a table, if there are any.
@@ -133,10 +113,7 @@ impl Section {
 
     fn all_tables(&self) -> impl Iterator<Item = String> {
         let figures = self.figures_table();
-        self.tables
-            .iter()
-            .map(Table::markdown)
-            .chain(figures.map(|table| table.markdown()))
+        self.tables.iter().map(Table::markdown).chain(figures.map(|table| table.markdown()))
     }
 
     /// For the terminal.
@@ -152,10 +129,7 @@ impl Section {
 
 impl Table {
     pub(crate) fn new<const N: usize>(head: [&str; N]) -> Self {
-        Self {
-            head: head.map(str::to_owned).into(),
-            rows: Vec::new(),
-        }
+        Self { head: head.map(str::to_owned).into(), rows: Vec::new() }
     }
 
     /// Columns as wide as their widest cell.
@@ -280,10 +254,7 @@ mod tests {
             vec!["short".to_owned(), "1".to_owned()],
             vec!["a longer one".to_owned(), "1000".to_owned()],
         ];
-        assert_eq!(
-            table.text(),
-            "what            ms\nshort            1\na longer one  1000\n"
-        );
+        assert_eq!(table.text(), "what            ms\nshort            1\na longer one  1000\n");
         let mut section = Section::of("Title", "How.");
         section.tables.push(table);
         section.figures = vec![
@@ -292,10 +263,7 @@ mod tests {
             Figure::ratio("other", 3.0),
         ];
         let text = section.text();
-        assert!(
-            text.contains("ours x floor    1.25 x     1.50 met\n"),
-            "{text}"
-        );
+        assert!(text.contains("ours x floor    1.25 x     1.50 met\n"), "{text}");
         assert!(text.contains("12.0 MiB  10.0 MISSED\n"), "{text}");
         assert!(text.ends_with("\nHow.\n"), "{text}");
         let markdown: Vec<String> = section.all_tables().collect();

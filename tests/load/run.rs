@@ -86,11 +86,7 @@ pub(crate) fn all(wanted: &Run, files: u64) -> ExitCode {
         std::fs::write(path, serde_json::to_vec_pretty(&report).unwrap()).unwrap();
     }
     if let Some(path) = &wanted.append {
-        let mut file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .unwrap();
+        let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
         write!(file, "\n{}", report.markdown()).unwrap();
     }
     if let Some(path) = &wanted.baseline {
@@ -117,10 +113,7 @@ impl Run {
         Some(match bench {
             Bench::FanOut => fan_out(&self.sizes(files), rounds),
             Bench::Shared => {
-                let size = Size {
-                    nodes: pick(5_000, 50_000),
-                    shared: Some(64),
-                };
+                let size = Size { nodes: pick(5_000, 50_000), shared: Some(64) };
                 fan_out(&[size], rounds)
             }
             Bench::Client => client::bench(pick(1_000, 10_000), rounds),
@@ -136,26 +129,15 @@ impl Run {
     }
 
     fn sizes(&self, files: u64) -> Vec<Size> {
-        let usual: &[usize] = if self.short {
-            &[100, 1_000]
-        } else {
-            &[100, 1_000, 5_000, 10_000]
-        };
-        let nodes = if self.nodes.is_empty() {
-            usual
-        } else {
-            &self.nodes
-        };
+        let usual: &[usize] = if self.short { &[100, 1_000] } else { &[100, 1_000, 5_000, 10_000] };
+        let nodes = if self.nodes.is_empty() { usual } else { &self.nodes };
         let size = |nodes: &usize| {
             let needed = u64::try_from(*nodes).unwrap() + 200;
             assert!(
                 needed < files,
                 "{nodes} connections need more than the {files} open files that a process may have here (ulimit -Hn)"
             );
-            Size {
-                nodes: *nodes,
-                shared: None,
-            }
+            Size { nodes: *nodes, shared: None }
         };
         nodes.iter().map(size).collect()
     }
@@ -168,28 +150,18 @@ fn keep(report: &Report, path: &Path) {
     let mut text = serde_json::to_string_pretty(&baseline).unwrap();
     text.push('\n');
     std::fs::write(path, text).unwrap();
-    println!(
-        "kept {} ratios in {}",
-        baseline.figures.len(),
-        path.display()
-    );
+    println!("kept {} ratios in {}", baseline.figures.len(), path.display());
 }
 
 /// Compares with an earlier run.
 fn hold(report: &Report, path: &Path) -> ExitCode {
     let text = std::fs::read(path).unwrap_or_else(|error| {
-        panic!(
-            "cannot read {}: {error}; `make bench-baseline` makes it",
-            path.display()
-        )
+        panic!("cannot read {}: {error}; `make bench-baseline` makes it", path.display())
     });
     let baseline: Baseline = serde_json::from_slice(&text)
         .unwrap_or_else(|error| panic!("{} is no baseline: {error}", path.display()));
     let lines = baseline.compare(report.figures());
-    let head = format!(
-        "Against the ratios of {}, {}",
-        baseline.date, baseline.machine
-    );
+    let head = format!("Against the ratios of {}, {}", baseline.date, baseline.machine);
     let section = Section {
         title: head,
         tables: vec![gate::table(&lines)],

@@ -1,9 +1,6 @@
 //! How long commands take from their start to their end: that of the command itself, and a call of one node over TLS.
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "what is measured are whole programs"
-)]
+#![expect(clippy::disallowed_types, reason = "what is measured are whole programs")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,10 +23,8 @@ const AIM_CALL: f64 = 25.0;
 
 /// Measures.
 pub(crate) fn bench(rounds: usize) -> Section {
-    let mut section = Section::of(
-        format!("Command start, and a call of one node, {rounds} rounds"),
-        METHOD,
-    );
+    let mut section =
+        Section::of(format!("Command start, and a call of one node, {rounds} rounds"), METHOD);
     let scratch = TempDir::new().unwrap();
     let empty = empty_program(scratch.path());
     let demo = Demo::up(1);
@@ -58,20 +53,13 @@ pub(crate) fn bench(rounds: usize) -> Section {
     ];
     for (name, samples) in names.into_iter().zip(&samples) {
         let times = [median(samples), min(samples), max(samples)].map(|ms| format!("{ms:.1}"));
-        table
-            .rows
-            .push([name.to_owned()].into_iter().chain(times).collect());
+        table.rows.push([name.to_owned()].into_iter().chain(times).collect());
     }
     section.tables.push(table);
     let [empty, version, _, call] = samples.map(|samples| median(&samples));
     section.figures = vec![
         Figure::of("rpc --version over an empty program", version - empty, "ms").aim(AIM_START),
-        Figure::of(
-            "a call of one node over rpc --version",
-            call - version,
-            "ms",
-        )
-        .aim(AIM_CALL),
+        Figure::of("a call of one node over rpc --version", call - version, "ms").aim(AIM_CALL),
         Figure::ratio("rpc --version x an empty program", version / empty).within(0.4),
         Figure::ratio("a call of one node x rpc --version", call / version).within(0.5),
     ];

@@ -30,10 +30,7 @@ const ASKED: usize = 20;
 
 /// Measures with a fleet of this size.
 pub(crate) fn bench(nodes: usize) -> Section {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let storm = runtime.block_on(Storm::over(nodes));
     runtime.shutdown_background();
     storm.section(nodes)
@@ -63,15 +60,10 @@ impl Storm {
         eprintln!("{nodes} nodes for a storm: connecting");
         let fleet = Fleet::connect(nodes, None).await;
         let buses = fleet.buses();
-        let some: BTreeSet<Identity> = buses
-            .iter()
-            .take(ASKED)
-            .map(|(node, _)| node.clone())
-            .collect();
+        let some: BTreeSet<Identity> =
+            buses.iter().take(ASKED).map(|(node, _)| node.clone()).collect();
         let begun = Instant::now();
-        let returns = buses
-            .into_iter()
-            .map(|(_, bus)| tokio::spawn(returned(bus, begun)));
+        let returns = buses.into_iter().map(|(_, bus)| tokio::spawn(returned(bus, begun)));
         let returns: Vec<_> = returns.collect();
         let client = fleet.caller().client().clone();
         let stop = tokio_util::sync::CancellationToken::new();
@@ -89,35 +81,20 @@ impl Storm {
             .unwrap_or_else(|_| panic!("not all of {nodes} nodes came back"));
         let back = begun.elapsed();
         stop.cancel();
-        Self {
-            connected,
-            away,
-            back,
-            questions: asking.await.unwrap(),
-        }
+        Self { connected, away, back, questions: asking.await.unwrap() }
     }
 
     fn section(self, nodes: usize) -> Section {
         let mut section = Section::of(format!("A broker's restart under {nodes} nodes"), METHOD);
         let shape = Shape::of(&self.connected);
-        let Questions {
-            asked,
-            answered,
-            reported,
-        } = self.questions;
+        let Questions { asked, answered, reported } = self.questions;
         let mut table = Table::new(["", "value"]);
         let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
         for (name, value) in [
-            (
-                "the broker was away",
-                format!("{:.0} ms", millis(self.away)),
-            ),
+            ("the broker was away", format!("{:.0} ms", millis(self.away))),
             ("first connection after", seconds(shape.first)),
             ("last connection after", seconds(shape.last)),
-            (
-                "a question to all answered by all after",
-                seconds(self.back),
-            ),
+            ("a question to all answered by all after", seconds(self.back)),
             ("connections in 100 ms, mean", number(shape.mean)),
             ("connections in 100 ms, most", shape.most.to_string()),
             ("questions to nodes meanwhile", asked.to_string()),
@@ -191,10 +168,8 @@ async fn returned(bus: Bus, begun: Instant) -> Duration {
 /// Whether everybody answers.
 async fn everybody(fleet: &Fleet, nodes: usize) -> bool {
     let client = fleet.caller().client();
-    let mut call = ping(
-        CallTarget::Filter(muster_filter::NodeFilter::default()),
-        Duration::from_secs(2),
-    );
+    let mut call =
+        ping(CallTarget::Filter(muster_filter::NodeFilter::default()), Duration::from_secs(2));
     call.expect = Some(nodes);
     let stats = attempt(client, call).await;
     stats.is_some_and(|stats| stats.ok == nodes)
@@ -245,12 +220,7 @@ mod tests {
 
     #[test]
     fn the_mean_is_over_the_stretches_between_the_first_and_the_last() {
-        let at = |ms: &[u64]| {
-            ms.iter()
-                .copied()
-                .map(Duration::from_millis)
-                .collect::<Vec<_>>()
-        };
+        let at = |ms: &[u64]| ms.iter().copied().map(Duration::from_millis).collect::<Vec<_>>();
         let even = Shape::of(&at(&[500, 600, 700, 800]));
         assert!((even.mean - 1.0).abs() < f64::EPSILON && even.most == 1);
         let burst = Shape::of(&at(&[500, 510, 520, 599, 600, 890]));

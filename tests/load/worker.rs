@@ -73,11 +73,7 @@ impl Part {
         let text = |text: &str| text.to_owned();
         let fleet = |word: &str, nodes: &usize, shared: &Option<usize>| {
             let mut words = vec![text(word), text("--nodes"), nodes.to_string()];
-            words.extend(
-                shared
-                    .iter()
-                    .flat_map(|k| [text("--shared"), k.to_string()]),
-            );
+            words.extend(shared.iter().flat_map(|k| [text("--shared"), k.to_string()]));
             words
         };
         match self {
@@ -88,13 +84,7 @@ impl Part {
                 words.extend([text("--url"), url.clone()]);
                 words
             }
-            Self::MusterAsker {
-                nodes,
-                url,
-                home,
-                operator,
-                collective,
-            } => {
+            Self::MusterAsker { nodes, url, home, operator, collective } => {
                 let mut words = fleet("muster-asker", nodes, &None);
                 words.extend([text("--url"), url.clone()]);
                 words.extend([text("--home"), home.display().to_string()]);
@@ -217,11 +207,7 @@ pub(crate) fn serve(part: Part) {
     } else {
         tokio::runtime::Builder::new_multi_thread()
     };
-    let runtime = runtime
-        .worker_threads(THREADS)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = runtime.worker_threads(THREADS).enable_all().build().unwrap();
     // Spawned, so that the asker shares the threads with the nodes: this one would be a third.
     let work = runtime.spawn(work(part));
     runtime.block_on(work).unwrap();
@@ -252,11 +238,7 @@ impl Subject {
         match part {
             Part::Floor { nodes, shared } => {
                 let floor = Floor::connect(nodes, shared).await;
-                let door = Door {
-                    broker: floor.broker(),
-                    url: floor.url(),
-                    ..Door::default()
-                };
+                let door = Door { broker: floor.broker(), url: floor.url(), ..Door::default() };
                 (Self::Floor(Box::new(floor)), door)
             }
             Part::Muster { nodes, shared } => {
@@ -275,13 +257,7 @@ impl Subject {
                 let asker = Asker::connect(&url, nodes).await;
                 (Self::FloorAsker(Box::new(asker)), Door::default())
             }
-            Part::MusterAsker {
-                nodes,
-                url,
-                home,
-                operator,
-                collective,
-            } => {
+            Part::MusterAsker { nodes, url, home, operator, collective } => {
                 let (creds, account) = (home.join("caller.creds"), home.join("account.jwt"));
                 let person = OfflineSigner::load(&creds, &operator, &account).unwrap();
                 let collective = SubjectName::parse(&collective).unwrap();

@@ -32,10 +32,8 @@ impl Cluster {
     pub async fn start(organisation: &Organisation) -> Self {
         let routes: [u16; 3] = free_ports();
         let monitoring: [u16; 3] = free_ports();
-        let listed: Vec<String> = routes
-            .iter()
-            .map(|port| format!("\"nats://127.0.0.1:{port}\""))
-            .collect();
+        let listed: Vec<String> =
+            routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
         let listed = listed.join(", ");
         let start = async |(name, route, monitoring): (&str, u16, u16)| {
             let text = format!(
@@ -76,10 +74,7 @@ impl Cluster {
 
     async fn healthy(&self) {
         for member in &self.members {
-            let what = format!(
-                "the server with its monitoring on {} is well",
-                member.monitoring
-            );
+            let what = format!("the server with its monitoring on {} is well", member.monitoring);
             await_answer(&what, PATIENCE, async || health(member.monitoring).await).await;
         }
     }

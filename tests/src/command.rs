@@ -24,17 +24,12 @@ impl Command {
         caller: &Signer,
         more: &str,
     ) -> Self {
-        let command = Self {
-            home: TempDir::new().unwrap(),
-        };
+        let command = Self { home: TempDir::new().unwrap() };
         let creds = UserCredentials::new(&caller.token(), caller.key_pair().clone()).unwrap();
         command.write("caller.creds", &creds.to_text());
         command.write("account.jwt", &organisation.account_token());
-        let (urls, operator, collective) = (
-            server.urls(),
-            organisation.trust().operator_key(),
-            organisation.collective(),
-        );
+        let (urls, operator, collective) =
+            (server.urls(), organisation.trust().operator_key(), organisation.collective());
         let text = format!(
             "{more}\ncollective = \"{collective}\"\n\
              [broker]\nurls = {urls:?}\ncredentials = \"caller.creds\"\nplaintext_on_loopback = true\n\

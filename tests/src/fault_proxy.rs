@@ -93,16 +93,9 @@ impl FaultProxy {
         let target = broker.port();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Mutex::new(Shared {
-            tap,
-            ..Shared::default()
-        }));
+        let shared = Arc::new(Mutex::new(Shared { tap, ..Shared::default() }));
         let accepting = tokio::spawn(accept(listener, target, Arc::clone(&shared)));
-        Self {
-            port,
-            shared,
-            accepting,
-        }
+        Self { port, shared, accepting }
     }
 
     /// Does this to all connections, those to come included.
@@ -191,9 +184,7 @@ async fn accept(listener: TcpListener, target: u16, shared: Arc<Mutex<Shared>>) 
 async fn reach(port: u16) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
-    let server = socket
-        .connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-        .await?;
+    let server = socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
     server.set_nodelay(true)?;
     Ok(server)
 }

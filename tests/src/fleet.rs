@@ -66,10 +66,7 @@ impl Blueprint {
             signer,
             facts: serde_json::json!({}),
             classes: Vec::new(),
-            policies: vec![(
-                "default.policy".to_owned(),
-                "policy default allow\n".to_owned(),
-            )],
+            policies: vec![("default.policy".to_owned(), "policy default allow\n".to_owned())],
             agents: Vec::new(),
             data: Vec::new(),
             limits: CallLimits::default(),
@@ -120,13 +117,7 @@ impl TestNode {
         let daemon = Daemon::start(Arc::clone(&core), bus).await.unwrap();
         let stop = CancellationToken::new();
         let running = tokio::spawn(daemon.run(stop.clone(), Duration::from_secs(10)));
-        Self {
-            core,
-            permits,
-            directory,
-            stop,
-            running: Some(running),
-        }
+        Self { core, permits, directory, stop, running: Some(running) }
     }
 
     /// The node's scratch root.

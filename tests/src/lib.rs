@@ -30,9 +30,7 @@ pub mod webhook;
 
 /// Milliseconds since the epoch.
 pub fn now() -> u64 {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     u64::try_from(since.as_millis()).unwrap()
 }
 
@@ -68,10 +66,7 @@ pub async fn let_pass(time: std::time::Duration) {
 pub async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
     while !holds() {
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "never happened: {what}"
-        );
+        assert!(tokio::time::Instant::now() < deadline, "never happened: {what}");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }

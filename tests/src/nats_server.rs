@@ -37,28 +37,18 @@ impl NatsServer {
         let file = directory.path().join("nats.conf");
         std::fs::write(&file, text).unwrap();
         let child = spawn(&file);
-        let ports = directory
-            .path()
-            .join(format!("nats-server_{}.ports", child.id()));
-        let mut server = Self {
-            child,
-            directory,
-            host: host.to_owned(),
-            port: 0,
-        };
+        let ports = directory.path().join(format!("nats-server_{}.ports", child.id()));
+        let mut server = Self { child, directory, host: host.to_owned(), port: 0 };
         let mut found = None;
-        await_state(
-            &format!("nats-server says its port in {}", ports.display()),
-            || {
-                assert!(
-                    server.child.try_wait().unwrap().is_none(),
-                    "nats-server ended: {}",
-                    server.log()
-                );
-                found = read_port(&ports);
-                found.is_some()
-            },
-        )
+        await_state(&format!("nats-server says its port in {}", ports.display()), || {
+            assert!(
+                server.child.try_wait().unwrap().is_none(),
+                "nats-server ended: {}",
+                server.log()
+            );
+            found = read_port(&ports);
+            found.is_some()
+        })
         .await;
         server.port = found.unwrap();
         server
@@ -86,10 +76,7 @@ impl NatsServer {
             .replace("port: -1\n", &format!("port: {port}\n"));
         std::fs::write(&file, text).unwrap();
         self.child = spawn(&file);
-        let ports = self
-            .directory
-            .path()
-            .join(format!("nats-server_{}.ports", self.child.id()));
+        let ports = self.directory.path().join(format!("nats-server_{}.ports", self.child.id()));
         await_state("nats-server is back", || read_port(&ports).is_some()).await;
     }
 
@@ -134,10 +121,7 @@ impl Drop for NatsServer {
     }
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "shown by the test runner beside the failure"
-)]
+#[expect(clippy::print_stderr, reason = "shown by the test runner beside the failure")]
 fn tracing_log(log: &str) {
     eprintln!("---- nats-server ----\n{log}");
 }
@@ -145,13 +129,7 @@ fn tracing_log(log: &str) {
 fn read_port(ports: &Path) -> Option<u16> {
     let text = std::fs::read_to_string(ports).ok()?;
     let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
-    ports
-        .pointer("/nats/0")?
-        .as_str()?
-        .rsplit(':')
-        .next()?
-        .parse()
-        .ok()
+    ports.pointer("/nats/0")?.as_str()?.rsplit(':').next()?.parse().ok()
 }
 
 #[expect(clippy::disallowed_types, reason = "the harness starts the broker")]
@@ -170,11 +148,7 @@ fn spawn(file: &Path) -> Child {
 pub fn binary() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/nats-server");
     let fallback = || {
-        if fetched.exists() {
-            fetched
-        } else {
-            PathBuf::from("nats-server")
-        }
+        if fetched.exists() { fetched } else { PathBuf::from("nats-server") }
     };
     std::env::var_os("NATS_SERVER").map_or_else(fallback, PathBuf::from)
 }

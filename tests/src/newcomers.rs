@@ -39,10 +39,7 @@ impl Newcomers {
             let template = role.newcomers_account_template().unwrap();
             SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public_key(), role, template)))
         };
-        let keys = vec![
-            entry(&newcomer, UserRole::Newcomer),
-            entry(&enroller, UserRole::Service),
-        ];
+        let keys = vec![entry(&newcomer, UserRole::Newcomer), entry(&enroller, UserRole::Service)];
         let claims = AccountClaims::new(AccountLimits::default(), keys);
         let validity = TokenValidity::without_end(issued_at);
         let token = encode::issue_account_token(
@@ -52,13 +49,7 @@ impl Newcomers {
             validity,
             operator,
         );
-        Self {
-            token: token.unwrap(),
-            account,
-            newcomer,
-            enroller,
-            issued_at,
-        }
+        Self { token: token.unwrap(), account, newcomer, enroller, issued_at }
     }
 
     /// The account.
@@ -85,10 +76,7 @@ impl Newcomers {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let tags = tags.iter().map(ToString::to_string).collect();
         let claims = UserClaims::new(self.account(), tags);
-        let validity = TokenValidity {
-            issued_at: self.issued_at,
-            expires,
-        };
+        let validity = TokenValidity { issued_at: self.issued_at, expires };
         let name = Identity::parse(name).unwrap();
         let token =
             encode::issue_user_token(&name, key.public_key(), claims, validity, role).unwrap();
@@ -130,24 +118,14 @@ impl Door {
         });
         let enroller = Arc::new(enroller.unwrap());
         let bus = connect(server, &service).await;
-        let mut wishes = bus
-            .subscribe_all(&[subject::ENROLMENT_SUBJECT.to_owned()])
-            .await
-            .unwrap();
+        let mut wishes = bus.subscribe_all(&[subject::ENROLMENT_SUBJECT.to_owned()]).await.unwrap();
         let mut wishes: BusSubscription = wishes.remove(0);
         let (tell, answered) = mpsc::unbounded_channel();
         let working = Arc::clone(&enroller);
         let working = tokio::spawn(async move {
             while let Some(message) = wishes.next().await {
-                let handled = working
-                    .handle_message(message.payload(), crate::now())
-                    .await;
-                let Ok(HandledEnrolment::Answered {
-                    request,
-                    outcome,
-                    bytes,
-                }) = handled
-                else {
+                let handled = working.handle_message(message.payload(), crate::now()).await;
+                let Ok(HandledEnrolment::Answered { request, outcome, bytes }) = handled else {
                     continue;
                 };
                 let credential = request.request.credential;
@@ -159,11 +137,7 @@ impl Door {
                 bus.publish(&answer, bytes.into()).await.unwrap();
             }
         });
-        Self {
-            enroller,
-            working,
-            answered,
-        }
+        Self { enroller, working, answered }
     }
 
     /// Who came in.

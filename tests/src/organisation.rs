@@ -51,10 +51,8 @@ pub struct Organisation {
 impl Organisation {
     /// An organisation whose fleet is in these collectives.
     pub fn new(collectives: &[&str]) -> Self {
-        let collectives: Vec<SubjectName> = collectives
-            .iter()
-            .map(|name| SubjectName::parse(name).unwrap())
-            .collect();
+        let collectives: Vec<SubjectName> =
+            collectives.iter().map(|name| SubjectName::parse(name).unwrap()).collect();
         let key = |kind| KeyPair::generate(kind).unwrap();
         let roles = [UserRole::Node, UserRole::Caller, UserRole::Service]
             .map(|role| (role, key(KeyKind::Account)));
@@ -64,10 +62,7 @@ impl Organisation {
         };
         let spies = key(KeyKind::Account);
         let mut template = UserRole::Caller.permission_template(&[]);
-        let all = SubjectPermissions {
-            allow: vec![">".to_owned()],
-            deny: Vec::new(),
-        };
+        let all = SubjectPermissions { allow: vec![">".to_owned()], deny: Vec::new() };
         template.publish = all.clone();
         // Who hears confirmations answers them: the broker would not.
         template.subscribe = SubjectPermissions {
@@ -149,19 +144,9 @@ impl Organisation {
         let mut text = String::new();
         writeln!(text, "operator: {operator}").unwrap();
         writeln!(text, "system_account: {}", self.system.public_key()).unwrap();
-        writeln!(
-            text,
-            "resolver: {{ type: full, dir: \"@DIRECTORY@/accounts\" }}"
-        )
-        .unwrap();
+        writeln!(text, "resolver: {{ type: full, dir: \"@DIRECTORY@/accounts\" }}").unwrap();
         writeln!(text, "resolver_preload: {{").unwrap();
-        writeln!(
-            text,
-            "  {}: {}",
-            self.account.public_key(),
-            self.account_token()
-        )
-        .unwrap();
+        writeln!(text, "  {}: {}", self.account.public_key(), self.account_token()).unwrap();
         let newcomers = &self.newcomers;
         writeln!(text, "  {}: {}", newcomers.account(), newcomers.token()).unwrap();
         writeln!(text, "  {}: {system}\n}}", self.system.public_key()).unwrap();
@@ -174,10 +159,7 @@ impl Organisation {
             deny: Vec::new(),
         };
         let mut template = UserRole::Caller.permission_template(&[]);
-        template.publish = some(&[
-            "$SYS.REQ.CLAIMS.UPDATE",
-            muster_wire::subject::CONFIRM_SUBJECT,
-        ]);
+        template.publish = some(&["$SYS.REQ.CLAIMS.UPDATE", muster_wire::subject::CONFIRM_SUBJECT]);
         template.subscribe = some(&["_INBOX.>"]);
         SigningKeyEntry::Scoped(Box::new(ScopedKey {
             kind: "user_scope".to_owned(),
@@ -216,10 +198,7 @@ impl Organisation {
         let token = account_token.to_owned().into();
         bucket.put(stores::TRUST_ACCOUNT_KEY, token).await.unwrap();
         let head = AccountHead::of_trust(&trust).to_json().unwrap();
-        bucket
-            .put(stores::TRUST_HEAD_KEY, head.into())
-            .await
-            .unwrap();
+        bucket.put(stores::TRUST_HEAD_KEY, head.into()).await.unwrap();
     }
 
     /// The account's administrator, who makes the stores.
@@ -270,10 +249,7 @@ impl Organisation {
             tags.iter().map(ToString::to_string).collect(),
         );
         let role_key = self.role_key(role);
-        let validity = TokenValidity {
-            issued_at: self.issued_at,
-            expires,
-        };
+        let validity = TokenValidity { issued_at: self.issued_at, expires };
         let name = Identity::parse(name).unwrap();
         let token =
             encode::issue_user_token(&name, key.public_key(), claims, validity, role_key).unwrap();
@@ -320,10 +296,8 @@ impl Organisation {
                 .unwrap();
         let system = Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap();
         let bus = connect_without_inbox(server, &system).await;
-        let answer = bus
-            .request("$SYS.REQ.CLAIMS.UPDATE", account_token.to_owned().into())
-            .await
-            .unwrap();
+        let answer =
+            bus.request("$SYS.REQ.CLAIMS.UPDATE", account_token.to_owned().into()).await.unwrap();
         let text = String::from_utf8_lossy(answer.payload()).into_owned();
         assert!(
             text.contains("\"code\":200"),
@@ -335,9 +309,8 @@ impl Organisation {
 /// A connection as this party, with its private inbox.
 pub async fn connect(server: &impl Broker, party: &Signer) -> Bus {
     let mut options = options(server, party);
-    options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(
-        &party.public_key().to_string(),
-    ));
+    options.inbox_prefix =
+        Some(muster_wire::subject::inbox_prefix(&party.public_key().to_string()));
     // A broker on a busy machine may take longer to greet than it is willing to wait itself.
     let latest = tokio::time::Instant::now() + PATIENCE;
     loop {

@@ -44,16 +44,13 @@ impl Authority {
         let mut all = self.lock();
         all.serial += 1;
         let serial = all.serial;
-        all.signed
-            .insert(name.to_owned(), (serial, fingerprint("an old request")));
+        all.signed.insert(name.to_owned(), (serial, fingerprint("an old request")));
         serial
     }
 
     /// Somebody else's request under a node's name.
     pub fn swap_request(&self, name: &str) {
-        self.lock()
-            .requests
-            .insert(name.to_owned(), fingerprint("somebody else"));
+        self.lock().requests.insert(name.to_owned(), fingerprint("somebody else"));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Certificates> {
@@ -97,10 +94,7 @@ pub struct Disk {
 impl Machine {
     /// A machine whose runs of Puppet take so long.
     pub fn new(run: Duration) -> Arc<Self> {
-        Arc::new(Self {
-            run,
-            ..Self::default()
-        })
+        Arc::new(Self { run, ..Self::default() })
     }
 
     /// What stands on its disk.
@@ -136,10 +130,7 @@ pub fn provision(machine: &Arc<Machine>, masters: &BTreeMap<String, Arc<Authorit
 /// The agent `puppetca` of a master.
 pub fn puppetca(authority: &Arc<Authority>) -> Agent {
     build("puppetca", |action| {
-        Arc::new(PuppetCa {
-            action: action.to_owned(),
-            authority: Arc::clone(authority),
-        })
+        Arc::new(PuppetCa { action: action.to_owned(), authority: Arc::clone(authority) })
     })
 }
 
@@ -226,11 +217,7 @@ impl Provision {
         let authority = authority.ok_or_else(|| ActionError::failed("no master is known"))?;
         // The key is the machine's, so its request is always the same.
         let fingerprint = fingerprint(&format!("request of {node}"));
-        authority
-            .lock()
-            .requests
-            .entry(node.to_owned())
-            .or_insert_with(|| fingerprint.clone());
+        authority.lock().requests.entry(node.to_owned()).or_insert_with(|| fingerprint.clone());
         Ok(write_values(&RequestCertificateOutput {
             state: CertificateRequestState::Submitted,
             certname: node.to_owned(),

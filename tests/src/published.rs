@@ -40,9 +40,7 @@ pub fn check(name: &str, document: &Value, reader: Reader) -> Result<(), String>
     }
     let mut schemas = Schemas::new();
     let compiled = compile(schema, &mut schemas);
-    schemas
-        .validate(document, compiled)
-        .map_err(|error| format!("{name}: {error:#}\n{document:#}"))
+    schemas.validate(document, compiled).map_err(|error| format!("{name}: {error:#}\n{document:#}"))
 }
 
 fn compile(schema: Value, schemas: &mut Schemas) -> SchemaIndex {
@@ -80,11 +78,7 @@ fn close(schema: &mut Value) {
         return;
     };
     if has_fields && !words.contains_key("additionalProperties") {
-        let word = if has_variants {
-            "unevaluatedProperties"
-        } else {
-            "additionalProperties"
-        };
+        let word = if has_variants { "unevaluatedProperties" } else { "additionalProperties" };
         words.insert(word.to_owned(), false.into());
     }
 }

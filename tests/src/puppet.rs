@@ -221,12 +221,7 @@ impl Sim {
     ) {
         let behaviour = self.behaviour();
         let class = behaviour.class();
-        let Behaviour {
-            delay,
-            work,
-            disabled,
-            ..
-        } = behaviour;
+        let Behaviour { delay, work, disabled, .. } = behaviour;
         let end = |state, class: PuppetRunClass, error: Option<&str>, so_far: PuppetRunOutcome| {
             updates.send_replace(PuppetRunOutcome {
                 state,
@@ -285,10 +280,7 @@ impl Sim {
         let finished = now();
         self.note(|notes| {
             notes.running.retain(|node| *node != self.node);
-            let span = PermitInterval {
-                start: started,
-                end: finished,
-            };
+            let span = PermitInterval { start: started, end: finished };
             notes.spans.push((self.node.clone(), span));
         });
         let fence = permit.as_ref().map(muster_permits::Permit::fence);
@@ -336,10 +328,7 @@ async fn runonce(
         let outcome = listening.borrow_and_update().clone();
         cx.emit_event(json!({"state": outcome.state, "run": run}));
         if outcome.state.is_over() {
-            return answer(PuppetRunOutcome {
-                attached,
-                ..outcome
-            });
+            return answer(PuppetRunOutcome { attached, ..outcome });
         }
         listening.changed().await.unwrap();
     }
@@ -443,21 +432,12 @@ impl SimFleet {
         }
         let caller = organisation.caller("rip");
         let desk = Command::new(&server, &organisation, &caller, "confirm = \"never\"");
-        Self {
-            organisation,
-            server,
-            nodes,
-            desk,
-            caller,
-            notes: book,
-        }
+        Self { organisation, server, nodes, desk, caller, notes: book }
     }
 
     /// So many nodes.
     pub async fn of(count: usize) -> Self {
-        let names: Vec<String> = (1..=count)
-            .map(|n| format!("node{n:03}.example.net"))
-            .collect();
+        let names: Vec<String> = (1..=count).map(|n| format!("node{n:03}.example.net")).collect();
         Self::start(names.iter().map(String::as_str)).await
     }
 
@@ -504,13 +484,8 @@ impl SimFleet {
 
     /// What the nodes' own notes prove.
     pub fn proof(&self) -> ConcurrencyStats {
-        let spans = self.notes(|notes| {
-            notes
-                .spans
-                .iter()
-                .map(|(_, span)| *span)
-                .collect::<Vec<_>>()
-        });
+        let spans =
+            self.notes(|notes| notes.spans.iter().map(|(_, span)| *span).collect::<Vec<_>>());
         measure_concurrency(&spans).expect("somebody ran")
     }
 
@@ -521,10 +496,7 @@ impl SimFleet {
         let mut campaign = client.start_puppet_rollout(PuppetRolloutSpec {
             runs: runs.collect(),
             data: object(&json!({"limit": limit, "pool": pool})),
-            limits: RolloutLimits {
-                concurrency: Some(limit),
-                ..RolloutLimits::default()
-            },
+            limits: RolloutLimits { concurrency: Some(limit), ..RolloutLimits::default() },
             silence: Duration::from_mins(1),
             timeout: None,
             wait: Duration::from_mins(10),

@@ -66,20 +66,12 @@ impl PuppetServer {
         let directory = TempDir::new().unwrap();
         let port = free_port();
         let child = spawn(directory.path(), port);
-        let mut server = Self {
-            child,
-            directory,
-            port,
-        };
+        let mut server = Self { child, directory, port };
         let deadline = Instant::now() + PATIENCE;
         while fs::read_to_string(server.path("ready")).unwrap_or_default() != "1" {
             let ended = server.child.try_wait().unwrap();
             assert!(ended.is_none(), "puppetserver ended: {}", server.log());
-            assert!(
-                Instant::now() < deadline,
-                "puppetserver does not start: {}",
-                server.log()
-            );
+            assert!(Instant::now() < deadline, "puppetserver does not start: {}", server.log());
             sleep(Duration::from_millis(100)).await;
         }
         Some(server)
@@ -173,19 +165,14 @@ impl Drop for PuppetServer {
         if std::thread::panicking() {
             let log = self.log();
             let from = log.len().saturating_sub(20_000);
-            say(&format!(
-                "---- puppetserver ----\n{}",
-                log.get(from..).unwrap_or(&log)
-            ));
+            say(&format!("---- puppetserver ----\n{}", log.get(from..).unwrap_or(&log)));
         }
     }
 }
 
 /// Whether the machine has everything.
 pub fn is_installed() -> bool {
-    [JAR, PACKAGED, "/usr/bin/java", "/usr/bin/puppet"]
-        .iter()
-        .all(|path| Path::new(path).exists())
+    [JAR, PACKAGED, "/usr/bin/java", "/usr/bin/puppet"].iter().all(|path| Path::new(path).exists())
 }
 
 /// Which nobody has at this moment.

@@ -28,14 +28,8 @@ pub struct Said {
 impl RawNats {
     /// Connects as this party.
     pub async fn connect(server: &impl Broker, party: &Signer) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", server.port()))
-            .await
-            .unwrap();
-        let mut client = Self {
-            stream,
-            buffer: Vec::new(),
-            subscriptions: 0,
-        };
+        let stream = TcpStream::connect(("127.0.0.1", server.port())).await.unwrap();
+        let mut client = Self { stream, buffer: Vec::new(), subscriptions: 0 };
         let info = client.line().await;
         let info: serde_json::Value =
             serde_json::from_str(info.strip_prefix("INFO ").unwrap()).unwrap();
@@ -75,8 +69,7 @@ impl RawNats {
     /// Subscribes, in a queue group if one is named.
     pub async fn subscribe(&mut self, subject: &str, queue: &str) {
         self.subscriptions += 1;
-        self.send(&format!("SUB {subject} {queue} {}\r\n", self.subscriptions))
-            .await;
+        self.send(&format!("SUB {subject} {queue} {}\r\n", self.subscriptions)).await;
     }
 
     /// What the broker said of everything that was sent before: it answers in order.

@@ -180,10 +180,7 @@ impl Drop for Rpcd {
     }
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "shown by the test runner beside the failure"
-)]
+#[expect(clippy::print_stderr, reason = "shown by the test runner beside the failure")]
 fn say(log: &str) {
     eprintln!("---- rpcd ----\n{log}");
 }

@@ -31,11 +31,7 @@ impl Webhook {
                 tokio::spawn(take(stream, Arc::clone(&kept)));
             }
         });
-        Self {
-            url,
-            received,
-            running,
-        }
+        Self { url, received, running }
     }
 
     /// Where to post to.
@@ -89,13 +85,9 @@ async fn take(mut stream: TcpStream, kept: Arc<Mutex<Vec<Received>>>) {
     };
     if let Ok(document) = serde_json::from_slice(bytes.get(..length).unwrap_or_default()) {
         let id = header(&head, "idempotency-key");
-        kept.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push((id, document));
+        kept.lock().unwrap_or_else(PoisonError::into_inner).push((id, document));
     }
-    let _ = stream
-        .write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
-        .await;
+    let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
 }
 
 fn header(head: &str, name: &str) -> String {

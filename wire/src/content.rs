@@ -35,10 +35,9 @@ fn recorded_value(key: &str, value: &Value) -> Value {
             content_digest(value.to_string().as_bytes())
         }
         Value::Array(items) => items.iter().map(|item| recorded_value("", item)).collect(),
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| (key.clone(), recorded_value(key, value)))
-            .collect(),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| (key.clone(), recorded_value(key, value))).collect()
+        }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
@@ -66,9 +65,7 @@ mod tests {
             "script": long, "n": 1,
             "resources": [{"type": "file", "parameters": {"Content": ["a", "b"], "mode": "0600"}}],
         });
-        let Value::Object(inputs) = inputs else {
-            unreachable!()
-        };
+        let Value::Object(inputs) = inputs else { unreachable!() };
         let (recorded, replaced) = digest_contents(&inputs);
         assert_eq!(
             recorded["content"],

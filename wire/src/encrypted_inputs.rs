@@ -91,9 +91,7 @@ pub struct InputEncryptor {
 
 impl std::fmt::Debug for InputEncryptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sealer")
-            .field("request", &self.request)
-            .finish_non_exhaustive()
+        f.debug_struct("Sealer").field("request", &self.request).finish_non_exhaustive()
     }
 }
 
@@ -101,20 +99,14 @@ impl InputEncryptor {
     /// Creates an encryptor with a new one-time key for the request with this id.
     pub fn new(request: Uuid) -> Result<Self, InputEncryptionError> {
         let mut secret = Zeroizing::new([0_u8; 32]);
-        rand::rngs::OsRng
-            .try_fill_bytes(&mut *secret)
-            .map_err(|_| InputEncryptionError::Random)?;
+        rand::rngs::OsRng.try_fill_bytes(&mut *secret).map_err(|_| InputEncryptionError::Random)?;
         Ok(Self::with_secret(request, *secret))
     }
 
     /// Creates an encryptor with a fixed key, for tests and examples.
     pub fn with_secret(request: Uuid, secret: [u8; 32]) -> Self {
         let secret = StaticSecret::from(secret);
-        Self {
-            request,
-            public: Point::from(&secret),
-            secret,
-        }
+        Self { request, public: Point::from(&secret), secret }
     }
 
     /// Encrypts the inputs for each of the nodes.
@@ -128,10 +120,7 @@ impl InputEncryptor {
             nodes: BTreeMap::new(),
         };
         for (node, key) in nodes {
-            let to_error = |source| InputEncryptionError::Key {
-                node: node.clone(),
-                source,
-            };
+            let to_error = |source| InputEncryptionError::Key { node: node.clone(), source };
             let recipient = Point::from(key.exchange_point().map_err(to_error)?);
             let shared = self.secret.diffie_hellman(&recipient);
             let cipher = NodeCipher {
@@ -148,9 +137,7 @@ impl InputEncryptor {
             encrypted.nodes.insert(node.clone(), ciphertexts);
         }
         if !encrypted.is_within_limits() {
-            return Err(InputEncryptionError::TooLarge {
-                bytes: encrypted.text_bytes(),
-            });
+            return Err(InputEncryptionError::TooLarge { bytes: encrypted.text_bytes() });
         }
         Ok(encrypted)
     }
@@ -164,11 +151,7 @@ impl EncryptedInputs {
 
     /// Total bytes of all ciphertext texts.
     pub(crate) fn text_bytes(&self) -> usize {
-        self.nodes
-            .values()
-            .flat_map(BTreeMap::values)
-            .map(String::len)
-            .sum()
+        self.nodes.values().flat_map(BTreeMap::values).map(String::len).sum()
     }
 
     /// Whether the encrypted inputs are within the limits of a request.
@@ -186,10 +169,8 @@ impl EncryptedInputs {
         key: &KeyPair,
         request: Uuid,
     ) -> Result<Map<String, Value>, InputEncryptionError> {
-        let ciphertexts = self
-            .nodes
-            .get(node)
-            .ok_or_else(|| InputEncryptionError::NotRecipient(node.clone()))?;
+        let ciphertexts =
+            self.nodes.get(node).ok_or_else(|| InputEncryptionError::NotRecipient(node.clone()))?;
         let mut one_time = [0; 32];
         match URL_SAFE_NO_PAD.decode_slice(&self.key, &mut one_time) {
             Ok(32) => {}
@@ -211,9 +192,7 @@ impl EncryptedInputs {
         let decrypt = |(input, ciphertext): (&String, &String)| {
             let value = cipher.decrypt_input(input, ciphertext);
             let to_error = || InputEncryptionError::Decrypt(input.clone());
-            value
-                .map(|value| (input.clone(), value))
-                .ok_or_else(to_error)
+            value.map(|value| (input.clone(), value)).ok_or_else(to_error)
         };
         ciphertexts.iter().map(decrypt).collect()
     }
@@ -243,34 +222,21 @@ impl NodeCipher<'_> {
     /// Names contain no NUL, so the separator makes the concatenation unambiguous.
     fn authenticated_data(&self, input: &str) -> Vec<u8> {
         let node = self.node.as_str().as_bytes();
-        [
-            ENCRYPTION_DOMAIN,
-            self.request.as_bytes(),
-            node,
-            b"\0",
-            input.as_bytes(),
-        ]
-        .concat()
+        [ENCRYPTION_DOMAIN, self.request.as_bytes(), node, b"\0", input.as_bytes()].concat()
     }
 
     fn encrypt_input(&self, input: &str, value: &Value) -> Result<String, InputEncryptionError> {
         let failed = || InputEncryptionError::Input(input.to_owned());
         let plaintext = serde_json::to_vec(value).map_err(|_| failed())?;
         let plaintext = Zeroizing::new(plaintext);
-        let payload = Payload {
-            msg: &plaintext,
-            aad: &self.authenticated_data(input),
-        };
+        let payload = Payload { msg: &plaintext, aad: &self.authenticated_data(input) };
         let ciphertext = self.input_cipher(input).encrypt(&Nonce::default(), payload);
         Ok(URL_SAFE_NO_PAD.encode(ciphertext.map_err(|_| failed())?))
     }
 
     fn decrypt_input(&self, input: &str, text: &str) -> Option<Value> {
         let ciphertext = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let payload = Payload {
-            msg: &ciphertext,
-            aad: &self.authenticated_data(input),
-        };
+        let payload = Payload { msg: &ciphertext, aad: &self.authenticated_data(input) };
         let plaintext = self.input_cipher(input).decrypt(&Nonce::default(), payload);
         let plaintext = Zeroizing::new(plaintext.ok()?);
         check_unique_keys(&plaintext).ok()?;

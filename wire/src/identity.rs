@@ -89,11 +89,9 @@ impl SubjectName {
         check_label(text, text)?;
         match text.chars().next() {
             Some(first) if first.is_ascii_alphabetic() => Ok(Self(text.to_ascii_lowercase())),
-            Some(character) => Err(NameError::Character {
-                name: text.to_owned(),
-                character,
-                dots: false,
-            }),
+            Some(character) => {
+                Err(NameError::Character { name: text.to_owned(), character, dots: false })
+            }
             None => Err(NameError::Empty),
         }
     }
@@ -110,11 +108,7 @@ fn check_length(text: &str, limit: usize) -> Result<(), NameError> {
     }
     if text.len() > limit {
         let start = text.chars().take(24).collect();
-        return Err(NameError::TooLong {
-            start,
-            length: text.len(),
-            limit,
-        });
+        return Err(NameError::TooLong { start, length: text.len(), limit });
     }
     Ok(())
 }
@@ -123,11 +117,7 @@ fn check_characters(text: &str, dots: bool) -> Result<(), NameError> {
     let is_allowed =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || (dots && c == '.');
     match text.chars().find(|c| !is_allowed(*c)) {
-        Some(character) => Err(NameError::Character {
-            name: text.to_owned(),
-            character,
-            dots,
-        }),
+        Some(character) => Err(NameError::Character { name: text.to_owned(), character, dots }),
         None => Ok(()),
     }
 }
@@ -138,10 +128,7 @@ fn check_label(name: &str, label: &str) -> Result<(), NameError> {
         || label.starts_with('-')
         || label.ends_with('-');
     if is_invalid {
-        return Err(NameError::Label {
-            name: name.to_owned(),
-            label: label.to_owned(),
-        });
+        return Err(NameError::Label { name: name.to_owned(), label: label.to_owned() });
     }
     Ok(())
 }

@@ -117,9 +117,7 @@ impl Request {
     }
 
     fn names_node(&self, node: &Identity) -> bool {
-        self.target
-            .nodes()
-            .is_some_and(|nodes| nodes.contains(node))
+        self.target.nodes().is_some_and(|nodes| nodes.contains(node))
     }
 
     fn check_limits(&self) -> Result<(), RequestDecodeError> {
@@ -152,18 +150,12 @@ fn default_true() -> bool {
     true
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde requires this signature"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_true(value: &bool) -> bool {
     *value
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde requires this signature"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_false(value: &bool) -> bool {
     !*value
 }

@@ -51,12 +51,7 @@ impl RequestAddress {
             "all" => None,
             rest => Some(Identity::parse(rest.strip_prefix("node.")?).ok()?),
         };
-        Some(Self {
-            collective,
-            agent,
-            action,
-            node,
-        })
+        Some(Self { collective, agent, action, node })
     }
 }
 
@@ -81,10 +76,7 @@ pub fn node_request(
 
 /// The two subscriptions with which a node receives every request addressed to it.
 pub fn node_subscriptions(collective: &SubjectName, node: &Identity) -> [String; 2] {
-    [
-        format!("{collective}.*.*.all"),
-        format!("{collective}.*.*.node.{node}"),
-    ]
+    [format!("{collective}.*.*.all"), format!("{collective}.*.*.node.{node}")]
 }
 
 /// Subject on which a changed account token is announced.
@@ -121,16 +113,12 @@ pub struct AnswerAddress {
 impl AnswerAddress {
     /// The answer address of this request.
     pub fn of_request(caller_key: &str, request: &uuid::Uuid) -> Self {
-        Self {
-            prefix: format!("_R.{caller_key}.{}", request.simple()),
-        }
+        Self { prefix: format!("_R.{caller_key}.{}", request.simple()) }
     }
 
     /// The answer address for a name chosen by the caller; `None` unless it is 1 to 64 of `a-z A-Z 0-9 - _`.
     pub fn of_word(caller_key: &str, word: &str) -> Option<Self> {
-        is_answer_word(word).then(|| Self {
-            prefix: format!("_R.{caller_key}.{word}"),
-        })
+        is_answer_word(word).then(|| Self { prefix: format!("_R.{caller_key}.{word}") })
     }
 
     /// Parses the reply subject of a request of this caller. Only the caller's own address is accepted, and anything after the third

@@ -33,20 +33,15 @@ impl TraceContext {
     /// Starts a trace with `trace` as its id and the last half of `span` as the span id. Both must be UUIDs of version 4 or 7, whose
     /// halves are never zero. The trace is marked as sampled.
     pub fn new_trace(trace: Uuid, span: Uuid) -> Self {
-        Self {
-            trace: trace.as_u128(),
-            parent: span.as_u64_pair().1,
-            flags: 1,
-        }
+        Self { trace: trace.as_u128(), parent: span.as_u64_pair().1, flags: 1 }
     }
 
     /// Parses a text. For later versions only the fields of version 00 are read, as the standard requires.
     pub fn parse(text: &str) -> Result<Self, TraceContextError> {
         let bytes = text.as_bytes();
-        let (Some(head), rest) = (
-            bytes.get(..TRACEPARENT_BYTES),
-            bytes.get(TRACEPARENT_BYTES..).unwrap_or_default(),
-        ) else {
+        let (Some(head), rest) =
+            (bytes.get(..TRACEPARENT_BYTES), bytes.get(TRACEPARENT_BYTES..).unwrap_or_default())
+        else {
             return Err(TraceContextError);
         };
         let mut fields = head.split(|byte| *byte == b'-');
@@ -64,11 +59,7 @@ impl TraceContext {
         if !is_well_formed || trace == 0 || parent == 0 {
             return Err(TraceContextError);
         }
-        Ok(Self {
-            trace,
-            parent,
-            flags: u8::try_from(flags).unwrap_or(0),
-        })
+        Ok(Self { trace, parent, flags: u8::try_from(flags).unwrap_or(0) })
     }
 
     /// The trace id, as 32 hex digits.
@@ -80,20 +71,14 @@ impl TraceContext {
 /// Parses exactly `count` lower-case hex digits.
 fn parse_hex(digits: &[u8], count: usize) -> Option<u128> {
     let is_valid = digits.len() == count
-        && digits
-            .iter()
-            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+        && digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     let digits = std::str::from_utf8(digits).ok().filter(|_| is_valid)?;
     u128::from_str_radix(digits, 16).ok()
 }
 
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            trace,
-            parent,
-            flags,
-        } = self;
+        let Self { trace, parent, flags } = self;
         write!(f, "00-{trace:032x}-{parent:016x}-{flags:02x}")
     }
 }
@@ -194,10 +179,7 @@ impl fmt::Display for StageName {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde requires this signature"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_false(value: &bool) -> bool {
     !*value
 }

@@ -146,10 +146,7 @@ mod tests {
             r#"{"":1,"":2}"#,
         ] {
             let error = check_unique_keys(text.as_bytes()).unwrap_err();
-            assert!(
-                error.to_string().contains("duplicate key"),
-                "{text}: {error}"
-            );
+            assert!(error.to_string().contains("duplicate key"), "{text}: {error}");
         }
         for text in [
             r#"{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}]}"#,

@@ -78,10 +78,7 @@ impl AuditLogTail {
             match Self::parse_tail(bytes, from == 0) {
                 Some(tail) => return Ok(tail),
                 None if tail_bytes >= max_bytes => {
-                    return Ok(Self {
-                        foreign: true,
-                        ..Self::default()
-                    });
+                    return Ok(Self { foreign: true, ..Self::default() });
                 }
                 None => tail_bytes = tail_bytes.saturating_mul(8),
             }
@@ -92,21 +89,14 @@ impl AuditLogTail {
     fn parse_tail(mut bytes: Vec<u8>, is_whole_file: bool) -> Option<Self> {
         let is_newline = |byte: &u8| *byte == b'\n';
         let Some(last) = bytes.iter().rposition(is_newline) else {
-            return is_whole_file.then_some(Self {
-                torn: bytes,
-                ..Self::default()
-            });
+            return is_whole_file.then_some(Self { torn: bytes, ..Self::default() });
         };
         let torn = bytes.split_off(last + 1);
         bytes.pop();
         let begin = bytes.iter().rposition(is_newline).map(|end| end + 1);
         let begin = begin.or(is_whole_file.then_some(0))?;
         let position = bytes.get(begin..).and_then(ChainPosition::after_line);
-        Some(Self {
-            foreign: position.is_none(),
-            position,
-            torn,
-        })
+        Some(Self { foreign: position.is_none(), position, torn })
     }
 }
 
@@ -151,9 +141,5 @@ pub(super) fn write_head(head: &Path, anchor: AuditAnchor, log: &Path) -> io::Re
     let log = fs::canonicalize(log)?;
     // Omit a path that is not UTF-8: then only `--anchor` can name the record.
     let log = log.to_str().map(str::to_owned);
-    replace_file(
-        head,
-        HeadRecord { anchor, log }.to_string().as_bytes(),
-        0o600,
-    )
+    replace_file(head, HeadRecord { anchor, log }.to_string().as_bytes(), 0o600)
 }

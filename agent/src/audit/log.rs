@@ -80,19 +80,14 @@ impl ChainedLog {
         if tail.foreign {
             tracing::warn!(path = %options.path.display(), "the file is not a chained audit log; it is renamed");
             files::rotate_files(&options.path, options.keep)?;
-            (file, tail) = (
-                files::open_log(&options.path, &options)?,
-                AuditLogTail::default(),
-            );
+            (file, tail) = (files::open_log(&options.path, &options)?, AuditLogTail::default());
         }
         let stored = options.head.as_deref().and_then(files::read_head);
         let position = match tail.position {
             Some(position) => position,
             None => Self::position_without_file(&options, stored, regular)?,
         };
-        let missing = stored
-            .map(|anchor| anchor.seq)
-            .filter(|seq| *seq >= position.next);
+        let missing = stored.map(|anchor| anchor.seq).filter(|seq| *seq >= position.next);
         if let Some(written) = missing {
             tracing::error!(written, found = position.next, path = %options.path.display(), "lines of the audit log are missing");
         }
@@ -106,11 +101,7 @@ impl ChainedLog {
             size,
             position,
             last: None,
-            pending: PendingPreamble {
-                torn: tail.torn,
-                header: true,
-                missing,
-            },
+            pending: PendingPreamble { torn: tail.torn, header: true, missing },
             unsigned: None,
         };
         // A write that fails now is retried with the first record, which reports the failure to its caller.
@@ -134,14 +125,10 @@ impl ChainedLog {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let stored = stored.map(|anchor| ChainPosition {
-            next: anchor.seq.saturating_add(1),
-            prev: anchor.hash,
-        });
+        let stored = stored
+            .map(|anchor| ChainPosition { next: anchor.seq.saturating_add(1), prev: anchor.hash });
         let known = older.into_iter().chain(stored);
-        Ok(known
-            .max_by_key(|position| position.next)
-            .unwrap_or(ChainPosition::START))
+        Ok(known.max_by_key(|position| position.next).unwrap_or(ChainPosition::START))
     }
 
     /// The number of the last line and its hash.
@@ -173,11 +160,10 @@ impl ChainedLog {
             let added = group.add_line(|position, out| position.append_record(record, out));
             added.map_err(to_short_write)?;
         }
-        self.write_group(&group)
-            .map_err(|(lines, error)| ShortWrite {
-                written: lines.saturating_sub(preamble_lines),
-                error,
-            })
+        self.write_group(&group).map_err(|(lines, error)| ShortWrite {
+            written: lines.saturating_sub(preamble_lines),
+            error,
+        })
     }
 
     /// Signs the lines since the last checkpoint.
@@ -195,9 +181,8 @@ impl ChainedLog {
         self.unsigned = None;
         if let (Some(head), Some(last)) = (&self.options.head, self.last) {
             // Sync the log first: a stored checkpoint of lines that a power cut removed would look like tampering.
-            let stored = self
-                .sync()
-                .and_then(|()| files::write_head(head, last, &self.options.path));
+            let stored =
+                self.sync().and_then(|()| files::write_head(head, last, &self.options.path));
             if let Err(error) = stored {
                 tracing::warn!(%error, path = %head.display(), "cannot store the last checkpoint of the audit log");
             }
@@ -252,10 +237,7 @@ impl ChainedLog {
         let metadata = file.metadata()?;
         (self.regular, self.size) = (metadata.is_file(), metadata.len());
         self.file = file;
-        self.pending = PendingPreamble {
-            header: true,
-            ..PendingPreamble::default()
-        };
+        self.pending = PendingPreamble { header: true, ..PendingPreamble::default() };
         let result = self.write_records(&[]).map_err(|short| short.error);
         // Allow at least twice the header size, or rotation would repeat without end.
         self.rotate_at = self.options.max_bytes.max(self.size.saturating_mul(2));
@@ -263,11 +245,7 @@ impl ChainedLog {
     }
 
     fn start_group(&self) -> LineGroup {
-        LineGroup {
-            bytes: Vec::new(),
-            position: self.position,
-            ends: Vec::new(),
-        }
+        LineGroup { bytes: Vec::new(), position: self.position, ends: Vec::new() }
     }
 
     /// Adds what must precede the records: the end of a torn line, the header, and the missing line numbers.
@@ -307,10 +285,8 @@ impl ChainedLog {
         if let Some((end, position)) = last {
             complete_bytes = *end;
             self.position = *position;
-            self.last = Some(AuditAnchor {
-                seq: position.next.saturating_sub(1),
-                hash: position.prev,
-            });
+            self.last =
+                Some(AuditAnchor { seq: position.next.saturating_sub(1), hash: position.prev });
             let (unsigned, since) = self.unsigned.unwrap_or((0, Instant::now()));
             self.unsigned = Some((unsigned + lines as u64, since));
         }
@@ -349,10 +325,8 @@ impl ChainedLog {
             return;
         }
         let length = self.file.metadata().map(|metadata| metadata.len());
-        let truncated = length.and_then(|length| {
-            self.file
-                .set_len(length.saturating_sub(fragment.len() as u64))
-        });
+        let truncated = length
+            .and_then(|length| self.file.set_len(length.saturating_sub(fragment.len() as u64)));
         if !self.regular || truncated.is_err() {
             self.pending.torn = fragment.strip_prefix(b"\n").unwrap_or(fragment).to_vec();
         }

@@ -130,10 +130,7 @@ struct SecondaryStreams {
 impl AuditLog {
     /// Opens the files, creating them and their directory if needed, and starts the writer threads.
     pub fn open(options: AuditOptions) -> Result<Self, AuditLogError> {
-        let is_special = options
-            .path
-            .metadata()
-            .is_ok_and(|metadata| !metadata.is_file());
+        let is_special = options.path.metadata().is_ok_and(|metadata| !metadata.is_file());
         let open = |class| AuditStream::open(options.for_class(class));
         let secondary = if is_special {
             None
@@ -143,10 +140,7 @@ impl AuditLog {
                 reads: open(RecordClass::Read)?,
             })
         };
-        Ok(Self {
-            changes: AuditStream::open(options)?,
-            secondary,
-        })
+        Ok(Self { changes: AuditStream::open(options)?, secondary })
     }
 
     /// Records a decision. Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
@@ -157,8 +151,7 @@ impl AuditLog {
     /// Counts a message of an unauthenticated sender. `reason` is a constant of the program; `claimed` is the unverified content of the message (a
     /// subject, a caller), and is truncated.
     pub fn count_refusal(&self, reason: &'static str, claimed: Option<&str>) {
-        self.stream_for(RecordClass::Refusal)
-            .count_refusal(reason, claimed);
+        self.stream_for(RecordClass::Refusal).count_refusal(reason, claimed);
     }
 
     /// Records that were lost and are not yet counted in the log.
@@ -201,11 +194,7 @@ impl AuditLog {
     pub fn last_anchors(&self) -> Vec<(&'static str, AuditAnchor)> {
         let names = ["changes", "refusals", "reads"];
         let last = |(name, stream): (_, &AuditStream)| Some((name, stream.status().last?));
-        names
-            .into_iter()
-            .zip(self.streams())
-            .filter_map(last)
-            .collect()
+        names.into_iter().zip(self.streams()).filter_map(last).collect()
     }
 
     /// Applies the operation to every file, even if one fails; returns the first error.

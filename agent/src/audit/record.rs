@@ -149,26 +149,17 @@ pub(super) fn encode_line(record: &impl Serialize) -> Result<Vec<u8>, serde_json
     Ok(line)
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde requires this signature"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn serialize_time<S: Serializer>(time: &Millis, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&format_rfc3339(*time))
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde requires this signature"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_caller(role: &UserRole) -> bool {
     *role == UserRole::Caller
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde requires this signature"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn serialize_role<S: Serializer>(role: &UserRole, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(role.as_str())
 }

@@ -36,27 +36,13 @@ impl RefusalWindows {
     ) -> Vec<RefusalRecord> {
         let mut records = self.close_due(now);
         let claimed = claimed.map(|text| text.chars().take(MAX_CLAIMED_CHARS).collect());
-        let record = RefusalRecord {
-            time,
-            verdict: AuditVerdict::Refused,
-            reason,
-            claimed,
-            count: 1,
-        };
+        let record =
+            RefusalRecord { time, verdict: AuditVerdict::Refused, reason, claimed, count: 1 };
         if let Some(window) = self.0.get_mut(reason) {
             let before = window.unwritten.as_ref().map_or(0, |refusal| refusal.count);
-            window.unwritten = Some(RefusalRecord {
-                count: before + 1,
-                ..record
-            });
+            window.unwritten = Some(RefusalRecord { count: before + 1, ..record });
         } else {
-            self.0.insert(
-                reason,
-                RefusalWindow {
-                    opened: now,
-                    unwritten: None,
-                },
-            );
+            self.0.insert(reason, RefusalWindow { opened: now, unwritten: None });
             records.push(record);
         }
         records
@@ -81,18 +67,12 @@ impl RefusalWindows {
 
     /// When the next window ends, if one is open.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.0
-            .values()
-            .map(|window| window.opened + WINDOW_DURATION)
-            .min()
+        self.0.values().map(|window| window.opened + WINDOW_DURATION).min()
     }
 
     /// Closes all windows when the log closes.
     pub(super) fn close_all(&mut self) -> Vec<RefusalRecord> {
-        std::mem::take(&mut self.0)
-            .into_values()
-            .filter_map(|window| window.unwritten)
-            .collect()
+        std::mem::take(&mut self.0).into_values().filter_map(|window| window.unwritten).collect()
     }
 }
 
@@ -129,10 +109,7 @@ mod tests {
         assert_eq!(refusals.next_due(), Some(start + WINDOW_DURATION));
         let told = refusals.close_due(start + WINDOW_DURATION);
         assert_eq!(told.len(), 1);
-        assert_eq!(
-            (told[0].reason, told[0].count, told[0].time),
-            ("malformed", 1, 3)
-        );
+        assert_eq!((told[0].reason, told[0].count, told[0].time), ("malformed", 1, 3));
         assert!(refusals.close_due(start + 2 * WINDOW_DURATION).is_empty());
         assert_eq!(refusals.next_due(), None);
     }

@@ -50,17 +50,11 @@ impl AuditStream {
     /// Opens the log, creating it and its directory if needed, and starts the writer thread.
     pub(super) fn open(options: AuditOptions) -> Result<Self, AuditLogError> {
         let (path, fail_closed) = (options.path.clone(), options.fail_closed);
-        let file_error = |source| AuditLogError::File {
-            path: path.clone(),
-            source,
-        };
+        let file_error = |source| AuditLogError::File { path: path.clone(), source };
         let log = ChainedLog::open(options).map_err(file_error)?;
         let shared = Arc::new(AuditStreamState::default());
         shared.set_last_anchor(log.last_anchor());
-        let writer = AuditWriter {
-            log,
-            shared: Arc::clone(&shared),
-        };
+        let writer = AuditWriter { log, shared: Arc::clone(&shared) };
         let (commands, receiver) = channel();
         let (ended_tx, ended) = channel();
         let work = move || {
@@ -69,13 +63,7 @@ impl AuditStream {
         };
         let thread = thread::Builder::new().name("audit".to_owned());
         thread.spawn(work).map_err(file_error)?;
-        Ok(Self {
-            path,
-            fail_closed,
-            commands: Some(commands),
-            ended: Mutex::new(ended),
-            shared,
-        })
+        Ok(Self { path, fail_closed, commands: Some(commands), ended: Mutex::new(ended), shared })
     }
 
     /// Records a decision. Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
@@ -93,11 +81,7 @@ impl AuditStream {
     /// subject, a caller), and is truncated.
     pub(super) fn count_refusal(&self, reason: &'static str, claimed: Option<&str>) {
         let records = {
-            let mut refusals = self
-                .shared
-                .refusals
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
             refusals.add_refusal(Instant::now(), unix_millis_now(), reason, claimed)
         };
         for refusal in records {
@@ -112,9 +96,7 @@ impl AuditStream {
         let sent = if self.shared.reserve_place() {
             let commands = self.commands.as_ref().ok_or(AuditLogError::Unresponsive);
             commands.and_then(|commands| {
-                commands
-                    .send(WriterCommand::Write(line))
-                    .map_err(|_| AuditLogError::Unresponsive)
+                commands.send(WriterCommand::Write(line)).map_err(|_| AuditLogError::Unresponsive)
             })
         } else {
             Err(AuditLogError::Full)
@@ -166,16 +148,10 @@ impl AuditStream {
     ) -> Result<(), AuditLogError> {
         let (reply, replies) = sync_channel(1);
         let commands = self.commands.as_ref().ok_or(AuditLogError::Unresponsive)?;
-        commands
-            .send(command(reply))
-            .map_err(|_| AuditLogError::Unresponsive)?;
-        let result = replies
-            .recv_timeout(WRITER_TIMEOUT)
-            .map_err(|_| AuditLogError::Unresponsive)?;
-        result.map_err(|source| AuditLogError::File {
-            path: self.path.clone(),
-            source,
-        })
+        commands.send(command(reply)).map_err(|_| AuditLogError::Unresponsive)?;
+        let result =
+            replies.recv_timeout(WRITER_TIMEOUT).map_err(|_| AuditLogError::Unresponsive)?;
+        result.map_err(|source| AuditLogError::File { path: self.path.clone(), source })
     }
 }
 
@@ -194,9 +170,7 @@ impl AuditStreamState {
     /// Reserves a place in the queue, if one is free.
     pub(super) fn reserve_place(&self) -> bool {
         let increment = |waiting: usize| (waiting < MAX_QUEUED_LINES).then_some(waiting + 1);
-        self.waiting
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, increment)
-            .is_ok()
+        self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, increment).is_ok()
     }
 
     /// Releases places after their lines are written.

@@ -49,10 +49,7 @@ fn options(path: &Path) -> AuditOptions {
 }
 
 fn open(path: &Path, fail_closed: bool) -> Result<AuditLog, AuditLogError> {
-    AuditLog::open(AuditOptions {
-        fail_closed,
-        ..options(path)
-    })
+    AuditLog::open(AuditOptions { fail_closed, ..options(path) })
 }
 
 /// What verifying these files tells, in this order.
@@ -196,10 +193,7 @@ fn a_flood_without_a_caller_is_counted() {
     log.flush().unwrap();
     let written = lines(&scratch.path().join("audit-refusals.log"));
     assert!(written.len() < 10, "{written:?}");
-    let count: u64 = written
-        .iter()
-        .map(|line| line["count"].as_u64().unwrap())
-        .sum();
+    let count: u64 = written.iter().map(|line| line["count"].as_u64().unwrap()).sum();
     assert_eq!(count, 10_000);
     assert_eq!(written[0]["verdict"], "refused");
     assert_eq!(written[0]["reason"], "signature");
@@ -216,10 +210,7 @@ fn hanging(path: &Path, fail_closed: bool) -> (AuditLog, File) {
 /// Larger than what a pipe holds.
 fn large() -> AuditRecord {
     let data = Map::from_iter([("x".to_owned(), json!("x".repeat(200_000)))]);
-    AuditRecord {
-        data,
-        ..record("large")
-    }
+    AuditRecord { data, ..record("large") }
 }
 
 #[test]
@@ -229,9 +220,8 @@ fn a_full_queue_is_counted_or_refuses_and_never_waits() {
         let path = scratch.path().join("pipe");
         let (log, mut pipe) = hanging(&path, fail_closed);
         log.record_decision(&large()).unwrap();
-        let results: Vec<_> = (0..MAX_QUEUED_LINES + 10)
-            .map(|_| log.record_decision(&record("restart")))
-            .collect();
+        let results: Vec<_> =
+            (0..MAX_QUEUED_LINES + 10).map(|_| log.record_decision(&record("restart"))).collect();
         let refused = results.iter().filter(|result| result.is_err()).count() as u64;
         // The large line has a place until it is written.
         assert_eq!(log.lost_records(), 11);
@@ -258,10 +248,7 @@ fn a_full_queue_is_counted_or_refuses_and_never_waits() {
             })
             .unwrap();
         let written = reader.join().unwrap();
-        assert!(
-            written.contains("\"verdict\":\"lost\",\"count\":11"),
-            "the loss is on record"
-        );
+        assert!(written.contains("\"verdict\":\"lost\",\"count\":11"), "the loss is on record");
     }
 }
 
@@ -272,10 +259,7 @@ fn a_disk_that_refuses_stops_what_fails_closed() {
     log.record_decision(&record("restart")).unwrap();
     // The device cannot be flushed; the answer only says that the line before was tried.
     let _ = log.flush();
-    assert!(matches!(
-        log.record_decision(&record("restart")),
-        Err(AuditLogError::Failing(_))
-    ));
+    assert!(matches!(log.record_decision(&record("restart")), Err(AuditLogError::Failing(_))));
     assert!(log.lost_records() > 0);
     let log = open(full, false).unwrap();
     log.record_decision(&record("restart")).unwrap();
@@ -310,10 +294,7 @@ fn every_line_is_chained_signed_at_the_end_and_known_to_be_the_nodes() {
     assert_eq!((verdict.lines, verdict.unsigned), (64, 0));
     assert_eq!(verdict.node, Some(Identity::parse("db1.acme.net").unwrap()));
     let stranger = KeyPair::from_raw(KeyKind::Operator, &[9; 32]).public_key();
-    assert!(matches!(
-        verify_as(stranger, &[&path]).findings[0],
-        AuditFinding::Untrusted { .. }
-    ));
+    assert!(matches!(verify_as(stranger, &[&path]).findings[0], AuditFinding::Untrusted { .. }));
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("\"took_ms\":12", "\"took_ms\":13", 1)).unwrap();
     assert!(matches!(
@@ -326,17 +307,9 @@ fn every_line_is_chained_signed_at_the_end_and_known_to_be_the_nodes() {
 fn checkpoints_come_after_so_many_lines_and_after_so_much_time() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
-    let signed = |path: &Path| {
-        fs::read_to_string(path)
-            .unwrap()
-            .matches("\"audit\":\"checkpoint\"")
-            .count()
-    };
-    let log = AuditLog::open(AuditOptions {
-        checkpoint_lines: 10,
-        ..options(&path)
-    })
-    .unwrap();
+    let signed =
+        |path: &Path| fs::read_to_string(path).unwrap().matches("\"audit\":\"checkpoint\"").count();
+    let log = AuditLog::open(AuditOptions { checkpoint_lines: 10, ..options(&path) }).unwrap();
     for _ in 0..10 {
         log.record_decision(&record("restart")).unwrap();
     }
@@ -408,11 +381,7 @@ fn reads_and_refusals_without_end_leave_the_records_of_changes_alone() {
     for class in [RecordClass::Read, RecordClass::Refusal] {
         for _ in 0..20 {
             for _ in 0..20 {
-                log.record_decision(&AuditRecord {
-                    class,
-                    ..record("status")
-                })
-                .unwrap();
+                log.record_decision(&AuditRecord { class, ..record("status") }).unwrap();
             }
             log.flush().unwrap();
         }
@@ -466,10 +435,7 @@ fn a_log_that_was_moved_away_goes_on_in_the_new_file_even_over_a_restart() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let [first, second] = ["audit.log-1", "audit.log-2"].map(|name| scratch.path().join(name));
-    let options = AuditOptions {
-        head: Some(scratch.path().join("audit.head")),
-        ..options(&path)
-    };
+    let options = AuditOptions { head: Some(scratch.path().join("audit.head")), ..options(&path) };
     let log = AuditLog::open(options.clone()).unwrap();
     log.record_decision(&record("first")).unwrap();
     fs::rename(&path, &first).unwrap();
@@ -488,10 +454,7 @@ fn a_log_that_was_moved_away_goes_on_in_the_new_file_even_over_a_restart() {
     let header = text.lines().next().unwrap();
     fs::write(&path, format!("{header}\n")).unwrap();
     drop(AuditLog::open(options).unwrap());
-    assert!(matches!(
-        verify(&[&first, &second, &path]).findings[..],
-        [AuditFinding::Lost { .. }]
-    ));
+    assert!(matches!(verify(&[&first, &second, &path]).findings[..], [AuditFinding::Lost { .. }]));
 }
 
 #[test]
@@ -508,11 +471,7 @@ fn a_line_torn_by_a_crash_is_closed_off_and_told_apart_from_tampering() {
         drop(open(&path, false).unwrap());
         let verdict = verify(&[&path]);
         assert!(verdict.is_intact(), "{:?}", verdict.findings);
-        assert!(
-            matches!(verdict.notes[..], [AuditNote::Torn { .. }]),
-            "{:?}",
-            verdict.notes
-        );
+        assert!(matches!(verdict.notes[..], [AuditNote::Torn { .. }]), "{:?}", verdict.notes);
     }
 }
 
@@ -539,20 +498,11 @@ fn a_new_file_has_the_mode_and_group_that_are_configured() {
             ..options(&path)
         };
         drop(AuditLog::open(options).unwrap());
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            mode
-        );
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
         fs::remove_file(&path).unwrap();
     }
-    let options = AuditOptions {
-        group: Some("no-such-group".to_owned()),
-        ..options(&path)
-    };
-    assert!(matches!(
-        AuditLog::open(options),
-        Err(AuditLogError::File { .. })
-    ));
+    let options = AuditOptions { group: Some("no-such-group".to_owned()), ..options(&path) };
+    assert!(matches!(AuditLog::open(options), Err(AuditLogError::File { .. })));
 }
 
 /// The file may grow so far and no further. The limit is the process's: nextest gives every test one of its own.

@@ -64,15 +64,9 @@ impl AuditWriter {
 
     /// Time until the next refusal window ends or a checkpoint is due.
     fn next_timeout(&self) -> Duration {
-        let refusals = self
-            .shared
-            .refusals
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let due = refusals
-            .next_due()
-            .map(|due| due.saturating_duration_since(now));
+        let due = refusals.next_due().map(|due| due.saturating_duration_since(now));
         let due = due.into_iter().chain(self.log.checkpoint_due(now));
         due.fold(MAX_IDLE_WAIT, Duration::min)
     }
@@ -119,20 +113,10 @@ impl AuditWriter {
 
     fn write_refusals(&mut self, all: bool) {
         let records = {
-            let mut refusals = self
-                .shared
-                .refusals
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            if all {
-                refusals.close_all()
-            } else {
-                refusals.close_due(Instant::now())
-            }
+            let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            if all { refusals.close_all() } else { refusals.close_due(Instant::now()) }
         };
-        let lines = records
-            .iter()
-            .filter_map(|refusal| record::encode_line(refusal).ok());
+        let lines = records.iter().filter_map(|refusal| record::encode_line(refusal).ok());
         self.write_lines(lines.collect());
     }
 
@@ -181,8 +165,7 @@ impl AuditWriter {
         }
         let records = lines.len() - lost_lines;
         let missed = records - written.saturating_sub(lost_lines).min(records);
-        self.shared
-            .add_lost(u64::try_from(missed).unwrap_or(u64::MAX));
+        self.shared.add_lost(u64::try_from(missed).unwrap_or(u64::MAX));
         self.publish_state(Ok(()));
     }
 

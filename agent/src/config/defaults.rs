@@ -48,10 +48,7 @@ pub(super) fn set_defaults(
     detected: &DetectedDefaults,
 ) {
     let beside = |name: &str| Value::String(absolute_path(main, name));
-    let identity = detected
-        .identity
-        .clone()
-        .map(|name| ("identity", Value::String(name.into())));
+    let identity = detected.identity.clone().map(|name| ("identity", Value::String(name.into())));
     let fixed = [
         ("collectives", json!(["muster"])),
         ("broker.ca", Value::Null),
@@ -95,31 +92,19 @@ pub(super) fn set_defaults(
     ];
     for (key, value) in fixed.into_iter().chain(identity) {
         let path = key.split('.').map(str::to_owned).collect();
-        settings.set(
-            path,
-            SettingEntry {
-                value,
-                origin: SettingOrigin::Default,
-            },
-        );
+        settings.set(path, SettingEntry { value, origin: SettingOrigin::Default });
     }
 }
 
 /// A fault for every required key that is not set, except keys whose value was already reported as invalid.
 pub(super) fn missing_keys(settings: &MergedSettings, faults: &[ConfigFault]) -> Vec<ConfigFault> {
     let required = [
-        (
-            "identity",
-            "the machine's host name is not a valid identity; set the name of the node",
-        ),
+        ("identity", "the machine's host name is not a valid identity; set the name of the node"),
         (
             "broker.urls",
             "list the broker URLs, for example urls = [\"tls://broker.example.net:4222\"]",
         ),
-        (
-            "trust.operator",
-            "set it to the operator's public key, which begins with `O`",
-        ),
+        ("trust.operator", "set it to the operator's public key, which begins with `O`"),
     ];
     let is_reported = |key: &str| faults.iter().any(|fault| fault.key() == Some(key));
     required

@@ -130,11 +130,7 @@ pub struct ConfigWarning {
 
 impl fmt::Display for ConfigWarning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{}: unknown key `{}` is ignored",
-            self.origin, self.key
-        )?;
+        write!(out, "{}: unknown key `{}` is ignored", self.origin, self.key)?;
         match &self.nearest {
             Some(known) => write!(out, "; did you mean `{known}`?"),
             None => Ok(()),
@@ -143,9 +139,5 @@ impl fmt::Display for ConfigWarning {
 }
 
 fn join_faults(faults: &[ConfigFault]) -> String {
-    faults
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

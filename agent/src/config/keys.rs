@@ -58,10 +58,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("broker.plaintext_on_loopback", ConfigValueKind::Flag),
     ("trust.operator", ConfigValueKind::Operator),
     ("trust.account", ConfigValueKind::Path),
-    (
-        "trust.max_age_seconds",
-        ConfigValueKind::Number(0, 365 * DAY_SECONDS),
-    ),
+    ("trust.max_age_seconds", ConfigValueKind::Number(0, 365 * DAY_SECONDS)),
     ("paths.state", ConfigValueKind::Path),
     ("paths.facts_d", ConfigValueKind::Path),
     ("paths.classes", ConfigValueKind::Path),
@@ -69,44 +66,20 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("paths.ddls", ConfigValueKind::Path),
     ("paths.audit", ConfigValueKind::Path),
     ("paths.root", ConfigValueKind::Path),
-    (
-        "facts.refresh_seconds",
-        ConfigValueKind::Number(1, DAY_SECONDS),
-    ),
+    ("facts.refresh_seconds", ConfigValueKind::Number(1, DAY_SECONDS)),
     ("facts.facter", ConfigValueKind::OptionalPath),
-    (
-        "facts.cloud",
-        ConfigValueKind::Choice(&["off", "auto", "ec2", "gce", "azure", "openstack"]),
-    ),
+    ("facts.cloud", ConfigValueKind::Choice(&["off", "auto", "ec2", "gce", "azure", "openstack"])),
     ("facts.cloud_url", ConfigValueKind::OptionalLinkUrl),
     ("facts.cloud_imds_v1", ConfigValueKind::Flag),
     ("limits.concurrency", ConfigValueKind::Number(1, 10_000)),
     ("limits.queue", ConfigValueKind::Number(0, 1_000_000)),
-    (
-        "limits.output_bytes",
-        ConfigValueKind::Number(1024, 900 * 1024),
-    ),
-    (
-        "limits.agents.*.concurrency",
-        ConfigValueKind::Number(1, 10_000),
-    ),
-    (
-        "limits.agents.*.queue",
-        ConfigValueKind::Number(0, 1_000_000),
-    ),
-    (
-        "limits.agents.*.output_bytes",
-        ConfigValueKind::Number(1024, 900 * 1024),
-    ),
-    (
-        "requests.skew_seconds",
-        ConfigValueKind::Number(0, DAY_SECONDS),
-    ),
+    ("limits.output_bytes", ConfigValueKind::Number(1024, 900 * 1024)),
+    ("limits.agents.*.concurrency", ConfigValueKind::Number(1, 10_000)),
+    ("limits.agents.*.queue", ConfigValueKind::Number(0, 1_000_000)),
+    ("limits.agents.*.output_bytes", ConfigValueKind::Number(1024, 900 * 1024)),
+    ("requests.skew_seconds", ConfigValueKind::Number(0, DAY_SECONDS)),
     ("requests.plain_secrets", ConfigValueKind::Flag),
-    (
-        "policy.default",
-        ConfigValueKind::Choice(&["deny", "allow"]),
-    ),
+    ("policy.default", ConfigValueKind::Choice(&["deny", "allow"])),
     ("policy.tell_rules", ConfigValueKind::Flag),
     ("policy.approve_dangerous", ConfigValueKind::Flag),
     ("audit.fail_closed", ConfigValueKind::Flag),
@@ -114,18 +87,9 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("audit.keep", ConfigValueKind::Number(1, 10_000)),
     ("audit.mode", ConfigValueKind::Mode),
     ("audit.group", ConfigValueKind::OptionalName),
-    (
-        "audit.checkpoint_lines",
-        ConfigValueKind::Number(1, 1_000_000),
-    ),
-    (
-        "audit.checkpoint_seconds",
-        ConfigValueKind::Number(1, DAY_SECONDS),
-    ),
-    (
-        "log.level",
-        ConfigValueKind::Choice(&["error", "warn", "info", "debug", "trace"]),
-    ),
+    ("audit.checkpoint_lines", ConfigValueKind::Number(1, 1_000_000)),
+    ("audit.checkpoint_seconds", ConfigValueKind::Number(1, DAY_SECONDS)),
+    ("log.level", ConfigValueKind::Choice(&["error", "warn", "info", "debug", "trace"])),
     ("log.format", ConfigValueKind::Choice(&["text", "json"])),
     ("metrics.listen", ConfigValueKind::OptionalAddress),
     ("drain.seconds", ConfigValueKind::Number(0, DAY_SECONDS)),
@@ -136,11 +100,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
 /// The table entry that matches a path.
 pub(super) fn match_key(path: &[String]) -> KeyMatch {
     if path.first().is_some_and(|first| first == "plugins") {
-        return if path.len() < 2 {
-            KeyMatch::Table
-        } else {
-            KeyMatch::Free
-        };
+        return if path.len() < 2 { KeyMatch::Table } else { KeyMatch::Free };
     }
     let mut found = KeyMatch::Unknown;
     for (known, kind) in CONFIG_KEYS {
@@ -180,10 +140,7 @@ mod tests {
 
     #[test]
     fn paths_are_values_tables_free_or_unknown() {
-        assert_eq!(
-            look("broker.ca"),
-            KeyMatch::Value(ConfigValueKind::OptionalPath)
-        );
+        assert_eq!(look("broker.ca"), KeyMatch::Value(ConfigValueKind::OptionalPath));
         assert_eq!(look("broker"), KeyMatch::Table);
         assert_eq!(look("limits.agents.service"), KeyMatch::Table);
         assert_eq!(
@@ -200,10 +157,7 @@ mod tests {
     #[test]
     fn a_slip_of_the_pen_is_recognised() {
         assert_eq!(nearest_key("broker.url"), Some("broker.urls".to_owned()));
-        assert_eq!(
-            nearest_key("requests.skew"),
-            Some("requests.skew_seconds".to_owned())
-        );
+        assert_eq!(nearest_key("requests.skew"), Some("requests.skew_seconds".to_owned()));
         assert_eq!(nearest_key("indentity"), Some("identity".to_owned()));
         assert_eq!(nearest_key("zzz"), None);
     }

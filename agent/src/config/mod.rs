@@ -62,10 +62,7 @@ impl Deref for Config {
 impl Config {
     /// Reads the file and those in `conf.d` beside it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let read_error = |source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
         let path = std::path::absolute(path).map_err(read_error)?;
         let mut files = vec![(path.clone(), read_file(&path)?)];
         for extra in extra_files(&path.with_file_name("conf.d"))? {
@@ -86,11 +83,7 @@ impl Config {
         for (path, text) in files {
             reader.add_file(path, text)?;
         }
-        let ConfigReader {
-            settings,
-            mut faults,
-            warnings,
-        } = reader;
+        let ConfigReader { settings, mut faults, warnings } = reader;
         faults.extend(defaults::missing_keys(&settings, &faults));
         if !faults.is_empty() {
             return Err(ConfigError::Invalid(faults));
@@ -146,8 +139,7 @@ impl Config {
 
     /// Whether no file sets this key.
     pub fn is_default(&self, key: &str) -> bool {
-        self.origin(key)
-            .is_none_or(|origin| *origin == SettingOrigin::Default)
+        self.origin(key).is_none_or(|origin| *origin == SettingOrigin::Default)
     }
 
     /// Facts from the enrolment of the node.
@@ -174,9 +166,7 @@ impl Config {
     /// display only.
     pub fn redacted_item(&self, key: &str) -> Option<Value> {
         let tree = self.settings.to_tree(report::redact_setting);
-        let found = key
-            .split('.')
-            .try_fold(&tree, |value, segment| value.get(segment))?;
+        let found = key.split('.').try_fold(&tree, |value, segment| value.get(segment))?;
         Some(found.clone())
     }
 
@@ -188,28 +178,19 @@ impl Config {
 
 /// The files of `conf.d`.
 fn extra_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    listing::list_files(directory, "toml").map_err(|source| ConfigError::Read {
-        path: directory.to_owned(),
-        source,
-    })
+    listing::list_files(directory, "toml")
+        .map_err(|source| ConfigError::Read { path: directory.to_owned(), source })
 }
 
 fn read_file(path: &Path) -> Result<String, ConfigError> {
-    let read_error = |source| ConfigError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(read_error)?;
     let mut text = String::new();
-    file.take(MAX_FILE_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(read_error)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(read_error)?;
     match text.len() as u64 {
-        size if size > MAX_FILE_BYTES => Err(ConfigError::TooLarge {
-            path: path.to_owned(),
-            size,
-            limit: MAX_FILE_BYTES,
-        }),
+        size if size > MAX_FILE_BYTES => {
+            Err(ConfigError::TooLarge { path: path.to_owned(), size, limit: MAX_FILE_BYTES })
+        }
         _ => Ok(text),
     }
 }

@@ -63,9 +63,7 @@ impl ConfigReader {
         match (keys::match_key(path), value.get_ref()) {
             (KeyMatch::Value(kind), value) => {
                 match to_json(value).and_then(|value| check_value(kind, value, source.path)) {
-                    Ok(value) => self
-                        .settings
-                        .set(path.clone(), SettingEntry { value, origin }),
+                    Ok(value) => self.settings.set(path.clone(), SettingEntry { value, origin }),
                     Err(fault) => self.faults.push(fault.at_key(key, origin)),
                 }
             }
@@ -74,12 +72,11 @@ impl ConfigReader {
             }
             (KeyMatch::Free, value) => match to_json(value) {
                 Ok(value) if path.len() > 2 || value.is_object() => {
-                    self.settings
-                        .set(path.clone(), SettingEntry { value, origin });
+                    self.settings.set(path.clone(), SettingEntry { value, origin });
                 }
-                Ok(value) => self
-                    .faults
-                    .push(ValueFault::wrong_kind(&value, "a table").at_key(key, origin)),
+                Ok(value) => {
+                    self.faults.push(ValueFault::wrong_kind(&value, "a table").at_key(key, origin))
+                }
                 Err(fault) => self.faults.push(fault.at_key(key, origin)),
             },
             (KeyMatch::Table, DeValue::Table(table)) => {
@@ -89,20 +86,11 @@ impl ConfigReader {
             (KeyMatch::Table, value) => {
                 let found = describe_kind(&to_json(value).unwrap_or_default());
                 let expected = "a table".to_owned();
-                self.faults.push(ConfigFault::Type {
-                    key,
-                    origin,
-                    found,
-                    expected,
-                });
+                self.faults.push(ConfigFault::Type { key, origin, found, expected });
             }
             (KeyMatch::Unknown, _) => {
                 let nearest = keys::nearest_key(&key);
-                self.warnings.push(ConfigWarning {
-                    key,
-                    origin,
-                    nearest,
-                });
+                self.warnings.push(ConfigWarning { key, origin, nearest });
             }
         }
     }
@@ -114,11 +102,7 @@ impl ConfigReader {
             && let Err(error) = SubjectName::parse(name)
         {
             let key = path.join(".");
-            self.faults.push(ConfigFault::Name {
-                key,
-                origin: origin.clone(),
-                error,
-            });
+            self.faults.push(ConfigFault::Name { key, origin: origin.clone(), error });
         }
     }
 }
@@ -127,10 +111,7 @@ impl ConfigSource<'_> {
     fn origin_at(&self, offset: usize) -> SettingOrigin {
         let before = self.text.get(..offset).unwrap_or(self.text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
-        SettingOrigin::File {
-            path: self.path.to_owned(),
-            line,
-        }
+        SettingOrigin::File { path: self.path.to_owned(), line }
     }
 }
 
@@ -153,18 +134,8 @@ impl ValueFault {
 
     fn at_key(self, key: String, origin: SettingOrigin) -> ConfigFault {
         match self {
-            Self::Kind(found, expected) => ConfigFault::Type {
-                key,
-                origin,
-                found,
-                expected,
-            },
-            Self::Value(value, expected) => ConfigFault::Value {
-                key,
-                origin,
-                value,
-                expected,
-            },
+            Self::Kind(found, expected) => ConfigFault::Type { key, origin, found, expected },
+            Self::Value(value, expected) => ConfigFault::Value { key, origin, value, expected },
             Self::Name(error) => ConfigFault::Name { key, origin, error },
             Self::Userinfo => ConfigFault::Userinfo { key, origin },
         }
@@ -193,14 +164,12 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
         ConfigValueKind::Flag => Err(ValueFault::wrong_kind(&value, "true or false")),
         ConfigValueKind::Number(min, max) => match value.as_i64().map(u64::try_from) {
             Some(Ok(number)) if (min..=max).contains(&number) => Ok(value),
-            Some(_) => Err(ValueFault::wrong_value(
-                &value,
-                format!("a number from {min} to {max}"),
-            )),
-            None => Err(ValueFault::wrong_kind(
-                &value,
-                &format!("a whole number from {min} to {max}"),
-            )),
+            Some(_) => {
+                Err(ValueFault::wrong_value(&value, format!("a number from {min} to {max}")))
+            }
+            None => {
+                Err(ValueFault::wrong_kind(&value, &format!("a whole number from {min} to {max}")))
+            }
         },
         ConfigValueKind::Mode => check_mode(&value).map(|()| value),
         ConfigValueKind::OptionalName => match expect_text(&value)? {
@@ -225,10 +194,7 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
         },
         ConfigValueKind::Choice(choices) => match expect_text(&value)? {
             choice if choices.contains(&choice) => Ok(value),
-            _ => Err(ValueFault::wrong_value(
-                &value,
-                format!("one of {}", choices.join(", ")),
-            )),
+            _ => Err(ValueFault::wrong_value(&value, format!("one of {}", choices.join(", ")))),
         },
     }
 }
@@ -274,23 +240,17 @@ fn check_mode(value: &Value) -> Result<(), ValueFault> {
 }
 
 fn expect_text(value: &Value) -> Result<&str, ValueFault> {
-    value
-        .as_str()
-        .ok_or_else(|| ValueFault::wrong_kind(value, "a string"))
+    value.as_str().ok_or_else(|| ValueFault::wrong_kind(value, "a string"))
 }
 
 fn check_each(
     value: &Value,
     check: impl Fn(&Value) -> Result<Value, ValueFault>,
 ) -> Result<Value, ValueFault> {
-    let items = value
-        .as_array()
-        .ok_or_else(|| ValueFault::wrong_kind(value, "a list of strings"))?;
+    let items =
+        value.as_array().ok_or_else(|| ValueFault::wrong_kind(value, "a list of strings"))?;
     if items.is_empty() {
-        return Err(ValueFault::wrong_value(
-            value,
-            "a list with at least one entry",
-        ));
+        return Err(ValueFault::wrong_value(value, "a list with at least one entry"));
     }
     items.iter().map(check).collect()
 }
@@ -301,10 +261,7 @@ fn check_url(value: &Value) -> Result<(), ValueFault> {
     match given.split_once("://") {
         Some((_, rest)) if rest.contains('@') => Err(ValueFault::Userinfo),
         Some(("tls" | "nats" | "wss" | "ws", host)) if !host.is_empty() => Ok(()),
-        _ => Err(ValueFault::wrong_value(
-            value,
-            "a URL such as tls://broker.example.net:4222",
-        )),
+        _ => Err(ValueFault::wrong_value(value, "a URL such as tls://broker.example.net:4222")),
     }
 }
 
@@ -318,24 +275,15 @@ fn check_operator(value: &Value) -> Result<(), ValueFault> {
     if key.starts_with("SO") {
         // The value is a seed: do not repeat it in the message.
         let expected = "an operator's public key, not its seed";
-        return Err(ValueFault::Value(
-            "a secret".to_owned(),
-            expected.to_owned(),
-        ));
+        return Err(ValueFault::Value("a secret".to_owned(), expected.to_owned()));
     }
-    Err(ValueFault::wrong_value(
-        value,
-        "an operator's public key: `O` and 55 more characters",
-    ))
+    Err(ValueFault::wrong_value(value, "an operator's public key: `O` and 55 more characters"))
 }
 
 /// A path resolved against the file that contains it, without `.` components.
 pub(super) fn absolute_path(file: &Path, given: &str) -> String {
     let joined = file.parent().unwrap_or(Path::new("/")).join(given);
-    let plain: PathBuf = joined
-        .components()
-        .filter(|part| *part != Component::CurDir)
-        .collect();
+    let plain: PathBuf = joined.components().filter(|part| *part != Component::CurDir).collect();
     plain.to_string_lossy().into_owned()
 }
 
@@ -367,21 +315,15 @@ fn to_json(value: &DeValue<'_>) -> Result<Value, ValueFault> {
             .and_then(serde_json::Number::from_f64)
             .map(Value::Number)
             .ok_or_else(|| ValueFault::Value(number.to_string(), "a finite number".to_owned()))?,
-        DeValue::Array(items) => items
-            .iter()
-            .map(|item| to_json(item.get_ref()))
-            .collect::<Result<_, _>>()?,
+        DeValue::Array(items) => {
+            items.iter().map(|item| to_json(item.get_ref())).collect::<Result<_, _>>()?
+        }
         DeValue::Table(table) => {
             let entry = |(key, value): (&Spanned<_>, &Spanned<_>)| {
                 let key: &std::borrow::Cow<'_, str> = key.get_ref();
                 Ok((key.to_string(), to_json(value.get_ref())?))
             };
-            Value::Object(
-                table
-                    .iter()
-                    .map(entry)
-                    .collect::<Result<Map<_, _>, ValueFault>>()?,
-            )
+            Value::Object(table.iter().map(entry).collect::<Result<Map<_, _>, ValueFault>>()?)
         }
     })
 }

@@ -15,20 +15,13 @@ pub(super) fn render_report(settings: &MergedSettings, warnings: &[ConfigWarning
         .iter()
         .map(|(path, setting)| {
             let value = value_text(&redact_setting(path, &setting.value));
-            (
-                key_rank(path),
-                [path.join("."), value, setting.origin.to_string()],
-            )
+            (key_rank(path), [path.join("."), value, setting.origin.to_string()])
         })
         .collect();
     rows.sort_by_key(|(rank, _)| *rank);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|(_, row)| row.get(column));
-        cells
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or(0)
-            .min(60)
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0).min(60)
     };
     let (keys, values) = (width(0), width(1));
     let row = |(_, [key, value, origin]): &(usize, [String; 3])| {
@@ -36,26 +29,16 @@ pub(super) fn render_report(settings: &MergedSettings, warnings: &[ConfigWarning
     };
     let lines: Vec<String> = rows.iter().map(row).collect();
     let warnings = warnings.iter().map(|warning| format!("warning: {warning}"));
-    lines
-        .into_iter()
-        .chain(warnings)
-        .map(|line| line + "\n")
-        .collect()
+    lines.into_iter().chain(warnings).map(|line| line + "\n").collect()
 }
 
 /// The position of a key in the table; all plugin keys share the last position.
 fn key_rank(path: &[String]) -> usize {
     let matches = |known: &str| {
         known.split('.').count() == path.len()
-            && known
-                .split('.')
-                .zip(path)
-                .all(|(known, given)| known == "*" || known == given)
+            && known.split('.').zip(path).all(|(known, given)| known == "*" || known == given)
     };
-    CONFIG_KEYS
-        .iter()
-        .position(|(known, _)| matches(known))
-        .unwrap_or(CONFIG_KEYS.len())
+    CONFIG_KEYS.iter().position(|(known, _)| matches(known)).unwrap_or(CONFIG_KEYS.len())
 }
 
 fn value_text(value: &Value) -> String {
@@ -84,11 +67,7 @@ fn redact_nested(value: &Value) -> Value {
         Value::Object(map) => {
             let entry = |(name, value): (&String, &Value)| {
                 let secret = looks_secret(name);
-                let shown = if secret {
-                    Value::from(REDACTED)
-                } else {
-                    redact_nested(value)
-                };
+                let shown = if secret { Value::from(REDACTED) } else { redact_nested(value) };
                 (name.clone(), shown)
             };
             Value::Object(map.iter().map(entry).collect::<Map<_, _>>())
@@ -100,19 +79,9 @@ fn redact_nested(value: &Value) -> Value {
 /// Whether a name denotes a secret itself, not a file that contains one.
 fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let is_path = ["file", "path", "dir"]
-        .iter()
-        .any(|end| name.ends_with(end));
-    let words = [
-        "password",
-        "passwd",
-        "passphrase",
-        "secret",
-        "token",
-        "seed",
-        "api_key",
-        "private_key",
-    ];
+    let is_path = ["file", "path", "dir"].iter().any(|end| name.ends_with(end));
+    let words =
+        ["password", "passwd", "passphrase", "secret", "token", "seed", "api_key", "private_key"];
     !is_path && words.iter().any(|word| name.contains(word))
 }
 
@@ -122,13 +91,7 @@ mod tests {
 
     #[test]
     fn secrets_are_guessed_by_name_and_files_of_secrets_are_not() {
-        for secret in [
-            "password",
-            "DB_Password",
-            "api_token",
-            "client_secret",
-            "private_key",
-        ] {
+        for secret in ["password", "DB_Password", "api_token", "client_secret", "private_key"] {
             assert!(looks_secret(secret), "{secret}");
         }
         for plain in ["types", "password_file", "token_path", "keys", "user"] {

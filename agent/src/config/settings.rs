@@ -52,8 +52,7 @@ impl MergedSettings {
         if empty_table && self.0.keys().any(|known| known.starts_with(&path)) {
             return;
         }
-        self.0
-            .retain(|known, _| !known.starts_with(&path) && !path.starts_with(known));
+        self.0.retain(|known, _| !known.starts_with(&path) && !path.starts_with(known));
         self.0.insert(path, setting);
     }
 
@@ -65,9 +64,7 @@ impl MergedSettings {
 
     /// All settings, by key.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[String], &SettingEntry)> {
-        self.0
-            .iter()
-            .map(|(path, setting)| (path.as_slice(), setting))
+        self.0.iter().map(|(path, setting)| (path.as_slice(), setting))
     }
 
     /// All values as one nested object. `transform` may replace a value, to redact it.
@@ -79,9 +76,7 @@ impl MergedSettings {
                 for name in tables {
                     table = table.and_then(|inner| {
                         let entry = inner.entry(name.as_str());
-                        entry
-                            .or_insert_with(|| Value::Object(Map::new()))
-                            .as_object_mut()
+                        entry.or_insert_with(|| Value::Object(Map::new())).as_object_mut()
                     });
                 }
                 if let Some(table) = table {
@@ -103,13 +98,8 @@ mod tests {
         let mut settings = MergedSettings::default();
         for (key, value) in values {
             let path = key.split('.').map(str::to_owned).collect();
-            settings.set(
-                path,
-                SettingEntry {
-                    value: value.clone(),
-                    origin: SettingOrigin::Default,
-                },
-            );
+            settings
+                .set(path, SettingEntry { value: value.clone(), origin: SettingOrigin::Default });
         }
         settings.to_tree(|_, value| value.clone())
     }
@@ -118,21 +108,9 @@ mod tests {
     fn later_values_replace_what_stands_in_their_way() {
         let values = [("a.b", json!(1)), ("a.c", json!(2)), ("a.b", json!([3]))];
         assert_eq!(merged(&values), json!({"a": {"b": [3], "c": 2}}));
-        assert_eq!(
-            merged(&[("a", json!(1)), ("a.b", json!(2))]),
-            json!({"a": {"b": 2}})
-        );
-        assert_eq!(
-            merged(&[("a.b", json!(1)), ("a", json!(2))]),
-            json!({"a": 2})
-        );
-        assert_eq!(
-            merged(&[("a.b", json!(1)), ("a", json!({}))]),
-            json!({"a": {"b": 1}})
-        );
-        assert_eq!(
-            merged(&[("a", json!({})), ("a.b", json!(1))]),
-            json!({"a": {"b": 1}})
-        );
+        assert_eq!(merged(&[("a", json!(1)), ("a.b", json!(2))]), json!({"a": {"b": 2}}));
+        assert_eq!(merged(&[("a.b", json!(1)), ("a", json!(2))]), json!({"a": 2}));
+        assert_eq!(merged(&[("a.b", json!(1)), ("a", json!({}))]), json!({"a": {"b": 1}}));
+        assert_eq!(merged(&[("a", json!({})), ("a.b", json!(1))]), json!({"a": {"b": 1}}));
     }
 }

@@ -60,16 +60,10 @@ fn later_files_win_key_by_key_and_origins_tell_file_and_line() {
     let (scratch, config) = load(&[
         (
             "rpcd.toml",
-            &format!(
-                "identity = \"a\"\n{}[limits]\nqueue = 7\nconcurrency = 3\n",
-                minimal()
-            ),
+            &format!("identity = \"a\"\n{}[limits]\nqueue = 7\nconcurrency = 3\n", minimal()),
         ),
         ("conf.d/20-late.toml", "[limits]\n\nqueue = 9\n"),
-        (
-            "conf.d/10-early.toml",
-            "limits.queue = 8\nlog.format = \"json\"\n",
-        ),
+        ("conf.d/10-early.toml", "limits.queue = 8\nlog.format = \"json\"\n"),
         ("conf.d/.hidden.toml", "limits.queue = 1"),
         ("conf.d/README", "not toml"),
     ]);
@@ -77,34 +71,16 @@ fn later_files_win_key_by_key_and_origins_tell_file_and_line() {
     assert_eq!((config.limits.queue, config.limits.concurrency), (9, 3));
     assert_eq!(config.log.format, LogFormat::Json);
     let late = scratch.path().join("conf.d/20-late.toml");
-    assert_eq!(
-        config.origin("limits.queue"),
-        Some(&SettingOrigin::File {
-            path: late,
-            line: 3
-        })
-    );
-    assert_eq!(
-        config.origin("drain.seconds"),
-        Some(&SettingOrigin::Default)
-    );
+    assert_eq!(config.origin("limits.queue"), Some(&SettingOrigin::File { path: late, line: 3 }));
+    assert_eq!(config.origin("drain.seconds"), Some(&SettingOrigin::Default));
     assert_eq!(config.origin("nothing"), None);
 }
 
 #[test]
 fn paths_are_relative_to_the_file_that_holds_them() {
     let (scratch, config) = load(&[
-        (
-            "rpcd.toml",
-            &format!(
-                "identity = \"a\"\n{}[paths]\nstate = \"./s/../t\"\n",
-                minimal()
-            ),
-        ),
-        (
-            "conf.d/x.toml",
-            "[paths]\naudit = \"a.log\"\nroot = \"/srv\"\n[facts]\nfacter = \"\"\n",
-        ),
+        ("rpcd.toml", &format!("identity = \"a\"\n{}[paths]\nstate = \"./s/../t\"\n", minimal())),
+        ("conf.d/x.toml", "[paths]\naudit = \"a.log\"\nroot = \"/srv\"\n[facts]\nfacter = \"\"\n"),
     ]);
     let config = config.unwrap();
     assert_eq!(config.paths.state, scratch.path().join("s/../t"));
@@ -133,42 +109,26 @@ fn metrics_are_off_and_a_port_alone_is_for_this_machine() {
         assert_eq!(listen(&with(given)).as_deref(), meant, "{given}");
     }
     for wrong in ["localhost:9464", "127.0.0.1", "65536", "-1"] {
-        assert_eq!(
-            faults(&with(wrong))[0].key(),
-            Some("metrics.listen"),
-            "{wrong}"
-        );
+        assert_eq!(faults(&with(wrong))[0].key(), Some("metrics.listen"), "{wrong}");
     }
 }
 
 #[test]
 fn an_agent_may_have_limits_of_its_own() {
-    let text = format!(
-        "identity = \"a\"\n{}[limits.agents.package]\nconcurrency = 1\n",
-        minimal()
-    );
+    let text = format!("identity = \"a\"\n{}[limits.agents.package]\nconcurrency = 1\n", minimal());
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
-    let of = |name: &str| {
-        config
-            .limits
-            .agent_limits(&SubjectName::parse(name).unwrap())
-    };
+    let of = |name: &str| config.limits.agent_limits(&SubjectName::parse(name).unwrap());
     assert_eq!((of("package").concurrency, of("package").queue), (1, 100));
     assert_eq!(of("service").concurrency, 10);
 }
 
 #[test]
 fn unknown_keys_are_ignored_aloud() {
-    let text = format!(
-        "identity = \"a\"\nnonsense = 1\n{}[request]\nskew_seconds = 5\n",
-        minimal()
-    );
+    let text =
+        format!("identity = \"a\"\nnonsense = 1\n{}[request]\nskew_seconds = 5\n", minimal());
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
     let told: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
-    assert!(
-        told[0].ends_with("rpcd.toml:2: unknown key `nonsense` is ignored"),
-        "{told:?}"
-    );
+    assert!(told[0].ends_with("rpcd.toml:2: unknown key `nonsense` is ignored"), "{told:?}");
     let hint = "rpcd.toml:8: unknown key `request.skew_seconds` is ignored; did you mean `requests.skew_seconds`?";
     assert!(told[1].ends_with(hint), "{told:?}");
     assert_eq!(config.requests.skew, Duration::from_secs(30));
@@ -196,10 +156,7 @@ fn every_wrong_value_is_told_at_once_with_its_place() {
         "rpcd.toml:16: `plugins.x` is a number; it must be a table",
         "`trust.operator` is not set",
     ] {
-        assert!(
-            told.iter().any(|line| line.contains(expected)),
-            "{expected}\n{told:#?}"
-        );
+        assert!(told.iter().any(|line| line.contains(expected)), "{expected}\n{told:#?}");
     }
     assert_eq!(told.len(), 11, "{told:#?}");
 }
@@ -209,10 +166,7 @@ fn secrets_in_the_wrong_place_are_refused_and_not_repeated() {
     let told =
         faults("broker.urls = [\"tls://rip:hunter2@broker\"]\ntrust.operator = \"SOhunter2\"\n");
     let told = ConfigError::Invalid(told).to_string();
-    assert!(
-        told.contains("user name") && told.contains("not its seed"),
-        "{told}"
-    );
+    assert!(told.contains("user name") && told.contains("not its seed"), "{told}");
     assert!(!told.contains("hunter2"), "{told}");
 }
 
@@ -235,32 +189,17 @@ fn items_are_looked_up_by_dotted_key_and_secrets_stay_hidden() {
         minimal()
     );
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
-    assert_eq!(
-        config.redacted_item("broker.urls"),
-        Some(json!(["tls://broker:4222"]))
-    );
+    assert_eq!(config.redacted_item("broker.urls"), Some(json!(["tls://broker:4222"])));
     assert_eq!(config.redacted_item("drain"), Some(json!({"seconds": 30})));
-    assert_eq!(
-        config.redacted_item("plugins.x.y"),
-        Some(json!([1, {"token": "(redacted)"}]))
-    );
-    assert_eq!(
-        config.redacted_item("plugins.x.db.password"),
-        Some(json!("(redacted)"))
-    );
-    assert_eq!(
-        config.redacted_item("plugins.x.when"),
-        Some(json!("2026-01-01"))
-    );
+    assert_eq!(config.redacted_item("plugins.x.y"), Some(json!([1, {"token": "(redacted)"}])));
+    assert_eq!(config.redacted_item("plugins.x.db.password"), Some(json!("(redacted)")));
+    assert_eq!(config.redacted_item("plugins.x.when"), Some(json!("2026-01-01")));
     assert_eq!(config.redacted_item("plugins.x.z"), None);
     assert_eq!(config.redacted_item(""), None);
     assert_eq!(config.plugins["x"]["db"]["password"], json!("hunter2"));
     assert!(config.plugins["empty"].is_empty());
     let report = config.check_report();
-    assert!(
-        !report.contains("hunter2") && !report.contains("t0k"),
-        "{report}"
-    );
+    assert!(!report.contains("hunter2") && !report.contains("t0k"), "{report}");
 }
 
 #[test]
@@ -281,24 +220,15 @@ fn the_report_is_aligned_and_names_every_origin() {
     assert!(lines[2].ends_with("# /e/rpcd.toml:2"), "{report}");
     let equals: Vec<_> = lines.iter().map(|line| line.find(" = ")).collect();
     assert!(equals.iter().all(|at| *at == equals[0]), "{report}");
-    assert!(
-        report.contains("broker.ca                    = none"),
-        "{report}"
-    );
+    assert!(report.contains("broker.ca                    = none"), "{report}");
 }
 
 #[test]
 fn a_machine_without_a_usable_name_must_be_named() {
-    let around = DetectedDefaults {
-        identity: None,
-        classes: "/classes.txt",
-    };
+    let around = DetectedDefaults { identity: None, classes: "/classes.txt" };
     let files = [("/e/rpcd.toml".into(), minimal())];
     let error = Config::merge_files(Path::new("/e/rpcd.toml"), &around, &files).unwrap_err();
-    assert!(
-        error.to_string().starts_with("`identity` is not set"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("`identity` is not set"), "{error}");
 }
 
 proptest! {

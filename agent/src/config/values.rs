@@ -187,10 +187,7 @@ pub struct AuditConfig {
     /// Number of lines after which a checkpoint is signed.
     pub checkpoint_lines: u64,
     /// Maximum time until written lines are signed.
-    #[serde(
-        rename = "checkpoint_seconds",
-        deserialize_with = "deserialize_seconds"
-    )]
+    #[serde(rename = "checkpoint_seconds", deserialize_with = "deserialize_seconds")]
     pub checkpoint_every: Duration,
 }
 

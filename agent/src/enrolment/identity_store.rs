@@ -83,9 +83,7 @@ impl IdentityStore {
 
     /// The store in this directory, which need not exist.
     pub fn in_directory(state: &Path) -> Self {
-        Self {
-            directory: state.to_owned(),
-        }
+        Self { directory: state.to_owned() }
     }
 
     /// The path of the credentials, which need not exist.
@@ -117,11 +115,7 @@ impl IdentityStore {
         };
         let read_renewed =
             |state: StateDir| state.read_file(RENEWED_TOKEN_FILE, MAX_FILE_BYTES).ok()?;
-        let renewed = self
-            .open_state()
-            .ok()
-            .and_then(read_renewed)
-            .unwrap_or_default();
+        let renewed = self.open_state().ok().and_then(read_renewed).unwrap_or_default();
         let renewed = String::from_utf8_lossy(&renewed);
         let has_renewed = decode_token::<UserClaims>(renewed.trim()).is_ok_and(|token| {
             let claims = token.unverified_claims();
@@ -139,9 +133,7 @@ impl IdentityStore {
     /// Reads the enrolment details.
     pub fn read_enrolment(&self) -> Result<EnrolmentDetails, NodeEnrolmentError> {
         let path = self.directory.join(ENROLMENT_FILE);
-        let bytes = self
-            .open_state()?
-            .read_file(ENROLMENT_FILE, MAX_FILE_BYTES)?;
+        let bytes = self.open_state()?.read_file(ENROLMENT_FILE, MAX_FILE_BYTES)?;
         serde_json::from_slice(&bytes.unwrap_or_default()).map_err(damaged_error(&path))
     }
 
@@ -167,10 +159,8 @@ impl IdentityStore {
         let stored: StoredIdentity = serde_json::from_str(&text).map_err(damaged_error(&path))?;
         let seed = Zeroizing::new(stored.seed);
         let key = KeyPair::from_seed(&seed).map_err(damaged_error(&path))?;
-        let proposal = ProposedIdentity {
-            identity: configured.unwrap_or(&stored.identity).clone(),
-            key,
-        };
+        let proposal =
+            ProposedIdentity { identity: configured.unwrap_or(&stored.identity).clone(), key };
         if proposal.identity != stored.identity {
             self.save_proposal(&proposal)?;
         }
@@ -179,10 +169,7 @@ impl IdentityStore {
 
     fn save_proposal(&self, proposal: &ProposedIdentity) -> Result<(), NodeEnrolmentError> {
         let seed = proposal.key.seed_text();
-        let stored = StoredIdentityRef {
-            identity: &proposal.identity,
-            seed: &seed,
-        };
+        let stored = StoredIdentityRef { identity: &proposal.identity, seed: &seed };
         let path = self.directory.join(PROPOSAL_FILE);
         let bytes = Zeroizing::new(serde_json::to_vec(&stored).map_err(damaged_error(&path))?);
         Ok(self.open_state()?.replace_file(PROPOSAL_FILE, &bytes)?)
@@ -204,13 +191,8 @@ impl IdentityStore {
         };
         let path = self.credentials_path();
         let details = serde_json::to_vec_pretty(&details).map_err(damaged_error(&path))?;
-        let creds =
-            UserCredentials::new(&acceptance.token, proposal.key.clone()).map_err(|source| {
-                NodeEnrolmentError::Creds {
-                    path: path.clone(),
-                    source,
-                }
-            })?;
+        let creds = UserCredentials::new(&acceptance.token, proposal.key.clone())
+            .map_err(|source| NodeEnrolmentError::Creds { path: path.clone(), source })?;
         state.replace_file(ACCOUNT_FILE, acceptance.account.as_bytes())?;
         state.replace_file(ENROLMENT_FILE, &details)?;
         if acceptance.provisioning && !state.contains(DISABLED_MARKER) {
@@ -229,11 +211,7 @@ pub(super) fn read_token_file(
     content: &'static str,
     path: &Path,
 ) -> Result<String, NodeEnrolmentError> {
-    let read_error = |source| NodeEnrolmentError::Read {
-        content,
-        path: path.to_owned(),
-        source,
-    };
+    let read_error = |source| NodeEnrolmentError::Read { content, path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(read_error)?.len();
     if size > limits::MAX_TOKEN_BYTES as u64 {
         return Err(read_error(std::io::ErrorKind::FileTooLarge.into()));
@@ -244,10 +222,7 @@ pub(super) fn read_token_file(
 fn damaged_error<E: std::error::Error + Send + Sync + 'static>(
     path: &Path,
 ) -> impl Fn(E) -> NodeEnrolmentError {
-    move |source| NodeEnrolmentError::Damaged {
-        path: path.to_owned(),
-        source: Box::new(source),
-    }
+    move |source| NodeEnrolmentError::Damaged { path: path.to_owned(), source: Box::new(source) }
 }
 
 #[cfg(test)]
@@ -261,9 +236,7 @@ mod tests {
     use super::{EnrolmentDetails, IdentityStore};
 
     fn welcome(home: &IdentityStore) -> (super::ProposedIdentity, EnrolmentAcceptance) {
-        let wish = home
-            .load_or_propose(None, &"web1".parse().unwrap())
-            .unwrap();
+        let wish = home.load_or_propose(None, &"web1".parse().unwrap()).unwrap();
         let [account, role] = [1, 2].map(|seed| KeyPair::from_raw(KeyKind::Account, &[seed; 32]));
         let token = issue_node_token(
             &wish.identity,
@@ -289,33 +262,21 @@ mod tests {
     fn name_and_key_come_back_and_the_configuration_may_rename() {
         let scratch = tempfile::tempdir().unwrap();
         let home = IdentityStore::open(&scratch.path().join("state")).unwrap();
-        let first = home
-            .load_or_propose(None, &"web1".parse().unwrap())
-            .unwrap();
-        let again = home
-            .load_or_propose(None, &"web2".parse().unwrap())
-            .unwrap();
+        let first = home.load_or_propose(None, &"web1".parse().unwrap()).unwrap();
+        let again = home.load_or_propose(None, &"web2".parse().unwrap()).unwrap();
         assert_eq!(again.identity.as_str(), "web1");
         assert_eq!(again.key.public_key(), first.key.public_key());
         let named = "db1".parse().unwrap();
-        let renamed = home
-            .load_or_propose(Some(&named), &"web2".parse().unwrap())
-            .unwrap();
+        let renamed = home.load_or_propose(Some(&named), &"web2".parse().unwrap()).unwrap();
         assert_eq!(renamed.identity, named);
         assert_eq!(renamed.key.public_key(), first.key.public_key());
-        let kept = home
-            .load_or_propose(None, &"web2".parse().unwrap())
-            .unwrap();
+        let kept = home.load_or_propose(None, &"web2".parse().unwrap()).unwrap();
         assert_eq!(kept.identity, named);
         let path = scratch.path().join("state/newcomer.json");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(&path, "{").unwrap();
-        let damaged = home
-            .load_or_propose(None, &named)
-            .err()
-            .unwrap()
-            .to_string();
+        let damaged = home.load_or_propose(None, &named).err().unwrap().to_string();
         assert!(damaged.contains("newcomer.json is damaged"), "{damaged}");
     }
 
@@ -327,9 +288,7 @@ mod tests {
         let (wish, welcome) = welcome(&home);
         home.store_enrolment(&wish, &welcome).unwrap();
         assert!(home.has_credentials() && home.is_provisioning());
-        let EnrolmentDetails {
-            identity, facts, ..
-        } = home.read_enrolment().unwrap();
+        let EnrolmentDetails { identity, facts, .. } = home.read_enrolment().unwrap();
         assert_eq!(identity, wish.identity);
         assert_eq!(facts["role"], "web");
         std::fs::remove_file(scratch.path().join("provisioning")).unwrap();

@@ -33,10 +33,8 @@ use crate::config::Config;
 use crate::facts::{self, FactMachines};
 
 /// Backoff between failed attempts. The first attempt is immediate; later ones are spread out, because hundreds of machines may start together.
-const RETRY_BACKOFF: ReconnectBackoff = ReconnectBackoff {
-    first: Duration::from_secs(1),
-    max: Duration::from_mins(1),
-};
+const RETRY_BACKOFF: ReconnectBackoff =
+    ReconnectBackoff { first: Duration::from_secs(1), max: Duration::from_mins(1) };
 /// Upper bound of the pause that a service may request.
 const MAX_RETRY_PAUSE: Duration = Duration::from_mins(10);
 /// How long an enroller may take to reply.
@@ -44,15 +42,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection attempt may take before more detail is logged.
 const CONNECT_WARN_INTERVAL: Duration = Duration::from_secs(20);
 /// The facts that the enrolment request contains.
-const REPORTED_FACTS: [&str; 7] = [
-    "cloud",
-    "is_virtual",
-    "kernel",
-    "kernelrelease",
-    "os",
-    "processors",
-    "virtual",
-];
+const REPORTED_FACTS: [&str; 7] =
+    ["cloud", "is_virtual", "kernel", "kernelrelease", "os", "processors", "virtual"];
 /// The parts of the fact `networking` in the request.
 const REPORTED_NETWORK_FACTS: [&str; 5] = ["domain", "fqdn", "hostname", "ip", "ip6"];
 
@@ -68,28 +59,17 @@ impl BootstrapCredentials {
     pub(super) fn read_files(config: &Config, path: &Path) -> Result<Self, NodeEnrolmentError> {
         let text =
             muster_secret::read_secret(path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)?;
-        let creds = UserCredentials::parse(&text).map_err(|source| NodeEnrolmentError::Creds {
-            path: path.to_owned(),
-            source,
-        })?;
-        let signer = Signer::new(creds).map_err(|source| NodeEnrolmentError::Name {
-            path: path.to_owned(),
-            source,
-        })?;
+        let creds = UserCredentials::parse(&text)
+            .map_err(|source| NodeEnrolmentError::Creds { path: path.to_owned(), source })?;
+        let signer = Signer::new(creds)
+            .map_err(|source| NodeEnrolmentError::Name { path: path.to_owned(), source })?;
         let account = &config.provisioning.account;
-        let trust_error = |source| NodeEnrolmentError::Trust {
-            path: account.clone(),
-            source,
-        };
+        let trust_error = |source| NodeEnrolmentError::Trust { path: account.clone(), source };
         let operator =
             PublicKey::parse(&config.trust.operator).map_err(|error| trust_error(error.into()))?;
         let text = identity_store::read_token_file("the bootstrap account token", account)?;
         let enrolment_account = AccountTrust::new(operator, text.trim()).map_err(trust_error)?;
-        Ok(Self {
-            signer,
-            enrolment_account,
-            operator,
-        })
+        Ok(Self { signer, enrolment_account, operator })
     }
 
     fn connect_options(
@@ -99,10 +79,8 @@ impl BootstrapCredentials {
     ) -> Result<BusOptions, NodeEnrolmentError> {
         let parse = |url: &String| BrokerAddress::parse(url, config.broker.plaintext_on_loopback);
         let servers = config.broker.urls.iter().map(parse);
-        let mut options = BusOptions::for_daemon(
-            format!("newcomer {name}"),
-            servers.collect::<Result<_, _>>()?,
-        );
+        let mut options =
+            BusOptions::for_daemon(format!("newcomer {name}"), servers.collect::<Result<_, _>>()?);
         options.authority.clone_from(&config.broker.ca);
         options.credentials = Some(BrokerCredentials::from_signer(&self.signer));
         options.inbox_prefix = Some(subject::inbox_prefix(&self.signer.public_key().to_string()));
@@ -126,10 +104,7 @@ pub(super) async fn enrol_node(
         "this machine has no credentials; requesting enrolment"
     );
     let session = EnrolmentSession {
-        bus: bootstrap
-            .connect_options(config, &proposal.identity)?
-            .connect()
-            .await?,
+        bus: bootstrap.connect_options(config, &proposal.identity)?.connect().await?,
         facts: reported_facts(&facts),
         clock: WallClock::system(),
         cache: TokenCache::default(),
@@ -178,10 +153,7 @@ impl EnrolmentSession {
                     failures = 0;
                     // Add up to 50 % jitter, so that machines that got the same pause do not retry together.
                     let max_jitter = pause.mul_f64(0.5);
-                    let jitter = ReconnectBackoff {
-                        first: max_jitter,
-                        max: max_jitter,
-                    };
+                    let jitter = ReconnectBackoff { first: max_jitter, max: max_jitter };
                     pause + jitter.random_delay(1)
                 }
                 EnrolmentAttempt::Retry => {
@@ -198,9 +170,7 @@ impl EnrolmentSession {
 
     /// Waits for the broker connection. The connection logs its own errors; every 20 s this checks and logs whether the bootstrap token is valid.
     async fn wait_connected(&self) {
-        while tokio::time::timeout(CONNECT_WARN_INTERVAL, self.bus.wait_connected())
-            .await
-            .is_err()
+        while tokio::time::timeout(CONNECT_WARN_INTERVAL, self.bus.wait_connected()).await.is_err()
         {
             let token = self.bootstrap.signer.token();
             let now = self.clock.now();
@@ -221,10 +191,8 @@ impl EnrolmentSession {
         let bytes =
             match sign_enrolment_request(&request, &self.bootstrap.signer, &self.proposal.key) {
                 Err(EnvelopeSignError::Oversized { .. }) => {
-                    let without_facts = EnrolmentRequest {
-                        facts: NodeFacts::default(),
-                        ..request.clone()
-                    };
+                    let without_facts =
+                        EnrolmentRequest { facts: NodeFacts::default(), ..request.clone() };
                     sign_enrolment_request(
                         &without_facts,
                         &self.bootstrap.signer,
@@ -240,10 +208,7 @@ impl EnrolmentSession {
             }
             Ok(message) => self.evaluate_answer(&request, &message),
             Err(error) => {
-                tracing::warn!(
-                    error = error_chain(&error),
-                    "no reply to the enrolment request"
-                );
+                tracing::warn!(error = error_chain(&error), "no reply to the enrolment request");
                 Ok(EnrolmentAttempt::Retry)
             }
         }
@@ -255,14 +220,12 @@ impl EnrolmentSession {
         let address = AnswerAddress::of_request(&key, &Uuid::now_v7());
         let mut replies = self.bus.subscribe(&address.subscription_pattern()).await?;
         let reply_subject = address.of_broadcast();
-        self.bus
-            .publish_with_reply(subject::ENROLMENT_SUBJECT, &reply_subject, request)
-            .await?;
+        self.bus.publish_with_reply(subject::ENROLMENT_SUBJECT, &reply_subject, request).await?;
         let reply = tokio::time::timeout(ANSWER_TIMEOUT, replies.next()).await;
-        reply.ok().flatten().ok_or(BusError::Timeout {
-            operation: "answer",
-            timeout: ANSWER_TIMEOUT,
-        })
+        reply
+            .ok()
+            .flatten()
+            .ok_or(BusError::Timeout { operation: "answer", timeout: ANSWER_TIMEOUT })
     }
 
     fn build_request(&self) -> Result<EnrolmentRequest, NodeEnrolmentError> {
@@ -340,10 +303,7 @@ async fn collect_facts(config: &Config) -> NodeFacts {
     let sources = assemble::fact_sources(config);
     let collecting = tokio::task::spawn_blocking(move || {
         let host: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
-        let machines = FactMachines {
-            node: &*host,
-            host: &*host,
-        };
+        let machines = FactMachines { node: &*host, host: &*host };
         facts::collect_facts(machines, &sources)
     });
     let (facts, problems) = collecting.await.unwrap_or_default();
@@ -369,10 +329,7 @@ fn reported_facts(facts: &NodeFacts) -> NodeFacts {
         let network_facts = REPORTED_NETWORK_FACTS
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), network.get(name)?.clone())));
-        reported.insert(
-            "networking".to_owned(),
-            Value::Object(network_facts.collect()),
-        );
+        reported.insert("networking".to_owned(), Value::Object(network_facts.collect()));
     }
     NodeFacts::from_map(reported).unwrap_or_default()
 }

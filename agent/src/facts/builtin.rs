@@ -13,29 +13,14 @@ pub(super) fn collect_builtin(system: &dyn System) -> Map<String, Value> {
         facts.extend(value.map(|value| (name.to_owned(), value)));
     };
     put("kernel", Some(json!(kernel_name())));
-    put(
-        "kernelrelease",
-        sysinfo::System::kernel_version().ok().map(Value::from),
-    );
+    put("kernelrelease", sysinfo::System::kernel_version().ok().map(Value::from));
     put("os", Some(os::collect_os(system)));
-    put(
-        "networking",
-        Some(network::collect_networking(&hostname::read_host_name())),
-    );
+    put("networking", Some(network::collect_networking(&hostname::read_host_name())));
     put("mountpoints", mountpoint_facts());
-    put(
-        "system_uptime",
-        sysinfo::System::uptime().ok().map(uptime_facts),
-    );
-    put(
-        "timezone",
-        Some(json!(jiff::Zoned::now().strftime("%Z").to_string())),
-    );
+    put("system_uptime", sysinfo::System::uptime().ok().map(uptime_facts));
+    put("timezone", Some(json!(jiff::Zoned::now().strftime("%Z").to_string())));
     let virtualization = virtualization::detect_virtualization();
-    put(
-        "is_virtual",
-        Some(json!(virtualization != virtualization::PHYSICAL)),
-    );
+    put("is_virtual", Some(json!(virtualization != virtualization::PHYSICAL)));
     put("virtual", Some(json!(virtualization)));
     if let Ok(machine) = read_hardware() {
         put("processors", Some(processor_facts(&machine)));
@@ -77,10 +62,7 @@ fn memory_facts(machine: &sysinfo::System) -> Value {
     let system = space_facts(machine.total_memory(), machine.available_memory());
     memory.insert("system".to_owned(), system);
     if machine.total_swap() > 0 {
-        memory.insert(
-            "swap".to_owned(),
-            space_facts(machine.total_swap(), machine.free_swap()),
-        );
+        memory.insert("swap".to_owned(), space_facts(machine.total_swap(), machine.free_swap()));
     }
     Value::Object(memory)
 }
@@ -93,10 +75,7 @@ fn mountpoint_facts() -> Option<Value> {
         let mut mounted = space_facts(disk.total_space(), disk.available_space());
         if let Some(mounted) = mounted.as_object_mut() {
             mounted.insert("device".to_owned(), json!(disk.name().to_string_lossy()));
-            mounted.insert(
-                "filesystem".to_owned(),
-                json!(disk.file_system().to_string_lossy()),
-            );
+            mounted.insert("filesystem".to_owned(), json!(disk.file_system().to_string_lossy()));
         }
         (disk.mount_point().to_string_lossy().into_owned(), mounted)
     };

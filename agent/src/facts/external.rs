@@ -33,10 +33,7 @@ pub(super) fn gather_directory(
     system: &dyn System,
     directory: &Path,
 ) -> Result<Vec<GatheredFacts>, FactError> {
-    let read_error = |source| FactError::Read {
-        path: directory.to_owned(),
-        source,
-    };
+    let read_error = |source| FactError::Read { path: directory.to_owned(), source };
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -49,9 +46,7 @@ pub(super) fn gather_directory(
     paths.sort();
     let sources = paths.into_iter().filter_map(|path| {
         let name = path.display().to_string();
-        read_source(system, path)
-            .transpose()
-            .map(|facts| (name, facts))
+        read_source(system, path).transpose().map(|facts| (name, facts))
     });
     Ok(sources.collect())
 }
@@ -70,10 +65,7 @@ fn read_source(
     system: &dyn System,
     path: PathBuf,
 ) -> Result<Option<Map<String, Value>>, FactError> {
-    if path
-        .file_name()
-        .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
-    {
+    if path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b".")) {
         return Ok(None);
     }
     let metadata = match fs::metadata(&path) {
@@ -83,9 +75,7 @@ fn read_source(
     if !metadata.is_file() {
         return Ok(None);
     }
-    let extension = path
-        .extension()
-        .map(|extension| extension.to_string_lossy().to_lowercase());
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
     if let Some(format) = extension.as_deref().and_then(FactFormat::from_extension) {
         return read_fact_file(&path, format).map(Some);
     }
@@ -103,19 +93,12 @@ fn read_source(
 }
 
 fn read_fact_file(path: &Path, format: FactFormat) -> Result<Map<String, Value>, FactError> {
-    let read_error = |source| FactError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let read_error = |source| FactError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(read_error)?;
-    file.take(MAX_SOURCE_BYTES as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(read_error)?;
+    file.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() > MAX_SOURCE_BYTES {
-        return Err(FactError::TooLarge {
-            limit: MAX_SOURCE_BYTES,
-        });
+        return Err(FactError::TooLarge { limit: MAX_SOURCE_BYTES });
     }
     if bytes.trim_ascii().is_empty() {
         return Err(FactError::Empty);
@@ -127,11 +110,7 @@ fn read_fact_file(path: &Path, format: FactFormat) -> Result<Map<String, Value>,
 fn check_safe(metadata: &Metadata) -> Result<(), FactError> {
     let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
     let trusted = owner == 0 || owner == nix::unistd::geteuid().as_raw();
-    if trusted && mode & 0o022 == 0 {
-        Ok(())
-    } else {
-        Err(FactError::Unsafe { owner, mode })
-    }
+    if trusted && mode & 0o022 == 0 { Ok(()) } else { Err(FactError::Unsafe { owner, mode }) }
 }
 
 fn run_program<S: Into<String>>(
@@ -145,20 +124,12 @@ fn run_program<S: Into<String>>(
     let output = system.run_command(&command).map_err(FactError::Run)?;
     if !output.is_success() {
         let text = output.combined_text();
-        let first = text
-            .lines()
-            .find(|line| !line.trim().is_empty())
-            .unwrap_or("no output");
+        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no output");
         let first_line = first.chars().take(MAX_ERROR_CHARS).collect();
-        return Err(FactError::Failed {
-            code: output.code,
-            output: first_line,
-        });
+        return Err(FactError::Failed { code: output.code, output: first_line });
     }
     if output.truncated {
-        return Err(FactError::TooLarge {
-            limit: MAX_SOURCE_BYTES,
-        });
+        return Err(FactError::TooLarge { limit: MAX_SOURCE_BYTES });
     }
     Ok(output.stdout)
 }

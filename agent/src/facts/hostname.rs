@@ -49,25 +49,15 @@ fn read_prefix(path: &str) -> String {
 fn resolve_host_name(kernel: &str, hosts: &str, resolv: &str) -> HostName {
     let kernel = kernel.trim_end_matches('.').to_ascii_lowercase();
     if let Some((hostname, domain)) = kernel.split_once('.') {
-        return HostName {
-            hostname: hostname.to_owned(),
-            domain: Some(domain.to_owned()),
-        };
+        return HostName { hostname: hostname.to_owned(), domain: Some(domain.to_owned()) };
     }
     let domain = domain_in_hosts(&kernel, hosts).or_else(|| domain_in_resolv(resolv));
-    HostName {
-        hostname: kernel,
-        domain,
-    }
+    HostName { hostname: kernel, domain }
 }
 
 fn domain_in_hosts(kernel: &str, hosts: &str) -> Option<String> {
     for line in hosts.lines() {
-        let line = line
-            .split('#')
-            .next()
-            .unwrap_or_default()
-            .to_ascii_lowercase();
+        let line = line.split('#').next().unwrap_or_default().to_ascii_lowercase();
         for name in line.split_whitespace().skip(1) {
             match name.trim_end_matches('.').split_once('.') {
                 // `localhost.localdomain` is not a real domain.
@@ -110,11 +100,7 @@ mod tests {
             ("db1", "", "search .\n", "db1"),
             ("db1", "", "", "db1"),
         ] {
-            assert_eq!(
-                resolve_host_name(kernel, hosts, resolv).fqdn(),
-                fqdn,
-                "{kernel}"
-            );
+            assert_eq!(resolve_host_name(kernel, hosts, resolv).fqdn(), fqdn, "{kernel}");
         }
     }
 }

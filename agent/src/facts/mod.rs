@@ -51,13 +51,7 @@ pub struct FactSources {
 impl FactSources {
     /// The sources of a node with a directory of external facts and no other sources.
     pub fn new(identity: Identity, facts_d: PathBuf) -> Self {
-        Self {
-            identity,
-            facts_d,
-            facter: None,
-            cloud: None,
-            given: BTreeMap::new(),
-        }
+        Self { identity, facts_d, facter: None, cloud: None, given: BTreeMap::new() }
     }
 }
 
@@ -94,20 +88,12 @@ impl FactStore {
     /// A store whose facts are unknown until [`FactStore::reload`].
     pub fn new(sources: FactSources) -> Self {
         let unknown = NodeFacts::default().with_known_names(BTreeSet::new());
-        Self {
-            sources,
-            current: RwLock::new(Arc::new(unknown)),
-            last_good: Mutex::default(),
-        }
+        Self { sources, current: RwLock::new(Arc::new(unknown)), last_good: Mutex::default() }
     }
 
     /// A store with these initial facts, for a virtual node.
     pub fn with_facts(sources: FactSources, facts: Arc<NodeFacts>) -> Self {
-        Self {
-            sources,
-            current: RwLock::new(facts),
-            last_good: Mutex::default(),
-        }
+        Self { sources, current: RwLock::new(facts), last_good: Mutex::default() }
     }
 
     /// The facts as of the last collection.
@@ -117,10 +103,7 @@ impl FactStore {
 
     /// Collects and replaces the current facts as a whole. Returns the problems.
     pub fn reload(&self, machines: FactMachines<'_>) -> Vec<FactProblem> {
-        let mut last_good = self
-            .last_good
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
         let mut problems = Vec::new();
         let mut collected = Vec::new();
         for (name, facts) in self.gather_sources(machines, &last_good) {
@@ -141,9 +124,7 @@ impl FactStore {
         let facts = merge_sources(&collected, &self.sources.identity, &mut problems);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(facts);
         let collected = collected.into_iter();
-        *last_good = collected
-            .filter_map(|(name, facts)| Some((name, facts?)))
-            .collect();
+        *last_good = collected.filter_map(|(name, facts)| Some((name, facts?))).collect();
         problems
     }
 
@@ -153,10 +134,8 @@ impl FactStore {
         machines: FactMachines<'_>,
         last_good: &BTreeMap<String, Map<String, Value>>,
     ) -> Vec<GatheredFacts> {
-        let mut gathered = vec![(
-            BUILTIN_SOURCE.to_owned(),
-            Ok(builtin::collect_builtin(machines.node)),
-        )];
+        let mut gathered =
+            vec![(BUILTIN_SOURCE.to_owned(), Ok(builtin::collect_builtin(machines.node)))];
         let facter = self.sources.facter.as_ref();
         gathered.extend(facter.map(|program| external::run_facter(machines.host, program)));
         let cloud = self.sources.cloud.as_ref();
@@ -175,9 +154,7 @@ impl FactStore {
             }
             Err(error) => {
                 let prefix = format!("{directory}/");
-                let last_facts = last_good
-                    .iter()
-                    .filter(|(name, _)| name.starts_with(&prefix));
+                let last_facts = last_good.iter().filter(|(name, _)| name.starts_with(&prefix));
                 gathered.extend(last_facts.map(|(name, facts)| (name.clone(), Ok(facts.clone()))));
                 gathered.push((directory, Err(error)));
             }

@@ -15,11 +15,8 @@ pub(super) fn collect_networking(names: &HostName) -> Value {
         for (name, data) in &networks {
             let mac = data.mac_address();
             let mac = (!mac.is_unspecified()).then(|| mac.to_string());
-            let addresses: Vec<(IpAddr, u8)> = data
-                .ip_networks()
-                .iter()
-                .map(|network| (network.addr, network.prefix))
-                .collect();
+            let addresses: Vec<(IpAddr, u8)> =
+                data.ip_networks().iter().map(|network| (network.addr, network.prefix)).collect();
             interfaces.insert(
                 name.to_string_lossy().into_owned(),
                 interface_facts(mac, data.mtu(), &addresses),
@@ -61,11 +58,7 @@ fn default_interface(routes: &str) -> Option<String> {
             _ => None,
         }
     };
-    routes
-        .lines()
-        .filter_map(default)
-        .min_by_key(|(metric, _)| *metric)
-        .map(|(_, name)| name)
+    routes.lines().filter_map(default).min_by_key(|(metric, _)| *metric).map(|(_, name)| name)
 }
 
 fn networking_facts(
@@ -76,19 +69,12 @@ fn networking_facts(
     let mut facts = Map::new();
     facts.insert("hostname".to_owned(), json!(names.hostname));
     facts.insert("fqdn".to_owned(), json!(names.fqdn()));
-    facts.extend(
-        names
-            .domain
-            .as_ref()
-            .map(|domain| ("domain".to_owned(), json!(domain))),
-    );
+    facts.extend(names.domain.as_ref().map(|domain| ("domain".to_owned(), json!(domain))));
     let has_address = |name: &&String| *name != "lo" && interfaces.get(*name).is_some_and(has_ip);
     let primary = default.or_else(|| interfaces.keys().find(has_address).cloned());
     if let Some(primary) = primary {
         for key in ["ip", "ip6", "mac", "mtu"] {
-            let value = interfaces
-                .get(&primary)
-                .and_then(|interface| interface.get(key));
+            let value = interfaces.get(&primary).and_then(|interface| interface.get(key));
             facts.extend(value.map(|value| (key.to_owned(), value.clone())));
         }
         facts.insert("primary".to_owned(), json!(primary));
@@ -98,10 +84,7 @@ fn networking_facts(
 }
 
 fn has_ip(interface: &Value) -> bool {
-    interface
-        .get("ip")
-        .or_else(|| interface.get("ip6"))
-        .is_some()
+    interface.get("ip").or_else(|| interface.get("ip6")).is_some()
 }
 
 #[cfg(test)]
@@ -124,24 +107,16 @@ mod tests {
 
     #[test]
     fn the_primary_interface_lends_its_addresses() {
-        let names = HostName {
-            hostname: "db1".into(),
-            domain: Some("acme.net".into()),
-        };
+        let names = HostName { hostname: "db1".into(), domain: Some("acme.net".into()) };
         let address = |text: &str| (text.parse().unwrap(), 24);
         let eth0 = interface_facts(
             Some("52:54:00:12:34:56".into()),
             1500,
-            &[
-                address("fe80::1"),
-                address("10.0.0.5"),
-                address("2001:db8::5"),
-            ],
+            &[address("fe80::1"), address("10.0.0.5"), address("2001:db8::5")],
         );
         let lo = interface_facts(None, 65_536, &[address("127.0.0.1")]);
-        let interfaces: Map<_, _> = [("eth0".into(), eth0), ("lo".into(), lo)]
-            .into_iter()
-            .collect();
+        let interfaces: Map<_, _> =
+            [("eth0".into(), eth0), ("lo".into(), lo)].into_iter().collect();
         for default in [Some("eth0".to_owned()), None] {
             let facts = networking_facts(&names, interfaces.clone(), default);
             assert_eq!(facts["fqdn"], "db1.acme.net");

@@ -80,9 +80,7 @@ fn parse_os_release(release: &str) -> BTreeMap<&str, String> {
     let field = |line| -> Option<(&str, String)> {
         let (name, value) = str::split_once(line, '=')?;
         let value = value.trim();
-        let inner = ['"', '\'']
-            .iter()
-            .find_map(|q| value.strip_prefix(*q)?.strip_suffix(*q));
+        let inner = ['"', '\''].iter().find_map(|q| value.strip_prefix(*q)?.strip_suffix(*q));
         Some((name.trim(), inner.unwrap_or(value).replace('\\', "")))
     };
     release.lines().filter_map(field).collect()
@@ -127,16 +125,12 @@ fn unknown_distribution(id: &str, like: &str) -> (String, String) {
         ("gentoo", "Gentoo"),
     ];
     let parent = like.split_whitespace().find_map(|word| {
-        parents
-            .iter()
-            .find(|(parent, _)| *parent == word)
-            .map(|(_, family)| *family)
+        parents.iter().find(|(parent, _)| *parent == word).map(|(_, family)| *family)
     });
     let mut letters = id.chars();
-    let name: String = letters.next().map_or_else(
-        || "Linux".to_owned(),
-        |c| c.to_ascii_uppercase().to_string(),
-    ) + letters.as_str();
+    let name: String =
+        letters.next().map_or_else(|| "Linux".to_owned(), |c| c.to_ascii_uppercase().to_string())
+            + letters.as_str();
     (name, parent.unwrap_or("Linux").to_owned())
 }
 
@@ -175,14 +169,8 @@ mod tests {
             ("", None, ["Linux", "Linux", "", "", "x86_64"]),
         ] {
             let os = os_facts(release, debian, "x86_64");
-            let told = [
-                "/name",
-                "/family",
-                "/release/full",
-                "/release/major",
-                "/architecture",
-            ]
-            .map(|pointer| os.pointer(pointer).unwrap().as_str().unwrap());
+            let told = ["/name", "/family", "/release/full", "/release/major", "/architecture"]
+                .map(|pointer| os.pointer(pointer).unwrap().as_str().unwrap());
             assert_eq!(told, expected, "{release}");
         }
     }

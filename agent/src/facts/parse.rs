@@ -27,15 +27,8 @@ impl FactFormat {
 
     /// The format of a program's output, by its first line with content.
     pub(super) fn detect_output(text: &str) -> Self {
-        let first = text
-            .lines()
-            .map(str::trim)
-            .find(|line| has_content(line))
-            .unwrap_or_default();
-        match first
-            .find(['=', ':'])
-            .and_then(|at| first.as_bytes().get(at))
-        {
+        let first = text.lines().map(str::trim).find(|line| has_content(line)).unwrap_or_default();
+        match first.find(['=', ':']).and_then(|at| first.as_bytes().get(at)) {
             _ if first.starts_with('{') => Self::Json,
             Some(b'=') => Self::Lines,
             _ => Self::Yaml,
@@ -68,15 +61,8 @@ fn parse_yaml(text: &str) -> Result<Value, FactError> {
 
 fn parse_lines(text: &str) -> Result<Map<String, Value>, FactError> {
     let mut facts = Map::new();
-    for (index, line) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| has_content(line.trim()))
-    {
-        match line
-            .split_once('=')
-            .map(|(name, value)| (name.trim(), value.trim()))
-        {
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| has_content(line.trim())) {
+        match line.split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
             Some((name, value)) if !name.is_empty() => {
                 facts.insert(name.to_owned(), Value::String(value.to_owned()));
             }
@@ -108,46 +94,19 @@ mod tests {
     #[test]
     fn all_forms_give_the_same_facts() {
         let facts = json!({"customer": "acme", "role": "db"});
-        assert_eq!(
-            read(FactFormat::Json, r#"{"customer":"acme","role":"db"}"#),
-            facts
-        );
-        assert_eq!(
-            read(FactFormat::Yaml, "---\ncustomer: acme\nrole: db\n"),
-            facts
-        );
-        assert_eq!(
-            read(FactFormat::Lines, "# ours\ncustomer = acme\n\nrole=db\r\n"),
-            facts
-        );
-        assert_eq!(
-            read(FactFormat::Lines, "a=b=c\nempty="),
-            json!({"a": "b=c", "empty": ""})
-        );
-        assert_eq!(
-            read(FactFormat::Yaml, "a:\n  b: [1, true]\n"),
-            json!({"a": {"b": [1, true]}})
-        );
+        assert_eq!(read(FactFormat::Json, r#"{"customer":"acme","role":"db"}"#), facts);
+        assert_eq!(read(FactFormat::Yaml, "---\ncustomer: acme\nrole: db\n"), facts);
+        assert_eq!(read(FactFormat::Lines, "# ours\ncustomer = acme\n\nrole=db\r\n"), facts);
+        assert_eq!(read(FactFormat::Lines, "a=b=c\nempty="), json!({"a": "b=c", "empty": ""}));
+        assert_eq!(read(FactFormat::Yaml, "a:\n  b: [1, true]\n"), json!({"a": {"b": [1, true]}}));
     }
 
     #[test]
     fn what_is_no_object_of_facts_is_refused() {
-        assert!(matches!(
-            parse_facts(FactFormat::Json, b"[1]"),
-            Err(FactError::Facts(_))
-        ));
-        assert!(matches!(
-            parse_facts(FactFormat::Json, b"{"),
-            Err(FactError::Json(_))
-        ));
-        assert!(matches!(
-            parse_facts(FactFormat::Yaml, b"a: [1"),
-            Err(FactError::Yaml(_))
-        ));
-        assert!(matches!(
-            parse_facts(FactFormat::Yaml, b"word"),
-            Err(FactError::Facts(_))
-        ));
+        assert!(matches!(parse_facts(FactFormat::Json, b"[1]"), Err(FactError::Facts(_))));
+        assert!(matches!(parse_facts(FactFormat::Json, b"{"), Err(FactError::Json(_))));
+        assert!(matches!(parse_facts(FactFormat::Yaml, b"a: [1"), Err(FactError::Yaml(_))));
+        assert!(matches!(parse_facts(FactFormat::Yaml, b"word"), Err(FactError::Facts(_))));
         assert!(matches!(
             parse_facts(FactFormat::Lines, b"a=1\n\nb\n"),
             Err(FactError::Line { number: 3 })
@@ -156,10 +115,7 @@ mod tests {
             parse_facts(FactFormat::Lines, b"=1\n"),
             Err(FactError::Line { number: 1 })
         ));
-        assert!(matches!(
-            parse_facts(FactFormat::Json, b"\xff"),
-            Err(FactError::NotText)
-        ));
+        assert!(matches!(parse_facts(FactFormat::Json, b"\xff"), Err(FactError::NotText)));
     }
 
     #[test]

@@ -13,17 +13,11 @@ use serde_json::{Value, json};
 use super::{FactError, FactMachines, FactProblem, FactSources, FactStore};
 
 fn sources(directory: &Path) -> FactSources {
-    FactSources::new(
-        Identity::parse("db1.acme.net").unwrap(),
-        directory.to_owned(),
-    )
+    FactSources::new(Identity::parse("db1.acme.net").unwrap(), directory.to_owned())
 }
 
 fn one(system: &dyn System) -> FactMachines<'_> {
-    FactMachines {
-        node: system,
-        host: system,
-    }
+    FactMachines { node: system, host: system }
 }
 
 fn collect(system: &dyn System, sources: &FactSources) -> (NodeFacts, Vec<FactProblem>) {
@@ -38,12 +32,7 @@ fn put(directory: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
 }
 
 fn output(code: i32, stdout: &str) -> CommandOutput {
-    CommandOutput {
-        code,
-        combined: stdout.into(),
-        stdout: stdout.into(),
-        truncated: false,
-    }
+    CommandOutput { code, combined: stdout.into(), stdout: stdout.into(), truncated: false }
 }
 
 #[test]
@@ -56,25 +45,13 @@ fn built_in_facts_have_facters_structure() {
     assert_eq!(facts.get("os.family"), Some(&json!("Debian")));
     assert_eq!(facts.get("os.release.full"), Some(&json!("12.4")));
     assert_eq!(facts.get("identity"), Some(&json!("db1.acme.net")));
-    for path in [
-        "kernel",
-        "kernelrelease",
-        "networking.hostname",
-        "networking.fqdn",
-        "timezone",
-        "virtual",
-    ] {
-        let text = facts
-            .get(path)
-            .and_then(|fact| fact.as_str())
-            .unwrap_or_default();
+    for path in
+        ["kernel", "kernelrelease", "networking.hostname", "networking.fqdn", "timezone", "virtual"]
+    {
+        let text = facts.get(path).and_then(|fact| fact.as_str()).unwrap_or_default();
         assert!(!text.is_empty(), "{path}");
     }
-    for path in [
-        "memory.system.total_bytes",
-        "processors.count",
-        "system_uptime.seconds",
-    ] {
+    for path in ["memory.system.total_bytes", "processors.count", "system_uptime.seconds"] {
         assert!(facts.get(path).and_then(Value::as_u64) > Some(0), "{path}");
     }
 }
@@ -88,12 +65,7 @@ fn later_files_win_and_nobody_changes_the_identity() {
         r#"{"customer": "acme", "os": "mine", "identity": "evil"}"#,
         0o644,
     );
-    put(
-        scratch.path(),
-        "20.yaml",
-        "customer: globex\nrole: {name: db}\n",
-        0o644,
-    );
+    put(scratch.path(), "20.yaml", "customer: globex\nrole: {name: db}\n", 0o644);
     put(scratch.path(), "30.txt", "rack=r7\n", 0o644);
     put(scratch.path(), ".40.txt", "rack=hidden\n", 0o644);
     put(scratch.path(), "README", "neither run nor read", 0o644);
@@ -132,11 +104,7 @@ fn a_broken_source_keeps_its_last_good_facts_and_harms_no_other() {
     let problems = store.reload(one(&system));
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(problems[0].uses_last_good && matches!(problems[0].error, FactError::Json(_)));
-    assert!(
-        problems[0]
-            .to_string()
-            .contains("a.json; the last valid ones are kept")
-    );
+    assert!(problems[0].to_string().contains("a.json; the last valid ones are kept"));
     assert!(!problems[1].uses_last_good && matches!(problems[1].error, FactError::Empty));
     assert_eq!(store.current().get("a"), Some(&json!(1)));
     assert_eq!(store.current().get("b"), Some(&json!(2)));
@@ -153,10 +121,7 @@ fn what_others_can_change_is_not_run() {
     put(scratch.path(), "evil", "#!/bin/sh\n", 0o757);
     let system = FakeSystem::new();
     let (_, problems) = collect(&system, &sources(scratch.path()));
-    assert!(
-        matches!(problems[0].error, FactError::Unsafe { mode: 0o757, .. }),
-        "{problems:?}"
-    );
+    assert!(matches!(problems[0].error, FactError::Unsafe { mode: 0o757, .. }), "{problems:?}");
     assert!(system.recorded_commands().is_empty());
 }
 
@@ -167,21 +132,13 @@ fn a_failing_program_is_told_in_its_own_words() {
     let system = FakeSystem::new();
     system.script_output(&[run.to_str().unwrap()], output(3, "\nno database\nmore\n"));
     let (_, problems) = collect(&system, &sources(scratch.path()));
-    assert_eq!(
-        problems[0].error.to_string(),
-        "the program ended with code 3: no database"
-    );
+    assert_eq!(problems[0].error.to_string(), "the program ended with code 3: no database");
 }
 
 #[test]
 fn a_real_executable_is_run_on_the_real_machine() {
     let scratch = tempfile::tempdir().unwrap();
-    put(
-        scratch.path(),
-        "facts.sh",
-        "#!/bin/sh\necho '{\"from\": {\"shell\": true}}'\n",
-        0o755,
-    );
+    put(scratch.path(), "facts.sh", "#!/bin/sh\necho '{\"from\": {\"shell\": true}}'\n", 0o755);
     let system = muster_system::real::RealSystem::new("/".into());
     let (facts, problems) = collect(&system, &sources(scratch.path()));
     assert!(problems.is_empty(), "{problems:?}");
@@ -194,14 +151,8 @@ fn facter_is_asked_where_configured_and_external_facts_win_over_it() {
     put(scratch.path(), "a.txt", "colour=red\n", 0o644);
     let system = FakeSystem::new();
     let argv = ["/opt/facter", "--json"];
-    system.script_output(
-        &argv,
-        output(0, r#"{"colour": "blue", "ruby": {"version": "3.1"}}"#),
-    );
-    let sources = FactSources {
-        facter: Some("/opt/facter".into()),
-        ..sources(scratch.path())
-    };
+    system.script_output(&argv, output(0, r#"{"colour": "blue", "ruby": {"version": "3.1"}}"#));
+    let sources = FactSources { facter: Some("/opt/facter".into()), ..sources(scratch.path()) };
     let (facts, problems) = collect(&system, &sources);
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(facts.get("colour"), Some(&json!("red")));
@@ -229,10 +180,7 @@ fn a_scratch_root_has_its_own_os_and_the_hosts_programs() {
     let (node, host) = (FakeSystem::new(), FakeSystem::new());
     node.add_file("/etc/os-release", "ID=alpine\nVERSION_ID=3.20.1\n");
     host.script_output(&[run.to_str().unwrap()], output(0, "a: 1\n"));
-    let machines = FactMachines {
-        node: &node,
-        host: &host,
-    };
+    let machines = FactMachines { node: &node, host: &host };
     let (facts, problems) = super::collect_facts(machines, &sources(scratch.path()));
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(facts.get("os.name"), Some(&json!("Alpine")));
@@ -250,12 +198,7 @@ fn is_known(store: &FactStore, path: &str) -> bool {
 fn what_a_source_could_set_is_unknown_until_it_succeeded_once() {
     let scratch = tempfile::tempdir().unwrap();
     let system = FakeSystem::new();
-    put(
-        scratch.path(),
-        "10.json",
-        r#"{"customer": "acme", "role": "db"}"#,
-        0o644,
-    );
+    put(scratch.path(), "10.json", r#"{"customer": "acme", "role": "db"}"#, 0o644);
     let broken = put(scratch.path(), "20.json", r#"{"customer": "#, 0o644);
     put(scratch.path(), "30.txt", "rack=r7\n", 0o644);
 
@@ -263,12 +206,7 @@ fn what_a_source_could_set_is_unknown_until_it_succeeded_once() {
     let store = FactStore::new(sources(scratch.path()));
     assert!(!is_known(&store, "customer") && !store.current().is_complete());
     let problems = store.reload(one(&system));
-    assert!(
-        problems[0]
-            .to_string()
-            .contains("unknown until it succeeds"),
-        "{problems:?}"
-    );
+    assert!(problems[0].to_string().contains("unknown until it succeeds"), "{problems:?}");
     for (path, known) in [
         ("customer", false),
         ("role", false),
@@ -299,10 +237,8 @@ fn a_directory_or_a_program_that_never_answered_leaves_facts_unknown() {
     assert!(!is_known(&store, "environment"));
 
     let directory = scratch.path().join("none");
-    let store = FactStore::new(FactSources {
-        facter: Some("/opt/facter".into()),
-        ..sources(&directory)
-    });
+    let store =
+        FactStore::new(FactSources { facter: Some("/opt/facter".into()), ..sources(&directory) });
     let system = FakeSystem::new();
     let argv = ["/opt/facter", "--json"];
     system.script_output(&argv, output(1, "no ruby\n"));

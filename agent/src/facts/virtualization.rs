@@ -87,18 +87,9 @@ mod tests {
         };
         assert_eq!(classify_clues(&VirtualizationClues::default()), PHYSICAL);
         assert_eq!(classify_clues(&kvm()), "kvm");
+        assert_eq!(classify_clues(&VirtualizationClues { docker: true, ..kvm() }), "docker");
         assert_eq!(
-            classify_clues(&VirtualizationClues {
-                docker: true,
-                ..kvm()
-            }),
-            "docker"
-        );
-        assert_eq!(
-            classify_clues(&VirtualizationClues {
-                container: "lxc".into(),
-                ..kvm()
-            }),
+            classify_clues(&VirtualizationClues { container: "lxc".into(), ..kvm() }),
             "lxc"
         );
         assert_eq!(
@@ -108,9 +99,7 @@ mod tests {
             }),
             "unknown_hypervisor"
         );
-        assert!(has_hypervisor_flag(
-            "model name : x\nflags\t\t: fpu hypervisor lm\n"
-        ));
+        assert!(has_hypervisor_flag("model name : x\nflags\t\t: fpu hypervisor lm\n"));
         assert!(!has_hypervisor_flag("flags : fpu\n"));
     }
 }

@@ -46,10 +46,7 @@ impl MetricsPage {
         let text =
             format!("# HELP {METRIC_PREFIX}_{name} {help}\n# TYPE {METRIC_PREFIX}_{name} {kind}\n");
         self.0.push_str(&text);
-        MetricFamily {
-            page: &mut self.0,
-            name,
-        }
+        MetricFamily { page: &mut self.0, name }
     }
 
     /// Adds a metric without labels.

@@ -65,19 +65,11 @@ pub(super) struct HttpResponse {
 impl HttpResponse {
     /// A plain text response.
     pub(super) fn plain_text(status: HttpStatus, body: impl Into<String>) -> Self {
-        Self {
-            status,
-            content_type: "text/plain; charset=utf-8",
-            body: body.into(),
-        }
+        Self { status, content_type: "text/plain; charset=utf-8", body: body.into() }
     }
 
     fn to_bytes(&self, with_body: bool) -> Vec<u8> {
-        let allow = if self.status == HttpStatus::NotAllowed {
-            "Allow: GET, HEAD\r\n"
-        } else {
-            ""
-        };
+        let allow = if self.status == HttpStatus::NotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}Cache-Control: no-store\r\n\
              X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
@@ -131,16 +123,12 @@ pub(super) async fn serve_http<S: HttpHandler>(listener: TcpListener, handler: A
 async fn serve_connection<S: HttpHandler>(mut stream: TcpStream, handler: &S) -> io::Result<()> {
     let received = tokio::time::timeout(HEAD_TIMEOUT, read_request(&mut stream)).await;
     let (response, with_body) = match received {
-        Err(_) => (
-            HttpResponse::plain_text(HttpStatus::RequestTimeout, "request timeout\n"),
-            true,
-        ),
+        Err(_) => (HttpResponse::plain_text(HttpStatus::RequestTimeout, "request timeout\n"), true),
         Ok(received) => match received? {
             HttpRequest::Empty => return Ok(()),
-            HttpRequest::Invalid(status) => (
-                HttpResponse::plain_text(status, "unsupported request\n"),
-                true,
-            ),
+            HttpRequest::Invalid(status) => {
+                (HttpResponse::plain_text(status, "unsupported request\n"), true)
+            }
             HttpRequest::Valid { path, with_body } => (handler.answer_path(&path).await, with_body),
         },
     };
@@ -219,22 +207,10 @@ mod tests {
             assert_eq!(parse_request(&whole[..end]), None, "{end}");
         }
         let path = "/metrics".to_owned();
-        assert_eq!(
-            parse_request(whole),
-            Some(HttpRequest::Valid {
-                path,
-                with_body: true
-            })
-        );
+        assert_eq!(parse_request(whole), Some(HttpRequest::Valid { path, with_body: true }));
         let path = "/healthz".to_owned();
         let head = parse_request(b"HEAD /healthz HTTP/1.0\r\n\r\n");
-        assert_eq!(
-            head,
-            Some(HttpRequest::Valid {
-                path,
-                with_body: false
-            })
-        );
+        assert_eq!(head, Some(HttpRequest::Valid { path, with_body: false }));
         let post = parse_request(b"POST /metrics HTTP/1.1\r\n\r\n");
         assert_eq!(post, Some(HttpRequest::Invalid(HttpStatus::NotAllowed)));
         let other = parse_request(b"\x16\x03\x01\x02\x00\x01\r\n\r\n");

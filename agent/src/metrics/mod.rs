@@ -143,10 +143,7 @@ impl MetricsContext {
         let states = [
             (self.stopping.is_cancelled(), "stopping"),
             (!connected, "not connected to the broker"),
-            (
-                connected && !self.ready.load(Ordering::Acquire),
-                "not subscribed yet",
-            ),
+            (connected && !self.ready.load(Ordering::Acquire), "not subscribed yet"),
         ];
         let states = states.into_iter().filter(|(applies, _)| *applies);
         let findings = findings.iter().filter(|finding| {

@@ -25,12 +25,8 @@ pub(super) fn render_page(context: &MetricsContext) -> String {
 
 fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
-    page.begin_metric(
-        "build_info",
-        MetricKind::Gauge,
-        "Always 1; the daemon's version is a label",
-    )
-    .add_sample(&version, 1);
+    page.begin_metric("build_info", MetricKind::Gauge, "Always 1; the daemon's version is a label")
+        .add_sample(&version, 1);
     let help = "Start time of the daemon, in seconds since the epoch";
     page.add_metric(
         "start_time_seconds",
@@ -40,9 +36,7 @@ fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     );
     let help =
         "Expiry time of the node's token, in seconds since the epoch; absent if it does not expire";
-    let verified = core
-        .trust()
-        .verify_user(&core.signer.token(), core.clock.now());
+    let verified = core.trust().verify_user(&core.signer.token(), core.clock.now());
     let confirmed =
         "When the account token was last confirmed as the newest, in seconds since the epoch";
     page.add_metric(
@@ -51,11 +45,8 @@ fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
         confirmed,
         format_seconds(core.trust_freshness().confirmed_at()),
     );
-    let mut expiry = page.begin_metric(
-        "credentials_expiry_timestamp_seconds",
-        MetricKind::Gauge,
-        help,
-    );
+    let mut expiry =
+        page.begin_metric("credentials_expiry_timestamp_seconds", MetricKind::Gauge, help);
     if let Some(expires) = verified.ok().and_then(|user| user.expires) {
         expiry.add_sample(&[], format_seconds(expires));
     }
@@ -64,12 +55,7 @@ fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
 fn add_journal_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let help = "Whether the journal of seen requests was lost or damaged at the last start";
     let is_lost = core.seen.journal_state().problem().is_some();
-    page.add_metric(
-        "seen_journal_lost",
-        MetricKind::Gauge,
-        help,
-        u8::from(is_lost),
-    );
+    page.add_metric("seen_journal_lost", MetricKind::Gauge, help, u8::from(is_lost));
 }
 
 /// The daemon's own log.
@@ -94,26 +80,11 @@ fn add_connection_metrics(page: &mut MetricsPage, context: &MetricsContext) {
     );
     let help = "Number of reconnections to the broker";
     let reconnects = traffic.connects.saturating_sub(1);
-    page.add_metric(
-        "broker_reconnects_total",
-        MetricKind::Counter,
-        help,
-        reconnects,
-    );
+    page.add_metric("broker_reconnects_total", MetricKind::Counter, help, reconnects);
     let help = "Number of lost broker connections";
-    page.add_metric(
-        "broker_disconnects_total",
-        MetricKind::Counter,
-        help,
-        traffic.disconnects,
-    );
+    page.add_metric("broker_disconnects_total", MetricKind::Counter, help, traffic.disconnects);
     let help = "Messages that were dropped because they arrived faster than they were processed";
-    page.add_metric(
-        "broker_dropped_messages_total",
-        MetricKind::Counter,
-        help,
-        traffic.dropped,
-    );
+    page.add_metric("broker_dropped_messages_total", MetricKind::Counter, help, traffic.dropped);
     page.begin_metric(
         "broker_messages_total",
         MetricKind::Counter,
@@ -135,19 +106,9 @@ fn add_message_metrics(page: &mut MetricsPage, stats: &CounterSnapshot) {
     let help = "Requests received, before any check";
     page.add_metric("messages_total", MetricKind::Counter, help, stats.total);
     let help = "Requests with a valid signature and token";
-    page.add_metric(
-        "messages_authentic_total",
-        MetricKind::Counter,
-        help,
-        stats.validated,
-    );
+    page.add_metric("messages_authentic_total", MetricKind::Counter, help, stats.validated);
     let help = "Authentic requests whose target is not this node";
-    page.add_metric(
-        "messages_for_others_total",
-        MetricKind::Counter,
-        help,
-        stats.filtered,
-    );
+    page.add_metric("messages_for_others_total", MetricKind::Counter, help, stats.filtered);
     page.add_metric(
         "replies_total",
         MetricKind::Counter,
@@ -169,11 +130,8 @@ fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
         ];
         outcomes.add_sample(&labels, count);
     }
-    let mut durations = page.begin_metric(
-        "action_seconds",
-        MetricKind::Summary,
-        "Duration of actions, in seconds",
-    );
+    let mut durations =
+        page.begin_metric("action_seconds", MetricKind::Summary, "Duration of actions, in seconds");
     for ((agent, action), time) in core.request_metrics.action_durations() {
         let labels = [("agent", agent.as_str()), ("action", action.as_str())];
         durations
@@ -186,12 +144,7 @@ fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
         refused.add_sample(&[("stage", stage.as_str()), ("reason", reason)], count);
     }
     let help = "Requests that were accepted and have no reply yet";
-    page.add_metric(
-        "requests_at_work",
-        MetricKind::Gauge,
-        help,
-        core.running.count(),
-    );
+    page.add_metric("requests_at_work", MetricKind::Gauge, help, core.running.count());
     let help =
         "Time of the last authentic request, in seconds since the epoch; absent before the first";
     let mut last = page.begin_metric("last_request_timestamp_seconds", MetricKind::Gauge, help);
@@ -204,14 +157,8 @@ fn add_agent_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let load = core.registry().agent_loads();
     let families = [
         ("agent_running", "Running actions of an agent"),
-        (
-            "agent_waiting",
-            "Requests to an agent that wait in its queue",
-        ),
-        (
-            "agent_running_limit",
-            "Maximum number of concurrent actions of an agent",
-        ),
+        ("agent_waiting", "Requests to an agent that wait in its queue"),
+        ("agent_running_limit", "Maximum number of concurrent actions of an agent"),
         (
             "agent_waiting_limit",
             "Maximum number of waiting requests of an agent; further ones are refused as busy",
@@ -234,12 +181,7 @@ fn add_agent_metrics(page: &mut MetricsPage, core: &DaemonCore) {
 fn add_audit_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let status = core.audit.status();
     let help = "Whether the last write to the audit log failed";
-    page.add_metric(
-        "audit_failing",
-        MetricKind::Gauge,
-        help,
-        u8::from(status.failing.is_some()),
-    );
+    page.add_metric("audit_failing", MetricKind::Gauge, help, u8::from(status.failing.is_some()));
     let help = "Audit records that wait to be written";
     page.add_metric("audit_waiting", MetricKind::Gauge, help, status.waiting);
     let help = "Audit records that could not be written";
@@ -253,26 +195,12 @@ fn add_audit_metrics(page: &mut MetricsPage, core: &DaemonCore) {
 
 fn add_health_metrics(page: &mut MetricsPage, context: &MetricsContext) {
     let findings = context.core.collect_findings();
-    let count = |level| {
-        findings
-            .iter()
-            .filter(|finding| finding.level == level)
-            .count()
-    };
-    page.begin_metric(
-        "findings",
-        MetricKind::Gauge,
-        "Problems of the node, as in `rpc doctor`",
-    )
-    .add_sample(&[("level", "error")], count(FindingLevel::Error))
-    .add_sample(&[("level", "warning")], count(FindingLevel::Warning));
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    page.begin_metric("findings", MetricKind::Gauge, "Problems of the node, as in `rpc doctor`")
+        .add_sample(&[("level", "error")], count(FindingLevel::Error))
+        .add_sample(&[("level", "warning")], count(FindingLevel::Warning));
     let ready = context.unready_reasons(&findings).is_empty();
-    page.add_metric(
-        "ready",
-        MetricKind::Gauge,
-        "Whether /readyz reports ready",
-        u8::from(ready),
-    );
+    page.add_metric("ready", MetricKind::Gauge, "Whether /readyz reports ready", u8::from(ready));
 }
 
 /// Formats milliseconds as seconds, Prometheus's unit.

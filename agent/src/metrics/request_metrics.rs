@@ -31,17 +31,11 @@ impl<'a> KnownAction<'a> {
         match registry.agent(agent) {
             None => Self::OTHER,
             Some(known) if known.ddl().find_action(action).is_some() => Self { agent, action },
-            Some(_) => Self {
-                agent,
-                action: OTHER_LABEL,
-            },
+            Some(_) => Self { agent, action: OTHER_LABEL },
         }
     }
 
-    const OTHER: Self = Self {
-        agent: OTHER_LABEL,
-        action: OTHER_LABEL,
-    };
+    const OTHER: Self = Self { agent: OTHER_LABEL, action: OTHER_LABEL };
 }
 
 /// The labels of an action's outcome.
@@ -105,9 +99,7 @@ impl RequestMetrics {
 
     /// Records a refusal by a stage. Stages and reasons are constants of the program, so their number is bounded.
     pub(crate) fn record_refusal(&self, stage: StageName, reason: &'static str) {
-        *lock_mutex(&self.refusals)
-            .entry((stage, reason))
-            .or_default() += 1;
+        *lock_mutex(&self.refusals).entry((stage, reason)).or_default() += 1;
     }
 
     pub(super) fn outcome_counts(&self) -> BTreeMap<OutcomeLabels, u64> {
@@ -156,19 +148,14 @@ mod tests {
         let tallies = RequestMetrics::default();
         for number in 0..MAX_SERIES + 50 {
             let action = format!("action{number}");
-            let what = KnownAction {
-                agent: "many",
-                action: &action,
-            };
+            let what = KnownAction { agent: "many", action: &action };
             tallies.record_outcome(what, ReplyStatus::Ok, "");
             tallies.record_duration(what, Duration::from_secs(1));
         }
         let (ends, times) = (tallies.outcome_counts(), tallies.action_durations());
         assert!(ends.len() <= MAX_SERIES + 1 && times.len() <= MAX_SERIES + 1);
         assert_eq!(ends.values().sum::<u64>(), MAX_SERIES as u64 + 50);
-        let other = times
-            .get(&(OTHER_LABEL.to_owned(), OTHER_LABEL.to_owned()))
-            .unwrap();
+        let other = times.get(&(OTHER_LABEL.to_owned(), OTHER_LABEL.to_owned())).unwrap();
         assert_eq!((other.count, other.sum), (50, Duration::from_secs(50)));
     }
 

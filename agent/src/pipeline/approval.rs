@@ -88,9 +88,7 @@ fn open_request_approval(
     let schema = accepted.registry.agent(request.agent.as_str());
     let schema = schema.and_then(|agent| agent.ddl().find_action(request.action.as_str()));
     let is_secret = |name: &str| schema.is_some_and(|action| action.is_sensitive(name));
-    opened
-        .check_request(request, caller, now, is_secret)
-        .map_err(|error| invalid(&error))?;
+    opened.check_request(request, caller, now, is_secret).map_err(|error| invalid(&error))?;
     Ok(opened)
 }
 
@@ -99,22 +97,15 @@ fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<()
     let (proposal, caller) = (&approved.proposed.proposal, &approved.proposed.caller);
     let remember_until = proposal.expires_at.saturating_add(core.skew);
     let lifetime = proposal.expires_at.saturating_sub(proposal.issued_at);
-    if core
-        .seen
-        .may_have_been_seen(proposal.issued_at, lifetime, core.skew)
-    {
+    if core.seen.may_have_been_seen(proposal.issued_at, lifetime, core.skew) {
         return Err(
             "it was proposed before this daemon started, and the node's journal of used approvals from that time is lost; \
              propose it again"
                 .to_owned(),
         );
     }
-    let insertion = core.seen.insert(
-        caller.key.as_bytes(),
-        proposal.id,
-        remember_until,
-        core.clock.now(),
-    );
+    let insertion =
+        core.seen.insert(caller.key.as_bytes(), proposal.id, remember_until, core.clock.now());
     match insertion {
         Ok(InsertionOutcome::New) => Ok(()),
         Ok(InsertionOutcome::Seen) => {

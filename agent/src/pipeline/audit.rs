@@ -22,24 +22,18 @@ pub(super) fn record_start(
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
         approval: approval_record(accepted),
-        ..new_record(
-            core,
-            &accepted.verified,
-            (Verdict::Started, RecordClass::Change),
-        )
+        ..new_record(core, &accepted.verified, (Verdict::Started, RecordClass::Change))
     };
-    core.audit
-        .record_decision(&record)
-        .map_err(|error| CallOutcome {
-            status: ReplyStatus::Other,
-            message: format!(
-                "refused, because the request could not be recorded in the audit log: {error}"
-            ),
-            reason: None,
-            data: Map::new(),
-            queued: Duration::ZERO,
-            took: Duration::ZERO,
-        })
+    core.audit.record_decision(&record).map_err(|error| CallOutcome {
+        status: ReplyStatus::Other,
+        message: format!(
+            "refused, because the request could not be recorded in the audit log: {error}"
+        ),
+        reason: None,
+        data: Map::new(),
+        queued: Duration::ZERO,
+        took: Duration::ZERO,
+    })
 }
 
 /// Records the end of an action. An action that never started, because the node was busy or could not store the request, is recorded as refused.
@@ -49,16 +43,8 @@ pub(super) fn record_end(
     outcome: &CallOutcome,
     started: bool,
 ) {
-    let verdict = if started {
-        Verdict::Executed
-    } else {
-        Verdict::Refused
-    };
-    let class = if accepted.read_only {
-        RecordClass::Read
-    } else {
-        RecordClass::Change
-    };
+    let verdict = if started { Verdict::Executed } else { Verdict::Refused };
+    let class = if accepted.read_only { RecordClass::Read } else { RecordClass::Change };
     let ended = AuditRecord {
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
@@ -77,11 +63,7 @@ pub(super) fn record_refusal(core: &DaemonCore, refused: &RefusedRequest) {
         Some(ReplyReason::Denied { rule }) => Some(rule.clone()),
         _ => None,
     };
-    let verdict = if rule.is_some() {
-        Verdict::Denied
-    } else {
-        Verdict::Refused
-    };
+    let verdict = if rule.is_some() { Verdict::Denied } else { Verdict::Refused };
     let refusal = AuditRecord {
         rule,
         status: Some(refused.status),

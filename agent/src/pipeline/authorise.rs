@@ -70,9 +70,8 @@ pub(super) async fn authorise_with_lookups(
     lookups: &mut RequestLookups,
 ) -> Result<AcceptedRequest, RequestRejection> {
     let policy = core.policy.get();
-    let verdict = lookups
-        .resolve_as_node(|known| evaluate_policy(core, &policy, &accepted, known))
-        .await;
+    let verdict =
+        lookups.resolve_as_node(|known| evaluate_policy(core, &policy, &accepted, known)).await;
     apply_verdict(core, accepted, verdict)
 }
 
@@ -83,11 +82,7 @@ fn apply_verdict(
     verdict: Result<PolicyGrant, DenialReason>,
 ) -> Result<AcceptedRequest, RequestRejection> {
     match verdict {
-        Ok(PolicyGrant { rule, approver }) => Ok(AcceptedRequest {
-            rule,
-            approver,
-            ..accepted
-        }),
+        Ok(PolicyGrant { rule, approver }) => Ok(AcceptedRequest { rule, approver, ..accepted }),
         Err(rule) => Err(denied_rejection(core, accepted, rule)),
     }
 }
@@ -103,13 +98,7 @@ fn evaluate_policy<'p>(
     let caller = PolicyPrincipal::from_verified(&accepted.verified.caller);
     let evaluate = |agent: &SubjectName, action: &SubjectName| {
         core.with_node_view(|node| {
-            let query = PolicyQuery {
-                caller: &caller,
-                agent,
-                action,
-                node,
-                now: core.clock.now(),
-            };
+            let query = PolicyQuery { caller: &caller, agent, action, node, now: core.clock.now() };
             policy.evaluate_query(&query, known)
         })
     };
@@ -138,17 +127,11 @@ fn evaluate_policy<'p>(
     let approvers = decision.approved_by.as_deref();
     let rule = decision.rule;
     if approvers.is_none() && !(accepted.dangerous && core.authority.approve_dangerous) {
-        return EvaluationProgress::Decided(Ok(PolicyGrant {
-            rule,
-            approver: None,
-        }));
+        return EvaluationProgress::Decided(Ok(PolicyGrant { rule, approver: None }));
     }
     approval::check_approval(core, accepted, policy, approvers, known).map(
         |checked| match checked {
-            Ok(approver) => Ok(PolicyGrant {
-                rule,
-                approver: Some(approver),
-            }),
+            Ok(approver) => Ok(PolicyGrant { rule, approver: Some(approver) }),
             Err(reason) => Err(format!("{rule}: {reason}")),
         },
     )
@@ -166,9 +149,7 @@ fn data_source_read(
     }
     let source_name = accepted.input.get(input)?.as_str()?;
     // The action itself reports an unknown source.
-    core.data_sources
-        .iter()
-        .find(|source| source.name() == source_name)?;
+    core.data_sources.iter().find(|source| source.name() == source_name)?;
     let query = SubjectName::parse(DATA_POLICY)
         .and_then(|data| Ok((data, SubjectName::parse(source_name)?)));
     Some(query.map_err(|error| format!("{DATA_POLICY}: `{source_name}`: {error}")))
@@ -193,8 +174,6 @@ fn denied_rejection(
 fn busy_rejection(accepted: AcceptedRequest) -> RequestRejection {
     let message =
         "too many requests on this node wait for data sources that policies use".to_owned();
-    let reason = Some(ReplyReason::Busy {
-        retry_after_ms: BUSY_RETRY_MILLIS,
-    });
+    let reason = Some(ReplyReason::Busy { retry_after_ms: BUSY_RETRY_MILLIS });
     RequestRejection::new_refusal(accepted.verified, ReplyStatus::Other, message, reason)
 }

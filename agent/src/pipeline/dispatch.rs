@@ -54,16 +54,11 @@ pub(super) async fn run_action(
     accepted.verified.timer.record_dispatch(&outcome);
     let started = !outcome.was_rejected_busy();
     if !started {
-        core.request_metrics
-            .record_refusal(StageName::Queue, "busy");
+        core.request_metrics.record_refusal(StageName::Queue, "busy");
     }
     if outcome.reason == Some(ReplyReason::Cancelled) && stopping.is_cancelled() {
         let message = "the daemon stopped before the action was done".to_owned();
-        let stopped = CallOutcome {
-            message,
-            reason: Some(ReplyReason::Stopping),
-            ..outcome
-        };
+        let stopped = CallOutcome { message, reason: Some(ReplyReason::Stopping), ..outcome };
         return (stopped, started);
     }
     (outcome, started)
@@ -106,10 +101,7 @@ fn build_call(
         node,
         progress,
     };
-    ActionCall {
-        context,
-        input: accepted.input.clone(),
-    }
+    ActionCall { context, input: accepted.input.clone() }
 }
 
 async fn sync_seen_journal(core: &Arc<DaemonCore>, journaled: bool) -> Result<(), String> {
@@ -117,9 +109,7 @@ async fn sync_seen_journal(core: &Arc<DaemonCore>, journaled: bool) -> Result<()
         format!("refused, because the node could not store the request in its journal: {reason}")
     };
     if !journaled {
-        return Err(refusal_message(
-            &"the journal of seen requests cannot be written",
-        ));
+        return Err(refusal_message(&"the journal of seen requests cannot be written"));
     }
     let core = Arc::clone(core);
     match tokio::task::spawn_blocking(move || core.seen.sync()).await {

@@ -25,19 +25,13 @@ pub(super) fn check_freshness(
         request.issued_at
     };
     let remember_until = fresh::remember_until(remember_from, request.ttl, core.skew);
-    let insertion = core.seen.insert(
-        verified.caller.key.as_bytes(),
-        request.id,
-        remember_until,
-        now,
-    );
+    let insertion =
+        core.seen.insert(verified.caller.key.as_bytes(), request.id, remember_until, now);
     match insertion {
         Ok(InsertionOutcome::Seen) => {
             core.counters.replayed.increment();
-            core.request_metrics
-                .record_refusal(StageName::Fresh, "replayed");
-            core.audit
-                .count_refusal("replayed", Some(request.caller.as_str()));
+            core.request_metrics.record_refusal(StageName::Fresh, "replayed");
+            core.audit.count_refusal("replayed", Some(request.caller.as_str()));
             return Err(RequestRejection::Silent);
         }
         Ok(InsertionOutcome::Full { retry_after_ms }) => {
@@ -60,10 +54,7 @@ pub(super) fn check_freshness(
         return Err(refuse_stale(core, verified, &stale));
     }
     let request = &verified.request;
-    if core
-        .seen
-        .may_have_been_seen(request.issued_at, request.ttl, core.skew)
-    {
+    if core.seen.may_have_been_seen(request.issued_at, request.ttl, core.skew) {
         return Err(refuse_forgotten(core, verified, now));
     }
     Ok(verified)
@@ -73,9 +64,7 @@ pub(super) fn check_freshness(
 fn refuse_forgotten(core: &DaemonCore, verified: VerifiedRequest, now: Millis) -> RequestRejection {
     core.counters.ttlexpired.increment();
     let age_ms = now.saturating_sub(verified.request.issued_at);
-    let reason = Some(ReplyReason::Expired {
-        age_ms: i64::try_from(age_ms).unwrap_or(i64::MAX),
-    });
+    let reason = Some(ReplyReason::Expired { age_ms: i64::try_from(age_ms).unwrap_or(i64::MAX) });
     let message = "the request was issued before this daemon started, and the node's journal of seen requests from that time is lost; \
                    send it again"
         .to_owned();
@@ -88,9 +77,7 @@ fn refuse_unconfirmed(verified: VerifiedRequest, age: Millis) -> RequestRejectio
         "this node has not confirmed for {} s that its account token is the newest, longer than trust.max_age_seconds; run `rpc doctor`",
         age / 1000
     );
-    let reason = Some(ReplyReason::Expired {
-        age_ms: i64::try_from(age).unwrap_or(i64::MAX),
-    });
+    let reason = Some(ReplyReason::Expired { age_ms: i64::try_from(age).unwrap_or(i64::MAX) });
     RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }
 
@@ -100,9 +87,7 @@ fn refuse_stale(
     stale: &StaleRequest,
 ) -> RequestRejection {
     core.counters.ttlexpired.increment();
-    let reason = Some(ReplyReason::Expired {
-        age_ms: stale.age_ms,
-    });
+    let reason = Some(ReplyReason::Expired { age_ms: stale.age_ms });
     let message = format!("{stale}; compare the clocks of caller and node");
     RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }

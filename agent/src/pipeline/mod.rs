@@ -142,13 +142,7 @@ impl RequestRejection {
         message: String,
         reason: Option<ReplyReason>,
     ) -> Self {
-        Self::Refused(Box::new(RefusedRequest {
-            verified,
-            status,
-            message,
-            reason,
-            stage: None,
-        }))
+        Self::Refused(Box::new(RefusedRequest { verified, status, message, reason, stage: None }))
     }
 }
 
@@ -218,9 +212,7 @@ pub async fn decide_admission(
 
 /// The span of all log lines of a request. It has the level error so that no log level disables it.
 fn request_span(request: &Request) -> tracing::Span {
-    let trace = request
-        .traceparent
-        .map(|traceparent| traceparent.trace_id());
+    let trace = request.traceparent.map(|traceparent| traceparent.trace_id());
     tracing::error_span!(
         "request",
         request = %request.id,
@@ -292,10 +284,7 @@ fn admit_request(
             }
         }
     };
-    Ok(RequestAdmission::Undecided(Box::new(PendingAdmission {
-        check,
-        permit,
-    })))
+    Ok(RequestAdmission::Undecided(Box::new(PendingAdmission { check, permit })))
 }
 
 /// Decrypts the inputs and validates them against their schema.
@@ -333,13 +322,7 @@ pub fn execute_immediately(
         return Err(accepted);
     }
     match dispatch::run_immediately(core, &mut accepted) {
-        Some(outcome) => Ok(finish_request(
-            core,
-            &mut accepted,
-            (&outcome, true),
-            None,
-            bus,
-        )),
+        Some(outcome) => Ok(finish_request(core, &mut accepted, (&outcome, true), None, bus)),
         None => Err(accepted),
     }
 }
@@ -352,9 +335,7 @@ pub async fn execute_request(
     bus: &Bus,
 ) -> Option<OutgoingReply> {
     let span = request_span(&accepted.verified.request);
-    run_request(core, accepted, stopping, bus)
-        .instrument(span)
-        .await
+    run_request(core, accepted, stopping, bus).instrument(span).await
 }
 
 async fn run_request(
@@ -369,12 +350,7 @@ async fn run_request(
         accepted.verified.timer.mark_refused();
         core.request_metrics.record_refusal(StageName::Audit, "");
         count_outcome(core, &accepted, &refused);
-        return reply::build_reply(
-            core,
-            &accepted.verified,
-            &refused,
-            (None, bus.max_payload()),
-        );
+        return reply::build_reply(core, &accepted.verified, &refused, (None, bus.max_payload()));
     }
     let ((outcome, started), progress) =
         if let Some(listener) = accepted.verified.progress_listener() {
@@ -406,12 +382,7 @@ fn finish_request(
     count_outcome(core, accepted, outcome);
     audit::record_end(core, accepted, outcome, started);
     accepted.verified.timer.end_stage(StageName::Audit);
-    reply::build_reply(
-        core,
-        &accepted.verified,
-        outcome,
-        (progress, bus.max_payload()),
-    )
+    reply::build_reply(core, &accepted.verified, outcome, (progress, bus.max_payload()))
 }
 
 /// Counts the outcome of an accepted request, and logs it at debug level.
@@ -419,8 +390,7 @@ fn count_outcome(core: &DaemonCore, accepted: &AcceptedRequest, outcome: &CallOu
     let request = &accepted.verified.request;
     let reason = outcome.reason.as_ref().map_or("", ReplyReason::as_str);
     let action = KnownAction::from_request(&accepted.registry, request);
-    core.request_metrics
-        .record_outcome(action, outcome.status, reason);
+    core.request_metrics.record_outcome(action, outcome.status, reason);
     if !outcome.took.is_zero() {
         core.request_metrics.record_duration(action, outcome.took);
     }

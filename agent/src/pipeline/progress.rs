@@ -77,10 +77,7 @@ pub(super) async fn send_progress(
             () = source.wait_closed() => {}
         }
     }
-    ProgressCounts {
-        messages,
-        dropped: source.dropped_events(),
-    }
+    ProgressCounts { messages, dropped: source.dropped_events() }
 }
 
 #[cfg(test)]

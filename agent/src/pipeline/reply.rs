@@ -57,12 +57,7 @@ pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Opti
         queued: Duration::ZERO,
         took: Duration::ZERO,
     };
-    build_reply(
-        core,
-        &refused.verified,
-        &outcome,
-        (None, limits::MAX_REPLY_BYTES),
-    )
+    build_reply(core, &refused.verified, &outcome, (None, limits::MAX_REPLY_BYTES))
 }
 
 /// Adds the stage timings, if requested. A signed reply cannot contain the time of its own signing; a trial signing measures it.
@@ -98,16 +93,13 @@ fn visible_refusal(core: &DaemonCore, refused: &RefusedRequest) -> (String, Opti
 fn seal_reply(core: &DaemonCore, reply: Reply, max_payload: usize) -> Option<Bytes> {
     let error = match sign_envelope(EnvelopeKind::Reply, &reply, &core.signer) {
         Ok(payload) if payload.len() <= max_payload => return Some(payload.into()),
-        Ok(payload) => EnvelopeSignError::Oversized {
-            bytes: payload.len(),
-            limit: max_payload,
-        },
+        Ok(payload) => EnvelopeSignError::Oversized { bytes: payload.len(), limit: max_payload },
         Err(error) => error,
     };
     let reason = match &error {
-        EnvelopeSignError::Oversized { bytes, .. } => ReplyReason::Oversized {
-            bytes: u64::try_from(*bytes).unwrap_or(u64::MAX),
-        },
+        EnvelopeSignError::Oversized { bytes, .. } => {
+            ReplyReason::Oversized { bytes: u64::try_from(*bytes).unwrap_or(u64::MAX) }
+        }
         EnvelopeSignError::Json(_) | EnvelopeSignError::Inputs(_) => ReplyReason::Broken,
     };
     tracing::error!(%error, request = %reply.request, "cannot send a reply");
@@ -121,7 +113,5 @@ fn seal_reply(core: &DaemonCore, reply: Reply, max_payload: usize) -> Option<Byt
         data: Map::new(),
         ..reply
     };
-    sign_envelope(EnvelopeKind::Reply, &error_reply, &core.signer)
-        .ok()
-        .map(Bytes::from)
+    sign_envelope(EnvelopeKind::Reply, &error_reply, &core.signer).ok().map(Bytes::from)
 }

@@ -21,10 +21,7 @@ pub(super) struct ActiveTimer {
 impl StageTimer {
     /// Starts after verification, with the earlier times of arrival and decoding.
     pub(super) fn new(arrived: Instant, decoded: Instant) -> Self {
-        let mut running = ActiveTimer {
-            since: Instant::now(),
-            stages: Vec::with_capacity(12),
-        };
+        let mut running = ActiveTimer { since: Instant::now(), stages: Vec::with_capacity(12) };
         running.add_stage(StageName::Decode, decoded - arrived);
         running.add_stage(StageName::Verify, running.since - decoded);
         Self(Some(running))
@@ -39,11 +36,7 @@ impl StageTimer {
 
     /// Marks the last stage as the one that refused the request.
     pub(super) fn mark_refused(&mut self) {
-        if let Some(last) = self
-            .0
-            .as_mut()
-            .and_then(|running| running.stages.last_mut())
-        {
+        if let Some(last) = self.0.as_mut().and_then(|running| running.stages.last_mut()) {
             last.refused = true;
         }
     }
@@ -58,10 +51,7 @@ impl StageTimer {
             return self.mark_refused();
         }
         running.add_stage(StageName::Run, outcome.took);
-        running.add_stage(
-            StageName::Check,
-            elapsed.saturating_sub(outcome.queued + outcome.took),
-        );
+        running.add_stage(StageName::Check, elapsed.saturating_sub(outcome.queued + outcome.took));
     }
 
     /// The timer, if active.
@@ -82,11 +72,7 @@ impl ActiveTimer {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         match self.stages.iter_mut().find(|timing| timing.stage == stage) {
             Some(timing) => timing.us = timing.us.saturating_add(us),
-            None => self.stages.push(StageTiming {
-                stage,
-                us,
-                refused: false,
-            }),
+            None => self.stages.push(StageTiming { stage, us, refused: false }),
         }
     }
 

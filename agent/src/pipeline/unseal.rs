@@ -11,12 +11,7 @@ pub(super) fn unseal_inputs(
     mut verified: VerifiedRequest,
 ) -> Result<VerifiedRequest, RequestRejection> {
     let refused = |verified, message| {
-        Err(RequestRejection::new_refusal(
-            verified,
-            ReplyStatus::InvalidData,
-            message,
-            None,
-        ))
+        Err(RequestRejection::new_refusal(verified, ReplyStatus::InvalidData, message, None))
     };
     if let Some(name) = find_plain_secret(core, &verified) {
         let message = format!(
@@ -33,9 +28,7 @@ pub(super) fn unseal_inputs(
             Ok(opened) => opened,
             Err(error) => return refused(verified, error.to_string()),
         };
-    let duplicate = opened
-        .keys()
-        .find(|name| verified.request.data.contains_key(*name));
+    let duplicate = opened.keys().find(|name| verified.request.data.contains_key(*name));
     if let Some(name) = duplicate {
         let message = format!("the input `{name}` is given twice: encrypted and in plain text");
         return refused(verified, message);

@@ -14,10 +14,7 @@ pub(super) fn validate_inputs(
     core: &DaemonCore,
     verified: VerifiedRequest,
 ) -> Result<AcceptedRequest, RequestRejection> {
-    let (agent, action) = (
-        verified.request.agent.as_str(),
-        verified.request.action.as_str(),
-    );
+    let (agent, action) = (verified.request.agent.as_str(), verified.request.action.as_str());
     let registry = core.registry.get();
     let Some(ddl) = registry.agent(agent).map(muster_api::Agent::ddl) else {
         let message = format!("this node has no agent {agent}");
@@ -45,12 +42,7 @@ pub(super) fn validate_inputs(
             } else {
                 ReplyStatus::InvalidData
             };
-            return Err(RequestRejection::new_refusal(
-                verified,
-                status,
-                error.to_string(),
-                None,
-            ));
+            return Err(RequestRejection::new_refusal(verified, status, error.to_string(), None));
         }
     };
     let requested = verified.request.timeout.map(Duration::from_millis);
@@ -61,9 +53,7 @@ pub(super) fn validate_inputs(
         timeout: requested.map_or(max_timeout, |requested| requested.min(max_timeout)),
         dangerous: schema.is_dangerous(),
         rule: String::new(),
-        running_guard: core
-            .running
-            .add_request(verified.to_running_request(core.clock.now())),
+        running_guard: core.running.add_request(verified.to_running_request(core.clock.now())),
         registry: Arc::clone(&registry),
         approver: None,
         input,

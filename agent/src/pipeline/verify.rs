@@ -19,25 +19,17 @@ pub(super) fn verify_message(
     address: &RequestAddress,
 ) -> Result<VerifiedRequest, UnverifiedMessage> {
     let trust = core.trust.get();
-    let opened = open_request(
-        &incoming.payload,
-        address,
-        &trust,
-        &core.tokens,
-        core.clock.now(),
-    );
+    let opened = open_request(&incoming.payload, address, &trust, &core.tokens, core.clock.now());
     let opened = opened.map_err(|refusal| {
         core.counters.unvalidated.increment();
-        core.request_metrics
-            .record_refusal(StageName::Verify, refusal.reason_code());
+        core.request_metrics.record_refusal(StageName::Verify, refusal.reason_code());
         let (subject, reason) = (&incoming.subject, error_chain(&refusal));
         if let Some(suppressed) = core.unverified_log.admit(Instant::now()) {
             tracing::warn!(%subject, why = %reason, untold = suppressed, "refused a message");
         } else {
             tracing::debug!(%subject, why = %reason, "refused a message");
         }
-        core.audit
-            .count_refusal(refusal.reason_code(), Some(&incoming.subject));
+        core.audit.count_refusal(refusal.reason_code(), Some(&incoming.subject));
         UnverifiedMessage
     })?;
     core.counters.validated.increment();

@@ -132,10 +132,7 @@ impl NodeFactory {
                 agents::default_data_sources(config.identity.clone(), state)?,
             )?,
             role,
-            validity: TokenValidity {
-                issued_at: now,
-                expires: Some(now + TOKEN_LIFETIME_SECONDS),
-            },
+            validity: TokenValidity { issued_at: now, expires: Some(now + TOKEN_LIFETIME_SECONDS) },
         })
     }
 
@@ -158,17 +155,12 @@ impl NodeFactory {
     async fn start_one(&self, number: usize) -> anyhow::Result<()> {
         let node = VirtualNode::from_number(number)?;
         let signer = self.issue_signer(&node)?;
-        let log = self
-            .fleet
-            .log_for(number)
-            .context("the virtual node has no audit log")?;
+        let log = self.fleet.log_for(number).context("the virtual node has no audit log")?;
         let core = self.template.build_core(node, signer, log)?;
         let connection = assemble::with_signer(self.options.clone(), core.signer());
         let bus = connection.connect().await;
-        let bus = bus.map_err(|source| NodeFleetError::Connect {
-            node: core.identity().clone(),
-            source,
-        })?;
+        let bus = bus
+            .map_err(|source| NodeFleetError::Connect { node: core.identity().clone(), source })?;
         bus.wait_connected().await;
         Ok(self.fleet.start_node(core, bus).await?)
     }

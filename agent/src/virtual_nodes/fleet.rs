@@ -68,10 +68,7 @@ impl NodeFleet {
             AuditLog::open(options).map(Arc::new)
         };
         let logs = (0..nodes.div_ceil(NODES_PER_LOG)).map(log);
-        Ok(Self {
-            nodes: Mutex::default(),
-            logs: logs.collect::<Result<_, _>>()?,
-        })
+        Ok(Self { nodes: Mutex::default(), logs: logs.collect::<Result<_, _>>()? })
     }
 
     /// The audit log of the node with this number; `None` if the number exceeds the fleet's size.
@@ -88,10 +85,8 @@ impl NodeFleet {
     pub async fn start_node(&self, core: DaemonCore, bus: Bus) -> Result<(), NodeFleetError> {
         let node = core.identity().clone();
         let daemon = Daemon::start(Arc::new(core), bus.clone()).await;
-        let daemon = daemon.map_err(|source| NodeFleetError::Connect {
-            node: node.clone(),
-            source,
-        })?;
+        let daemon =
+            daemon.map_err(|source| NodeFleetError::Connect { node: node.clone(), source })?;
         let mut nodes = self.lock_nodes();
         if nodes.contains_key(&node) {
             return Err(NodeFleetError::AlreadyRunning { node });
@@ -115,9 +110,7 @@ impl NodeFleet {
     /// The connections of all nodes, by the nodes' names.
     pub fn node_connections(&self) -> Vec<(Identity, Bus)> {
         let nodes = self.lock_nodes();
-        let buses = nodes
-            .iter()
-            .map(|(node, running)| (node.clone(), running.bus.clone()));
+        let buses = nodes.iter().map(|(node, running)| (node.clone(), running.bus.clone()));
         buses.collect()
     }
 

@@ -31,10 +31,7 @@ pub(super) fn new_machine(name: &Identity) -> FakeSystem {
     }
     for (path, text, mode) in MACHINE_FILES {
         system.add_file(path, text);
-        let attributes = FileAttributes {
-            mode: Some(mode),
-            ..FileAttributes::default()
-        };
+        let attributes = FileAttributes { mode: Some(mode), ..FileAttributes::default() };
         // The file was created above, so this cannot fail.
         let _ = system.set_attributes(Path::new(path), &attributes);
     }

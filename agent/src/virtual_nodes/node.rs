@@ -36,21 +36,11 @@ const DATABASE_PROFILE: NodeProfile = NodeProfile {
     customer: "acme",
     class: "mysql::master",
 };
-const WEB_PROFILE: NodeProfile = NodeProfile {
-    role: "web",
-    class: "apache",
-    ..DATABASE_PROFILE
-};
-const PRODUCTION_PROFILE: NodeProfile = NodeProfile {
-    domain: "acme.net",
-    environment: "production",
-    ..DATABASE_PROFILE
-};
-const OTHER_PROFILE: NodeProfile = NodeProfile {
-    domain: "dev.initech.net",
-    customer: "initech",
-    ..WEB_PROFILE
-};
+const WEB_PROFILE: NodeProfile = NodeProfile { role: "web", class: "apache", ..DATABASE_PROFILE };
+const PRODUCTION_PROFILE: NodeProfile =
+    NodeProfile { domain: "acme.net", environment: "production", ..DATABASE_PROFILE };
+const OTHER_PROFILE: NodeProfile =
+    NodeProfile { domain: "dev.initech.net", customer: "initech", ..WEB_PROFILE };
 
 const NODES_PER_ROUND: usize = 5;
 const COUNTRIES: [&str; 4] = ["de", "nl", "us", "br"];
@@ -91,12 +81,7 @@ impl VirtualNode {
 fn node_facts(number: usize, kind: &NodeProfile, host: &str, name: &str) -> NodeFacts {
     let [family, system, release, major] = pick_choice(&OPERATING_SYSTEMS, draw_number(number, 0));
     let cores = pick_choice(&CORE_COUNTS, draw_number(number, 1));
-    let ip = format!(
-        "10.{}.{}.{}",
-        number >> 16,
-        (number >> 8) & 255,
-        number & 255
-    );
+    let ip = format!("10.{}.{}.{}", number >> 16, (number >> 8) & 255, number & 255);
     let facts = json!({
         "country": COUNTRIES.get(number % COUNTRIES.len()),
         "customer": kind.customer,
@@ -128,10 +113,7 @@ fn node_classes(number: usize, kind: &NodeProfile) -> Arc<[String]> {
 /// A pseudo-random number, the same for the same arguments (the finaliser of `SplitMix64`).
 fn draw_number(number: usize, salt: u64) -> u64 {
     let seed = u64::try_from(number).unwrap_or(u64::MAX);
-    let mut bits = seed
-        .wrapping_mul(64)
-        .wrapping_add(salt)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut bits = seed.wrapping_mul(64).wrapping_add(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
@@ -141,10 +123,7 @@ fn draw_number(number: usize, salt: u64) -> u64 {
 fn pick_choice<T: Copy + Default>(choice: &[T], drawn: u64) -> T {
     let count = u64::try_from(choice.len()).unwrap_or(u64::MAX).max(1);
     let index = usize::try_from(drawn % count).ok();
-    index
-        .and_then(|index| choice.get(index))
-        .copied()
-        .unwrap_or_default()
+    index.and_then(|index| choice.get(index)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -161,16 +140,11 @@ mod tests {
 
     #[test]
     fn names_differ_and_everything_else_is_found_on_some_and_not_on_all() {
-        let fleet: Vec<VirtualNode> = (0..10_000)
-            .map(|number| VirtualNode::from_number(number).unwrap())
-            .collect();
+        let fleet: Vec<VirtualNode> =
+            (0..10_000).map(|number| VirtualNode::from_number(number).unwrap()).collect();
         let names: BTreeSet<&str> = fleet.iter().map(|member| member.name.as_str()).collect();
         assert_eq!(names.len(), fleet.len());
-        let first: Vec<&str> = fleet
-            .iter()
-            .take(6)
-            .map(|member| member.name.as_str())
-            .collect();
+        let first: Vec<&str> = fleet.iter().take(6).map(|member| member.name.as_str()).collect();
         let expected = [
             "db1.dev.acme.net",
             "db2.dev.acme.net",
@@ -203,10 +177,8 @@ mod tests {
 
     #[test]
     fn a_number_is_always_the_same_node() {
-        let (one, other) = (
-            VirtualNode::from_number(4711).unwrap(),
-            VirtualNode::from_number(4711).unwrap(),
-        );
+        let (one, other) =
+            (VirtualNode::from_number(4711).unwrap(), VirtualNode::from_number(4711).unwrap());
         assert_eq!(told(&one), told(&other));
         assert_eq!(one.classes, other.classes);
     }

@@ -95,25 +95,15 @@ impl CommandError for ApprovalFileError {
 /// Loads the signer that the settings name, without a connection.
 pub fn load_offline_signer(settings: &RpcSettings) -> Result<OfflineSigner, ApprovalFileError> {
     let operator = settings.operator.to_string();
-    Ok(OfflineSigner::load(
-        &settings.credentials,
-        &operator,
-        &settings.account,
-    )?)
+    Ok(OfflineSigner::load(&settings.credentials, &operator, &settings.account)?)
 }
 
 /// Reads a file of at most this many bytes.
 pub fn read_limited(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovalFileError> {
-    let failed = |source| ApprovalFileError::File {
-        verb: "read",
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| ApprovalFileError::File { verb: "read", path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(limit as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > limit {
         let path = path.to_owned();
         return Err(ApprovalFileError::TooLarge { path, limit });
@@ -125,20 +115,14 @@ pub fn read_limited(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovalFileEr
 
 /// Writes a new file with owner-only permissions, because it contains digests of secrets.
 pub fn write_private(path: &Path, envelope: &[u8]) -> Result<(), ApprovalFileError> {
-    let failed = |source| ApprovalFileError::File {
-        verb: "write",
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| ApprovalFileError::File { verb: "write", path: path.to_owned(), source };
     let mut file = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(path)
         .map_err(failed)?;
-    file.write_all(envelope)
-        .and_then(|()| file.write_all(b"\n"))
-        .map_err(failed)
+    file.write_all(envelope).and_then(|()| file.write_all(b"\n")).map_err(failed)
 }
 
 /// A loaded approval.
@@ -158,20 +142,11 @@ pub fn load_approval(
 ) -> Result<LoadedApproval, ApprovalFileError> {
     let offline_signer = load_offline_signer(settings)?;
     let bytes = read_limited(path, limits::MAX_APPROVAL_BYTES)?;
-    let invalid = |source| ApprovalFileError::Invalid {
-        path: path.to_owned(),
-        source,
-    };
+    let invalid = |source| ApprovalFileError::Invalid { path: path.to_owned(), source };
     let (approved, text) = offline_signer.read_approval(&bytes).map_err(invalid)?;
-    approved
-        .proposed
-        .check_validity_period(muster_base::unix_millis_now())
-        .map_err(invalid)?;
+    approved.proposed.check_validity_period(muster_base::unix_millis_now()).map_err(invalid)?;
     check_same_request(&approved, plan, &offline_signer)?;
-    Ok(LoadedApproval {
-        nodes: approved.proposed.proposal.nodes,
-        text,
-    })
+    Ok(LoadedApproval { nodes: approved.proposed.proposal.nodes, text })
 }
 
 /// Reports differences before the request is sent, because nodes would reject it.
@@ -182,14 +157,9 @@ fn check_same_request(
 ) -> Result<(), ApprovalFileError> {
     let proposal = &approved.proposed.proposal;
     let is_secret = |name: &str| plan.action.is_sensitive(name);
-    let inputs_match = proposal
-        .inputs
-        .matches_request_data(proposal.id, &plan.data, is_secret);
+    let inputs_match = proposal.inputs.matches_request_data(proposal.id, &plan.data, is_secret);
     let comparisons = [
-        (
-            "caller",
-            approved.proposed.caller.key == offline_signer.signer.public_key(),
-        ),
+        ("caller", approved.proposed.caller.key == offline_signer.signer.public_key()),
         ("agent", proposal.agent.as_str() == plan.ddl.name()),
         ("action", proposal.action.as_str() == plan.action.name()),
         ("value of an input", inputs_match),

@@ -158,10 +158,9 @@ impl CommandError for BundleFileError {
             Self::NoDirectory(_) => {
                 "specify the directory of `paths.ddls` in rpcd.toml; its default is /etc/muster/ddl"
             }
-            Self::Refused {
-                source: BundleError::Foreign { .. },
-                ..
-            } => "`--key` accepts signatures of one key only: check which key signed the bundle",
+            Self::Refused { source: BundleError::Foreign { .. }, .. } => {
+                "`--key` accepts signatures of one key only: check which key signed the bundle"
+            }
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]

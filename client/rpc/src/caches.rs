@@ -18,10 +18,7 @@ pub fn cache_directory(environment: &ProcessEnvironment) -> Option<PathBuf> {
 pub fn read_cache_file(path: &Path, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let read_limit = u64::try_from(limit).ok()?.checked_add(1)?;
-    let read = File::open(path)
-        .ok()?
-        .take(read_limit)
-        .read_to_end(&mut bytes);
+    let read = File::open(path).ok()?.take(read_limit).read_to_end(&mut bytes);
     (read.is_ok() && bytes.len() <= limit).then_some(bytes)
 }
 
@@ -52,9 +49,6 @@ mod tests {
         let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&path), 0o600);
         assert_eq!(mode(path.parent().unwrap()), 0o700);
-        assert_eq!(
-            std::fs::read_dir(scratch.path().join("a")).unwrap().count(),
-            1
-        );
+        assert_eq!(std::fs::read_dir(scratch.path().join("a")).unwrap().count(), 1);
     }
 }

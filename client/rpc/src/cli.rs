@@ -66,11 +66,7 @@ Examples:
 /// Run actions on a fleet of nodes, and administer its organisation.
 #[derive(Debug, Parser)]
 #[command(name = "rpc", version, after_help = AFTER_HELP, propagate_version = true)]
-#[command(
-    subcommand_required = true,
-    arg_required_else_help = true,
-    max_term_width = 80
-)]
+#[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 80)]
 pub struct Cli {
     /// Options of every command.
     #[command(flatten)]
@@ -84,22 +80,10 @@ pub struct Cli {
 #[derive(Debug, Args)]
 pub struct GlobalArgs {
     /// Client configuration file
-    #[arg(
-        long,
-        short = 'c',
-        global = true,
-        value_name = "FILE",
-        help_heading = "Global options"
-    )]
+    #[arg(long, short = 'c', global = true, value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
     /// Suppress messages except warnings and errors
-    #[arg(
-        long,
-        short,
-        global = true,
-        conflicts_with = "verbose",
-        help_heading = "Global options"
-    )]
+    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Global options")]
     pub quiet: bool,
     /// Print more detail
     #[arg(long, short, global = true, action = ArgAction::SetTrue, help_heading = "Global options")]
@@ -245,15 +229,8 @@ mod tests {
         while let Some(command) = waiting.pop() {
             let subcommands: Vec<_> = command.get_subcommands().cloned().collect();
             if subcommands.is_empty() {
-                let help = command
-                    .get_after_help()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
-                assert!(
-                    help.contains("rpc "),
-                    "`{}` has no example",
-                    command.get_name()
-                );
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("rpc "), "`{}` has no example", command.get_name());
             }
             waiting.extend(subcommands);
         }

@@ -12,10 +12,8 @@ pub const CONFIG_DIRECTORY: &str = "/etc/muster";
 /// Path of the unit file when the daemon is installed as a bare program.
 const UNIT_FILE_PATH: &str = "/etc/systemd/system/rpcd.service";
 /// The unit file.
-const UNIT_TEXT: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../packaging/rpcd.service"
-));
+const UNIT_TEXT: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/rpcd.service"));
 
 /// A file on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,9 +77,7 @@ impl PackageDownload {
         }
         let hexadecimal = |byte: u8| byte.is_ascii_hexdigit();
         if sha256.len() != 64 || !sha256.bytes().all(hexadecimal) {
-            return Err(PackageDownloadError::Checksum(
-                sha256.chars().take(80).collect(),
-            ));
+            return Err(PackageDownloadError::Checksum(sha256.chars().take(80).collect()));
         }
         let path = url.split('?').next().unwrap_or_default();
         let kind = match path.rsplit_once('.').map(|(_, extension)| extension) {
@@ -89,11 +85,7 @@ impl PackageDownload {
             Some("rpm") => PackageFileKind::Rpm,
             _ => PackageFileKind::Program,
         };
-        Ok(Self {
-            url: url.to_owned(),
-            sha256: sha256.to_ascii_lowercase(),
-            kind,
-        })
+        Ok(Self { url: url.to_owned(), sha256: sha256.to_ascii_lowercase(), kind })
     }
 }
 
@@ -167,10 +159,9 @@ fn boot_script(install: &DaemonInstallMethod) -> String {
         let (name, install) = match kind {
             PackageFileKind::Deb => ("rpcd.deb", "apt-get install -y \"$there/rpcd.deb\""),
             PackageFileKind::Rpm => ("rpcd.rpm", "dnf install -y \"$there/rpcd.rpm\""),
-            PackageFileKind::Program => (
-                "rpcd",
-                "install -m 0755 \"$there/rpcd\" /usr/local/sbin/rpcd",
-            ),
+            PackageFileKind::Program => {
+                ("rpcd", "install -m 0755 \"$there/rpcd\" /usr/local/sbin/rpcd")
+            }
         };
         let _ = write!(
             script,
@@ -212,11 +203,7 @@ mod tests {
                 0o644,
                 "[broker]\nurls = [\"tls://b:4222\"]\n\n[trust]\noperator = \"O\"\n",
             ),
-            file(
-                "/etc/muster/bootstrap.creds",
-                0o600,
-                "-----BEGIN-----\nsecret: # - {}\n",
-            ),
+            file("/etc/muster/bootstrap.creds", 0o600, "-----BEGIN-----\nsecret: # - {}\n"),
         ]
     }
 
@@ -230,10 +217,7 @@ mod tests {
         vec![
             ("image", DaemonInstallMethod::Image),
             ("package", DaemonInstallMethod::Package("rpcd".to_owned())),
-            (
-                "deb",
-                fetch("https://pkg.acme.net/rpcd_0.1.0_amd64.deb?x=1"),
-            ),
+            ("deb", fetch("https://pkg.acme.net/rpcd_0.1.0_amd64.deb?x=1")),
             ("rpm", fetch("https://pkg.acme.net/rpcd-0.1.0.rpm")),
             ("program", fetch("http://pkg.acme.net/rpcd")),
         ]
@@ -245,10 +229,7 @@ mod tests {
             let text = render_user_data(&files(), &install).unwrap();
             let written = parsed(&text)["write_files"].as_array().unwrap().clone();
             for file in files() {
-                let found = written
-                    .iter()
-                    .find(|found| found["path"] == *file.path)
-                    .unwrap();
+                let found = written.iter().find(|found| found["path"] == *file.path).unwrap();
                 assert_eq!(found["content"], *file.content, "{name}");
                 assert_eq!(found["permissions"], format!("{:04o}", file.mode));
                 assert_eq!(found["owner"], "root:root");
@@ -259,13 +240,8 @@ mod tests {
 
     #[test]
     fn the_content_of_a_file_is_kept_byte_by_byte() {
-        for content in [
-            "",
-            "no newline",
-            "  indented\n",
-            "two newlines\n\n",
-            "\ttab: [\n\n  # x\n",
-        ] {
+        for content in ["", "no newline", "  indented\n", "two newlines\n\n", "\ttab: [\n\n  # x\n"]
+        {
             let file = CloudInitFile {
                 path: "/x: y".to_owned(),
                 mode: 0o600,
@@ -302,10 +278,7 @@ mod tests {
             assert!(PackageDownload::new(url, SUM).is_err(), "{url}");
         }
         for sum in ["", "abc", &SUM.replace('9', "g"), &format!("{SUM}0")] {
-            assert!(
-                PackageDownload::new("https://x/y.deb", sum).is_err(),
-                "{sum}"
-            );
+            assert!(PackageDownload::new("https://x/y.deb", sum).is_err(), "{sum}");
         }
     }
 }

@@ -43,11 +43,7 @@ pub async fn run(
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
-    let cx = CommandContext {
-        config: cli.global.config.as_deref(),
-        environment,
-        printer,
-    };
+    let cx = CommandContext { config: cli.global.config.as_deref(), environment, printer };
     match cli.command {
         Command::Ping(args) => ping::run(args, cx).await,
         Command::Find(args) => find::run(args, cx).await,

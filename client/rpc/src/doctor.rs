@@ -116,9 +116,7 @@ pub struct DiagnosisSection {
 /// The exit code: local errors take precedence over other errors; warnings do not count.
 pub fn exit_code(sections: &[DiagnosisSection]) -> CommandExitCode {
     let has_errors = |is_local: bool| {
-        let matching = sections
-            .iter()
-            .filter(move |section| section.is_local == is_local);
+        let matching = sections.iter().filter(move |section| section.is_local == is_local);
         matching
             .flat_map(|section| &section.findings)
             .any(|finding| finding.level == DiagnosisLevel::Error)
@@ -137,19 +135,10 @@ mod tests {
 
     #[test]
     fn local_trouble_comes_first() {
-        let section = |is_local, findings| DiagnosisSection {
-            about: String::new(),
-            is_local,
-            findings,
-        };
+        let section =
+            |is_local, findings| DiagnosisSection { about: String::new(), is_local, findings };
         let fine = || {
-            section(
-                true,
-                vec![
-                    DiagnosisFinding::ok("a", ""),
-                    DiagnosisFinding::warning("b", ""),
-                ],
-            )
+            section(true, vec![DiagnosisFinding::ok("a", ""), DiagnosisFinding::warning("b", "")])
         };
         let node = || section(false, vec![DiagnosisFinding::error("c", "")]);
         assert_eq!(exit_code(&[fine()]), CommandExitCode::Passed);

@@ -38,11 +38,7 @@ pub enum RpcFileError {
 /// Returns a constructor for errors of this operation and file.
 pub fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> RpcFileError {
     let path = path.to_owned();
-    move |source| RpcFileError::System {
-        action,
-        path: path.clone(),
-        source,
-    }
+    move |source| RpcFileError::System { action, path: path.clone(), source }
 }
 
 /// Reads a text of at most `limit` bytes.
@@ -54,35 +50,21 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, RpcFileError> {
 /// Reads a text of at most `limit` bytes; `path` names the source in errors.
 pub fn read_bounded(source: impl Read, path: &Path, limit: u64) -> Result<String, RpcFileError> {
     let mut text = String::new();
-    source
-        .take(limit + 1)
-        .read_to_string(&mut text)
-        .map_err(file_error("read", path))?;
+    source.take(limit + 1).read_to_string(&mut text).map_err(file_error("read", path))?;
     if text.len() as u64 > limit {
-        return Err(RpcFileError::TooLarge {
-            path: path.to_owned(),
-            limit,
-        });
+        return Err(RpcFileError::TooLarge { path: path.to_owned(), limit });
     }
     Ok(text)
 }
 
 /// Reads a secret; fails if other users could have read or changed it.
 pub fn read_secret(path: &Path, limit: u64) -> Result<Zeroizing<String>, RpcFileError> {
-    Ok(muster_secret::read_secret(
-        path,
-        SecretOwner::Person,
-        limit,
-    )?)
+    Ok(muster_secret::read_secret(path, SecretOwner::Person, limit)?)
 }
 
 /// Creates a directory and its parents, accessible only to the owner.
 pub fn create_private_directory(path: &Path) -> Result<(), RpcFileError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(file_error("create", path))
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(file_error("create", path))
 }
 
 /// Replaces a public file.
@@ -103,12 +85,8 @@ pub fn create_secret(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
 /// Appends to a public file. Sets the mode each time, so that it depends neither on the umask nor on the version that created the file.
 pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
     let failed = file_error("write", path);
-    let mut file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o644)
-        .open(path)
-        .map_err(&failed)?;
+    let mut file =
+        OpenOptions::new().append(true).create(true).mode(0o644).open(path).map_err(&failed)?;
     file.set_permissions(Permissions::from_mode(0o644))
         .and_then(|()| file.write_all(bytes))
         .and_then(|()| file.sync_all())
@@ -117,11 +95,7 @@ pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
 
 /// Sets the mode explicitly because the umask may have restricted it.
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(bytes)?;
     file.sync_all()

@@ -65,12 +65,8 @@ fn run_command(
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime
-        .map_err(RuntimeStartError)?
-        .block_on(commands::run(cli, environment, printer))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(RuntimeStartError)?.block_on(commands::run(cli, environment, printer))
 }
 
 /// Help and version succeed; every other clap message is a usage error.

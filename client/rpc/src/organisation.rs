@@ -64,10 +64,7 @@ impl Organisation {
     ) -> Result<Self, OrganisationError> {
         match given.or(environment) {
             Some(directory) => Self::open(directory),
-            None if OrganisationLayout::new(PathBuf::from("."))
-                .profile_file()
-                .is_file() =>
-            {
+            None if OrganisationLayout::new(PathBuf::from(".")).profile_file().is_file() => {
                 Self::open(Path::new("."))
             }
             None => Err(OrganisationError::NoDirectory),
@@ -84,11 +81,9 @@ impl Organisation {
             });
         }
         let text = files::read_text(&layout.profile_file(), MAX_FILE_BYTES)?;
-        let profile =
-            OrganisationProfile::parse(&text).map_err(|source| OrganisationError::Profile {
-                path: layout.profile_file(),
-                source: Box::new(source),
-            })?;
+        let profile = OrganisationProfile::parse(&text).map_err(|source| {
+            OrganisationError::Profile { path: layout.profile_file(), source: Box::new(source) }
+        })?;
         Ok(Self { layout, profile })
     }
 
@@ -122,10 +117,7 @@ impl Organisation {
     /// Replaces the broker URLs.
     pub fn set_urls(&mut self, urls: Vec<String>) -> Result<(), OrganisationError> {
         self.profile.broker.urls = urls;
-        files::replace_public(
-            &self.layout.profile_file(),
-            self.profile.to_toml()?.as_bytes(),
-        )?;
+        files::replace_public(&self.layout.profile_file(), self.profile.to_toml()?.as_bytes())?;
         Ok(())
     }
 
@@ -149,16 +141,10 @@ impl Organisation {
     pub fn load_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
         let path = self.layout.key_file(key);
         let seed = files::read_secret(&path, MAX_FILE_BYTES)?;
-        let unusable = |source| OrganisationError::Key {
-            path: path.clone(),
-            source,
-        };
+        let unusable = |source| OrganisationError::Key { path: path.clone(), source };
         let pair = KeyPair::from_seed(seed.trim()).map_err(unusable)?;
-        let kind = if key == OrganisationKey::Operator {
-            KeyKind::Operator
-        } else {
-            KeyKind::Account
-        };
+        let kind =
+            if key == OrganisationKey::Operator { KeyKind::Operator } else { KeyKind::Account };
         pair.public_key().expect_kind(kind).map_err(unusable)?;
         Ok(pair)
     }

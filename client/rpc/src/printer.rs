@@ -72,9 +72,7 @@ pub struct OutputPrinter {
 
 impl std::fmt::Debug for OutputPrinter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Printer")
-            .field("talk", &self.verbosity)
-            .finish_non_exhaustive()
+        f.debug_struct("Printer").field("talk", &self.verbosity).finish_non_exhaustive()
     }
 }
 
@@ -85,10 +83,8 @@ impl OutputPrinter {
         color: ColorChoice,
         screen: Screen,
     ) -> Self {
-        let (data, messages) = (
-            AutoStream::new(io::stdout(), color),
-            AutoStream::new(io::stderr(), color),
-        );
+        let (data, messages) =
+            (AutoStream::new(io::stdout(), color), AutoStream::new(io::stderr(), color));
         Self::new(verbosity, Box::new(data), screen, Box::new(messages))
     }
 
@@ -133,9 +129,7 @@ impl OutputPrinter {
     /// Prints data unchanged, without adding a line end.
     pub fn print_text(&self, text: impl Display) -> Result<(), PrintError> {
         let writer = &mut self.lock_data().writer;
-        write!(writer, "{text}")
-            .and_then(|()| writer.flush())
-            .map_err(PrintError)
+        write!(writer, "{text}").and_then(|()| writer.flush()).map_err(PrintError)
     }
 
     /// Prints an indented JSON document.

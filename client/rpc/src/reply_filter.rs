@@ -81,14 +81,10 @@ impl ReplyFilter {
                 return Err(ReplyFilterError::Data { text });
             }
         }
-        let unknown = select
-            .fact_paths()
-            .into_iter()
-            .find(|path| !REPLY_WORDS.contains(&path.as_str()));
+        let unknown =
+            select.fact_paths().into_iter().find(|path| !REPLY_WORDS.contains(&path.as_str()));
         match unknown {
-            Some(path) => Err(ReplyFilterError::UnknownField {
-                name: path.as_str().to_owned(),
-            }),
+            Some(path) => Err(ReplyFilterError::UnknownField { name: path.as_str().to_owned() }),
             None => Ok(Self(select)),
         }
     }
@@ -137,9 +133,7 @@ impl ReplyFilter {
         let outputs =
             outputs.filter(|(lookup, _)| lookup.source == DATA_FUNCTION && lookup.query.is_none());
         let value = |name: &str| reply.data.get(name).cloned().unwrap_or_default();
-        outputs
-            .map(|(_, name)| (name.to_owned(), value(name)))
-            .collect()
+        outputs.map(|(_, name)| (name.to_owned(), value(name))).collect()
     }
 }
 
@@ -147,33 +141,19 @@ fn declare_functions(action: &ActionSchema) -> DeclaredSources {
     let mut functions = DeclaredSources::default();
     let own_value = |kind| [(OWN_VALUE.to_owned(), kind)].into();
     for name in OUTCOME_FUNCTIONS.into_iter().chain(["timeout"]) {
-        let source = DeclaredSource {
-            query: None,
-            outputs: own_value(OutputKind::Boolean),
-        };
+        let source = DeclaredSource { query: None, outputs: own_value(OutputKind::Boolean) };
         functions.declare_source(name, source);
     }
-    let source = DeclaredSource {
-        query: None,
-        outputs: own_value(OutputKind::Text),
-    };
+    let source = DeclaredSource { query: None, outputs: own_value(OutputKind::Text) };
     functions.declare_source("sender", source);
     let query = DeclaredQuery {
         optional: true,
         prompt: "the name of an output, such as \"status\" or \"os.family\"".to_owned(),
-        check: Arc::new(|path| {
-            FactPath::parse(path)
-                .map(drop)
-                .map_err(|error| error.to_string())
-        }),
+        check: Arc::new(|path| FactPath::parse(path).map(drop).map_err(|error| error.to_string())),
     };
     let outputs = action.outputs().iter();
-    let outputs = outputs.map(|output| {
-        (
-            output.name.clone(),
-            muster_client::value_kind(output.value_type),
-        )
-    });
+    let outputs =
+        outputs.map(|output| (output.name.clone(), muster_client::value_kind(output.value_type)));
     let source = DeclaredSource {
         query: Some(query),
         outputs: outputs.chain(own_value(OutputKind::Any)).collect(),
@@ -234,9 +214,7 @@ mod tests {
             json!({"status": "stopped", "n": 3, "tags": ["a", "b"], "os": {"family": "Debian"}});
         let good = reply("web1.example.net", 0, "OK", data);
         let mut bad = reply("db1.example.net", 5, "you may not", json!({}));
-        bad.reason = Some(ReplyReason::Denied {
-            rule: "default".to_owned(),
-        });
+        bad.reason = Some(ReplyReason::Denied { rule: "default".to_owned() });
         for (text, of_good, of_bad) in [
             ("ok()", true, false),
             ("!ok()", false, true),
@@ -254,25 +232,13 @@ mod tests {
             ("data().status == stopped and data().n >= 3", true, false),
             ("data().status != stopped", false, true),
             ("data().on or data().on = false", false, false),
-            (
-                "include(data().tags, \"b\") and data().tags != c",
-                true,
-                false,
-            ),
+            ("include(data().tags, \"b\") and data().tags != c", true, false),
             ("time < 1000", true, true),
             ("sender() =~ /^web/", true, false),
-            (
-                "sender() == 'db1.example.net' or data('n') in [2, 3]",
-                true,
-                true,
-            ),
+            ("sender() == 'db1.example.net' or data('n') in [2, 3]", true, true),
         ] {
             let filter = filter(text).unwrap();
-            assert_eq!(
-                (filter.accepts(&good), filter.accepts(&bad)),
-                (of_good, of_bad),
-                "{text}"
-            );
+            assert_eq!((filter.accepts(&good), filter.accepts(&bad)), (of_good, of_bad), "{text}");
         }
     }
 

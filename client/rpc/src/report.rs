@@ -86,14 +86,8 @@ pub struct NodeTrace {
 impl NodeTrace {
     /// The remaining time: network, and queues at the broker.
     pub fn network_time(&self) -> Duration {
-        let stages = self
-            .stages
-            .iter()
-            .map(|stage| stage.us)
-            .fold(0, u64::saturating_add);
-        self.after
-            .saturating_sub(self.verifying)
-            .saturating_sub(Duration::from_micros(stages))
+        let stages = self.stages.iter().map(|stage| stage.us).fold(0, u64::saturating_add);
+        self.after.saturating_sub(self.verifying).saturating_sub(Duration::from_micros(stages))
     }
 }
 
@@ -251,8 +245,7 @@ impl RequestStats {
 
     /// Whether there are fewer replies than expected.
     pub fn wants_more(&self) -> bool {
-        self.expected_replies
-            .is_some_and(|expected| self.response_count() < expected)
+        self.expected_replies.is_some_and(|expected| self.response_count() < expected)
     }
 
     /// The exit code. Missing replies of some nodes count as failures; missing replies of all nodes have a code of their own, unless the wait was
@@ -278,16 +271,8 @@ mod tests {
     use crate::exit::CommandExitCode;
 
     fn stats(discovered: usize, ok: usize, failed: usize) -> RequestStats {
-        let missing = (ok + failed..discovered)
-            .map(|n| format!("n{n}").parse().unwrap())
-            .collect();
-        RequestStats {
-            discovered,
-            ok,
-            failed,
-            missing,
-            ..RequestStats::default()
-        }
+        let missing = (ok + failed..discovered).map(|n| format!("n{n}").parse().unwrap()).collect();
+        RequestStats { discovered, ok, failed, missing, ..RequestStats::default() }
     }
 
     #[test]

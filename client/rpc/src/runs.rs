@@ -118,12 +118,7 @@ pub(crate) mod fixtures {
 
     pub(crate) fn outcome(code: u8, data: Value) -> RunOutcome {
         let data = serde_json::from_value(data).unwrap();
-        RunOutcome::from_saved_reply(
-            ReplyStatus::try_from(code).unwrap(),
-            None,
-            "as it was",
-            data,
-        )
+        RunOutcome::from_saved_reply(ReplyStatus::try_from(code).unwrap(), None, "as it was", data)
     }
 
     /// A run from one second to another that had to wait half a second.
@@ -142,17 +137,12 @@ pub(crate) mod fixtures {
     }
 
     pub(crate) fn ended(outcome: RunOutcome) -> EndedRun {
-        EndedRun {
-            run: Uuid::nil(),
-            outcome,
-            earlier: false,
-        }
+        EndedRun { run: Uuid::nil(), outcome, earlier: false }
     }
 
     pub(crate) fn runs(outcomes: Vec<(&str, RunOutcome)>) -> PuppetRunsReport {
-        let ended = outcomes
-            .into_iter()
-            .map(|(node, outcome)| (node.parse().unwrap(), ended(outcome)));
+        let ended =
+            outcomes.into_iter().map(|(node, outcome)| (node.parse().unwrap(), ended(outcome)));
         PuppetRunsReport {
             ended: ended.collect(),
             limit: Some(2),
@@ -194,9 +184,7 @@ mod tests {
         stopped.halt = Some(RolloutStopReason::Interrupted);
         assert_eq!(stopped.exit_code(), CommandExitCode::SomeFailed);
         let mut disabled = runs(good());
-        disabled
-            .disabled
-            .insert("d".parse().unwrap(), "moving".to_owned());
+        disabled.disabled.insert("d".parse().unwrap(), "moving".to_owned());
         assert_eq!(disabled.exit_code(), CommandExitCode::Passed);
     }
 
@@ -209,20 +197,9 @@ mod tests {
             ("d", ran("clean", 0, 1)),
             ("e", RunOutcome::without_reply("no_answer", "silent")),
         ]);
-        let classes: Vec<(&str, usize)> = runs
-            .nodes_by_class()
-            .into_iter()
-            .map(|(class, nodes)| (class, nodes.len()))
-            .collect();
-        assert_eq!(
-            classes,
-            [
-                ("changed", 1),
-                ("clean", 2),
-                ("failed", 1),
-                ("no_answer", 1)
-            ]
-        );
+        let classes: Vec<(&str, usize)> =
+            runs.nodes_by_class().into_iter().map(|(class, nodes)| (class, nodes.len())).collect();
+        assert_eq!(classes, [("changed", 1), ("clean", 2), ("failed", 1), ("no_answer", 1)]);
         let proof = runs.concurrency_stats().unwrap();
         assert_eq!((proof.runs, proof.highest), (4, 4));
     }

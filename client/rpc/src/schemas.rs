@@ -30,21 +30,12 @@ macro_rules! published {
 
 /// All published schemas.
 pub const PUBLISHED_SCHEMAS: [PublishedSchema; 30] = [
-    published!(
-        "muster.request.v1",
-        "rpc do -j, rpc listen -j, rpc cancel -j"
-    ),
-    published!(
-        "muster.request.lines.v1",
-        "each line of rpc do --jsonl, rpc listen --jsonl"
-    ),
+    published!("muster.request.v1", "rpc do -j, rpc listen -j, rpc cancel -j"),
+    published!("muster.request.lines.v1", "each line of rpc do --jsonl, rpc listen --jsonl"),
     published!("muster.ping.v1", "rpc ping -j"),
     published!("muster.nodes.v1", "rpc find -j"),
     published!("muster.facts.v1", "rpc facts -j"),
-    published!(
-        "muster.permits.v1",
-        "rpc permit list -j, rpc permit show -j"
-    ),
+    published!("muster.permits.v1", "rpc permit list -j, rpc permit show -j"),
     published!("muster.inventory.v1", "rpc inventory NODE -j"),
     published!("muster.collectives.v1", "rpc inventory --collectives -j"),
     published!("muster.filter.test.v1", "rpc filter test -j"),
@@ -57,10 +48,7 @@ pub const PUBLISHED_SCHEMAS: [PublishedSchema; 30] = [
     published!("muster.puppet.status.v1", "rpc puppet status -j"),
     published!("muster.puppet.count.v1", "rpc puppet count -j"),
     published!("muster.puppet.summary.v1", "rpc puppet summary -j"),
-    published!(
-        "muster.puppet.runs.v1",
-        "rpc puppet runonce -j, rpc puppet runall -j"
-    ),
+    published!("muster.puppet.runs.v1", "rpc puppet runonce -j, rpc puppet runall -j"),
     published!(
         "muster.puppet.runs.lines.v1",
         "each line of rpc puppet runonce --jsonl, rpc puppet runall --jsonl"
@@ -74,19 +62,12 @@ pub const PUBLISHED_SCHEMAS: [PublishedSchema; 30] = [
     published!("muster.audit.verdict.v1", "rpc audit verify -j"),
     published!("muster.org.list.v1", "rpc org list -j"),
     published!("muster.org.show.v1", "rpc org show -j"),
-    published!(
-        "muster.org.party.v1",
-        "each element of rpc org show NAME -j"
-    ),
+    published!("muster.org.party.v1", "each element of rpc org show NAME -j"),
 ];
 
 /// A parser of schema names.
 pub fn schema_name_parser() -> PossibleValuesParser {
-    PUBLISHED_SCHEMAS
-        .iter()
-        .map(|schema| schema.name)
-        .collect::<Vec<_>>()
-        .into()
+    PUBLISHED_SCHEMAS.iter().map(|schema| schema.name).collect::<Vec<_>>().into()
 }
 
 #[cfg(test)]

@@ -38,10 +38,7 @@ impl Screen {
 
     /// Creates a screen; limits the width to `COLUMN_BOUNDS`.
     fn new(width: usize, is_terminal: bool) -> Self {
-        Self {
-            width: width.clamp(COLUMN_BOUNDS.0, COLUMN_BOUNDS.1),
-            is_terminal,
-        }
+        Self { width: width.clamp(COLUMN_BOUNDS.0, COLUMN_BOUNDS.1), is_terminal }
     }
 }
 

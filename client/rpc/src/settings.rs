@@ -136,16 +136,10 @@ impl RpcSettings {
 
     /// Parses the text of a configuration file; relative paths are resolved against `path`.
     pub fn parse(path: &Path, text: &str) -> Result<Self, RpcSettingsError> {
-        let (file, unknown) =
-            SettingsFile::parse(text).map_err(|message| RpcSettingsError::Syntax {
-                path: path.to_owned(),
-                message,
-            })?;
-        let invalid = |key, problem: String| RpcSettingsError::Value {
-            path: path.to_owned(),
-            key,
-            problem,
-        };
+        let (file, unknown) = SettingsFile::parse(text)
+            .map_err(|message| RpcSettingsError::Syntax { path: path.to_owned(), message })?;
+        let invalid =
+            |key, problem: String| RpcSettingsError::Value { path: path.to_owned(), key, problem };
         let missing = |key, hint: &str| invalid(key, format!("is not set; {hint}"));
         let resolve = |name: PathBuf| path.parent().unwrap_or(Path::new("")).join(name);
         let urls = file.broker.urls;
@@ -160,16 +154,10 @@ impl RpcSettings {
             return Err(invalid("broker.urls", problem));
         }
         let operator = file.trust.operator.ok_or_else(|| {
-            missing(
-                "trust.operator",
-                "set it to the operator's public key, which begins with O",
-            )
+            missing("trust.operator", "set it to the operator's public key, which begins with O")
         })?;
         let operator = PublicKey::parse_kind(&operator, KeyKind::Operator).map_err(|error| {
-            invalid(
-                "trust.operator",
-                format!("is not an operator's public key: {error}"),
-            )
+            invalid("trust.operator", format!("is not an operator's public key: {error}"))
         })?;
         let timeout = file.discovery.timeout_seconds;
         let discovery_timeout = Duration::try_from_secs_f64(timeout)
@@ -207,10 +195,7 @@ impl RpcSettings {
             ddls: resolve(file.paths.ddls),
             plain_secrets: file.requests.plain_secrets,
             caches: None,
-            warnings: unknown
-                .iter()
-                .map(|key| format!("{}: {key}", path.display()))
-                .collect(),
+            warnings: unknown.iter().map(|key| format!("{}: {key}", path.display())).collect(),
         })
     }
 }
@@ -223,14 +208,8 @@ fn find_file(
     if let Some(named) = given.or(environment.config.as_deref()) {
         return Ok(named.to_owned());
     }
-    let user_file = environment
-        .config_home
-        .as_ref()
-        .map(|home| home.join("muster/rpc.toml"));
-    let paths: Vec<PathBuf> = user_file
-        .into_iter()
-        .chain([PathBuf::from(SYSTEM_FILE)])
-        .collect();
+    let user_file = environment.config_home.as_ref().map(|home| home.join("muster/rpc.toml"));
+    let paths: Vec<PathBuf> = user_file.into_iter().chain([PathBuf::from(SYSTEM_FILE)]).collect();
     match paths.iter().find(|path| path.exists()) {
         Some(path) => Ok(path.clone()),
         None => Err(RpcSettingsError::NotFound(paths)),
@@ -238,32 +217,20 @@ fn find_file(
 }
 
 fn read_file(path: &Path) -> Result<String, RpcSettingsError> {
-    let failed = |source| RpcSettingsError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| RpcSettingsError::Read { path: path.to_owned(), source };
     let mut text = String::new();
     let file = fs::File::open(path).map_err(failed)?;
-    file.take(MAX_FILE_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(failed)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         let message =
             format!("has more than {MAX_FILE_BYTES} bytes; check that it is a configuration file");
-        return Err(RpcSettingsError::Syntax {
-            path: path.to_owned(),
-            message,
-        });
+        return Err(RpcSettingsError::Syntax { path: path.to_owned(), message });
     }
     Ok(text)
 }
 
 fn list_paths(paths: &[PathBuf]) -> String {
-    paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect::<Vec<_>>()
-        .join(", ")
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -80,21 +80,11 @@ pub fn generate_files(
         }
     };
     Ok(vec![
-        SkeletonFile {
-            name: format!("{agent}.json"),
-            text: document + "\n",
-            executable: false,
-        },
-        SkeletonFile {
-            name: agent.to_owned(),
-            text: program,
-            executable: true,
-        },
+        SkeletonFile { name: format!("{agent}.json"), text: document + "\n", executable: false },
+        SkeletonFile { name: agent.to_owned(), text: program, executable: true },
         SkeletonFile {
             name: format!("test_{agent}"),
-            text: test
-                .replace("@AGENT@", agent)
-                .replace("@ACTIONS@", &actions.join(" ")),
+            text: test.replace("@AGENT@", agent).replace("@ACTIONS@", &actions.join(" ")),
             executable: true,
         },
     ])
@@ -140,9 +130,7 @@ fn render_shell(agent: &str, actions: &[String]) -> String {
         )
     };
     let cases: Vec<String> = actions.iter().map(case).collect();
-    SHELL_TEMPLATE
-        .replace("@AGENT@", agent)
-        .replace("@CASES@", &cases.join("\n"))
+    SHELL_TEMPLATE.replace("@AGENT@", agent).replace("@CASES@", &cases.join("\n"))
 }
 
 fn build_ddl(agent: &str, language: AgentLanguage, actions: &[String]) -> Value {
@@ -166,10 +154,7 @@ fn build_ddl(agent: &str, language: AgentLanguage, actions: &[String]) -> Value 
     }
     let document: Map<String, Value> = [
         ("metadata".to_owned(), metadata),
-        (
-            "actions".to_owned(),
-            actions.iter().map(action_ddl).collect(),
-        ),
+        ("actions".to_owned(), actions.iter().map(action_ddl).collect()),
     ]
     .into_iter()
     .collect();
@@ -187,21 +172,13 @@ mod tests {
         let actions = ["usage".to_owned(), "top".to_owned()];
         for language in [AgentLanguage::Python, AgentLanguage::Sh] {
             let files = generate_files("disk", language, &actions).unwrap();
-            let names: Vec<_> = files
-                .iter()
-                .map(|file| (file.name.as_str(), file.executable))
-                .collect();
-            assert_eq!(
-                names,
-                [("disk.json", false), ("disk", true), ("test_disk", true)]
-            );
+            let names: Vec<_> =
+                files.iter().map(|file| (file.name.as_str(), file.executable)).collect();
+            assert_eq!(names, [("disk.json", false), ("disk", true), ("test_disk", true)]);
             let ddl = AgentDdl::from_slice(files[0].text.as_bytes()).unwrap();
             assert_eq!(ddl.warnings(), &[] as &[String]);
             assert!(ddl.find_action("usage").is_some() && ddl.find_action("top").is_some());
-            assert!(
-                files.iter().all(|file| !file.text.contains('@')),
-                "{files:?}"
-            );
+            assert!(files.iter().all(|file| !file.text.contains('@')), "{files:?}");
         }
     }
 

@@ -18,11 +18,7 @@ use crate::stats::CallStats;
 
 /// The nodes of a filter that consists only of exact identities.
 pub(super) fn exact_nodes(filter: &NodeFilter) -> Option<BTreeSet<Identity>> {
-    filter
-        .identities_exact()?
-        .into_iter()
-        .map(|name| Identity::parse(name).ok())
-        .collect()
+    filter.identities_exact()?.into_iter().map(|name| Identity::parse(name).ok()).collect()
 }
 
 impl Client {
@@ -41,16 +37,10 @@ impl Client {
         mut on_reply: impl FnMut(&ReceivedReply),
     ) -> Result<DiscoveryResult, ClientError> {
         if let Some(nodes) = exact_nodes(filter) {
-            return Ok(DiscoveryResult {
-                nodes,
-                ..DiscoveryResult::default()
-            });
+            return Ok(DiscoveryResult { nodes, ..DiscoveryResult::default() });
         }
         let started_at = Instant::now();
-        let mut found = DiscoveryResult {
-            broadcast: true,
-            ..DiscoveryResult::default()
-        };
+        let mut found = DiscoveryResult { broadcast: true, ..DiscoveryResult::default() };
         let target = CallTarget::Filter(filter.clone());
         self.ping(target, self.inner.window.initial_wait, |received| {
             found.nodes.insert(received.reply.sender.clone());

@@ -77,11 +77,8 @@ pub fn build_request(
     let filter = &query.filter;
     let texts =
         |patterns: &[FilterPattern]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let compound: Vec<Value> = filter
-        .select()
-        .map(|select| json!([{ "expr": select.to_string() }]))
-        .into_iter()
-        .collect();
+    let compound: Vec<Value> =
+        filter.select().map(|select| json!([{ "expr": select.to_string() }])).into_iter().collect();
     let facts: Vec<Value> = filter
         .facts()
         .iter()
@@ -120,16 +117,11 @@ pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError
         return Err(DiscoveryReplyError::Failed(printable.collect()));
     }
     if reply.protocol != REPLY_PROTOCOL {
-        return Err(DiscoveryReplyError::Protocol {
-            found: reply.protocol,
-        });
+        return Err(DiscoveryReplyError::Protocol { found: reply.protocol });
     }
     let names = reply.nodes.unwrap_or_default();
     let names = names.iter().enumerate().map(|(index, name)| {
-        Identity::parse(name).map_err(|error| DiscoveryReplyError::Name {
-            entry: index + 1,
-            error,
-        })
+        Identity::parse(name).map_err(|error| DiscoveryReplyError::Name { entry: index + 1, error })
     });
     names.collect()
 }
@@ -187,19 +179,13 @@ mod tests {
         let good = r#"{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["one", "TWO", "one"]}"#;
         let nodes = parse_reply(good).unwrap();
         assert_eq!(
-            nodes
-                .iter()
-                .map(muster_wire::identity::Identity::as_str)
-                .collect::<Vec<_>>(),
+            nodes.iter().map(muster_wire::identity::Identity::as_str).collect::<Vec<_>>(),
             ["one", "two"]
         );
         for (text, expected) in [
             ("", "it wrote no reply"),
             ("<nodes/>", "its reply does not conform to the protocol"),
-            (
-                r#"{"error": "no\u001b[2J database"}"#,
-                "it reported an error: no [2J database",
-            ),
+            (r#"{"error": "no\u001b[2J database"}"#, "it reported an error: no [2J database"),
             (r#"{"nodes": ["one"]}"#, "its reply has protocol \"\""),
             (
                 r#"{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["a", "b c"]}"#,

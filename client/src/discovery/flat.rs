@@ -127,23 +127,13 @@ pub fn parse_list(
 /// Keeps the nodes that the filter's identities match; all nodes if it has none.
 pub fn filter_identities(nodes: BTreeSet<Identity>, filter: &NodeFilter) -> BTreeSet<Identity> {
     let patterns = filter.identities();
-    let is_match = |node: &Identity| {
-        patterns
-            .iter()
-            .any(|pattern| pattern.matches(node.as_str()))
-    };
-    nodes
-        .into_iter()
-        .filter(|node| patterns.is_empty() || is_match(node))
-        .collect()
+    let is_match = |node: &Identity| patterns.iter().any(|pattern| pattern.matches(node.as_str()));
+    nodes.into_iter().filter(|node| patterns.is_empty() || is_match(node)).collect()
 }
 
 /// A name never begins like JSON, or like a YAML document or list.
 fn guess_format(text: &str) -> DiscoveryFileFormat {
-    let first = text
-        .lines()
-        .map(str::trim)
-        .find(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
     match first {
         Some(line) if line.starts_with(['[', '{', '"']) => DiscoveryFileFormat::Json,
         Some(line) if line.starts_with("---") || line.starts_with("- ") => {
@@ -213,9 +203,7 @@ impl NodeNameCollector {
     }
 
     fn not_a_node_error(&self) -> NodeListError {
-        NodeListError::NoNode {
-            entry: self.entries + 1,
-        }
+        NodeListError::NoNode { entry: self.entries + 1 }
     }
 }
 

@@ -67,32 +67,16 @@ pub struct InventoryGroup {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct InventoryGroupFilter {
     /// Agents, as `-A`.
-    #[serde(
-        default,
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
     /// Classes, as `-C`.
-    #[serde(
-        default,
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<String>,
     /// Facts, as `-F`.
-    #[serde(
-        default,
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<String>,
     /// Identities, as `-I`.
-    #[serde(
-        default,
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<String>,
     /// Compound expression, as `-S`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,11 +156,7 @@ fn join_names(names: &[String]) -> String {
 impl FleetInventory {
     /// Creates a document without nodes.
     pub fn new(groups: Vec<InventoryGroup>) -> Self {
-        Self {
-            schema: INVENTORY_SCHEMA.to_owned(),
-            groups,
-            nodes: Vec::new(),
-        }
+        Self { schema: INVENTORY_SCHEMA.to_owned(), groups, nodes: Vec::new() }
     }
 
     /// Reads an inventory file.
@@ -190,9 +170,7 @@ impl FleetInventory {
     pub fn parse(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Self, InventoryError> {
         let inventory: Self = decode_document(text, form)?;
         if inventory.schema != INVENTORY_SCHEMA {
-            return Err(InventoryError::Schema {
-                found: inventory.schema,
-            });
+            return Err(InventoryError::Schema { found: inventory.schema });
         }
         Ok(inventory)
     }
@@ -220,10 +198,7 @@ impl FleetInventory {
         })?;
         group
             .parse_filter()
-            .map_err(|source| InventoryError::Group {
-                name: name.to_owned(),
-                source,
-            })
+            .map_err(|source| InventoryError::Group { name: name.to_owned(), source })
     }
 }
 
@@ -237,21 +212,14 @@ impl<'a> InventorySelector<'a> {
     fn new(inventory: &FleetInventory, query: &'a DiscoveryQuery) -> Result<Self, InventoryError> {
         let groups = query.groups.iter();
         let groups = groups.map(|name| inventory.group_filter(name));
-        Ok(Self {
-            query,
-            groups: groups.collect::<Result<_, _>>()?,
-        })
+        Ok(Self { query, groups: groups.collect::<Result<_, _>>()? })
     }
 
     /// Identities and groups are alternatives (OR); all other conditions must hold (AND).
     fn admits(&self, node: &InventoryNode, view: &NodeView<'_>) -> bool {
         let identities = self.query.filter.identities();
         let unrestricted = identities.is_empty() && self.groups.is_empty();
-        let named = || {
-            identities
-                .iter()
-                .any(|pattern| pattern.matches(view.identity))
-        };
+        let named = || identities.iter().any(|pattern| pattern.matches(view.identity));
         let grouped = || self.groups.iter().any(|group| group.matches(view));
         node.is_in(self.query.collective.as_ref().map(AsRef::as_ref))
             && (unrestricted || named() || grouped())
@@ -268,15 +236,9 @@ struct InventoryNodeView<'a> {
 impl<'a> InventoryNodeView<'a> {
     /// Creates the view of the node at this index of the document, from 0.
     fn new(index: usize, node: &'a InventoryNode) -> Result<Self, InventoryError> {
-        let identity = Identity::parse(&node.name).map_err(|error| InventoryError::Name {
-            entry: index + 1,
-            error,
-        })?;
-        Ok(Self {
-            identity,
-            node,
-            classes: lowercase_names(&node.classes),
-        })
+        let identity = Identity::parse(&node.name)
+            .map_err(|error| InventoryError::Name { entry: index + 1, error })?;
+        Ok(Self { identity, node, classes: lowercase_names(&node.classes) })
     }
 
     fn view(&self) -> NodeView<'_> {
@@ -336,10 +298,7 @@ pub fn find_problems(
     let mut problems = Vec::new();
     let value: Value = decode_document(text, form)?;
     let parsed: Result<FleetInventory, _> = serde_ignored::deserialize(value, |path| {
-        problems.push(format!(
-            "unknown key `{}` is ignored",
-            path.to_string().replace(".?", "")
-        ));
+        problems.push(format!("unknown key `{}` is ignored", path.to_string().replace(".?", "")));
     });
     let inventory = parsed.map_err(|error| InventoryError::Layout(error.to_string()))?;
     if inventory.schema != INVENTORY_SCHEMA {

@@ -44,10 +44,7 @@ pub enum ConditionKind {
 
 /// An unknown method name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{text:?} is not a discovery method; the methods are {}",
-    DiscoveryMethod::all_names()
-)]
+#[error("{text:?} is not a discovery method; the methods are {}", DiscoveryMethod::all_names())]
 pub struct DiscoveryMethodError {
     /// The given text.
     pub text: String,
@@ -65,14 +62,8 @@ pub struct UnsupportedCondition {
 
 impl DiscoveryMethod {
     /// All methods.
-    pub const ALL: [Self; 6] = [
-        Self::Broadcast,
-        Self::Flat,
-        Self::Stdin,
-        Self::External,
-        Self::Inventory,
-        Self::PuppetDb,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Broadcast, Self::Flat, Self::Stdin, Self::External, Self::Inventory, Self::PuppetDb];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -109,10 +100,7 @@ impl DiscoveryMethod {
 
     /// Checks that the method supports every condition of the query.
     pub fn check_supported(self, query: &DiscoveryQuery) -> Result<(), UnsupportedCondition> {
-        match query
-            .condition_kinds()
-            .find(|kind| !self.supported_conditions().contains(kind))
-        {
+        match query.condition_kinds().find(|kind| !self.supported_conditions().contains(kind)) {
             Some(kind) => Err(UnsupportedCondition { method: self, kind }),
             None => Ok(()),
         }
@@ -164,9 +152,7 @@ impl FromStr for DiscoveryMethod {
         Self::ALL
             .into_iter()
             .find(|method| method.name() == text || method.aliases().contains(&text))
-            .ok_or_else(|| DiscoveryMethodError {
-                text: text.to_owned(),
-            })
+            .ok_or_else(|| DiscoveryMethodError { text: text.to_owned() })
     }
 }
 
@@ -202,24 +188,15 @@ mod tests {
 
     #[test]
     fn what_a_method_does_not_declare_is_refused_with_who_can() {
-        let wanted = |filter: NodeFilter| DiscoveryQuery {
-            filter,
-            ..DiscoveryQuery::default()
-        };
+        let wanted = |filter: NodeFilter| DiscoveryQuery { filter, ..DiscoveryQuery::default() };
         let facts = wanted(NodeFilter::default().with_words("a=1 b").unwrap());
         let select = wanted(NodeFilter::default().with_select("a or b").unwrap());
-        let groups = DiscoveryQuery {
-            groups: vec!["web".into()],
-            ..DiscoveryQuery::default()
-        };
+        let groups = DiscoveryQuery { groups: vec!["web".into()], ..DiscoveryQuery::default() };
         for (wanted, able) in [
             (facts, "broadcast external inventory puppetdb"),
             (select, "broadcast external inventory"),
             (groups, "inventory"),
-            (
-                DiscoveryQuery::default(),
-                "broadcast flat stdin external inventory puppetdb",
-            ),
+            (DiscoveryQuery::default(), "broadcast flat stdin external inventory puppetdb"),
         ] {
             let passed = DiscoveryMethod::ALL
                 .into_iter()
@@ -228,9 +205,7 @@ mod tests {
             assert_eq!(passed.join(" "), able);
         }
         let wanted = wanted(NodeFilter::default().with_agent("rpcutil").unwrap());
-        let refused = DiscoveryMethod::PuppetDb
-            .check_supported(&wanted)
-            .unwrap_err();
+        let refused = DiscoveryMethod::PuppetDb.check_supported(&wanted).unwrap_err();
         assert_eq!(refused.kind, ConditionKind::Agents);
         assert_eq!(
             refused.to_string(),

@@ -110,9 +110,7 @@ impl DiscoveryOptions {
             Some((name, value)) if !name.is_empty() => {
                 self.insert_option(name, DiscoveryOptionValue::Text(value.to_owned()))
             }
-            _ => Err(DiscoveryOptionError::NoPair {
-                text: text.to_owned(),
-            }),
+            _ => Err(DiscoveryOptionError::NoPair { text: text.to_owned() }),
         }
     }
 
@@ -137,9 +135,7 @@ impl DiscoveryOptions {
     ) -> Result<(), DiscoveryOptionError> {
         match self.0.insert(name.to_owned(), value) {
             None => Ok(()),
-            Some(_) => Err(DiscoveryOptionError::Duplicate {
-                name: name.to_owned(),
-            }),
+            Some(_) => Err(DiscoveryOptionError::Duplicate { name: name.to_owned() }),
         }
     }
 
@@ -177,9 +173,7 @@ impl DiscoverySource {
                     .map(|file| base.join(file))?,
                 form: take_format(&mut remaining)?,
             },
-            DiscoveryMethod::Stdin => Self::Stdin {
-                form: take_format(&mut remaining)?,
-            },
+            DiscoveryMethod::Stdin => Self::Stdin { form: take_format(&mut remaining)? },
             DiscoveryMethod::Inventory => Self::Inventory {
                 file: take_required(&mut remaining, method, "file", "--do file=fleet.json")
                     .map(|file| base.join(file))?,
@@ -230,11 +224,7 @@ fn take_required(
     options
         .remove_text(name)
         .filter(|value| !value.is_empty())
-        .ok_or(DiscoveryOptionError::Missing {
-            method,
-            name,
-            example,
-        })
+        .ok_or(DiscoveryOptionError::Missing { method, name, example })
 }
 
 fn take_format(
@@ -286,15 +276,10 @@ fn external_source(
     }
     let timeout = take_timeout(options, Duration::from_secs(10))?;
     let names: Vec<String> = options.0.keys().cloned().collect();
-    let rest = names
-        .into_iter()
-        .filter_map(|name| options.remove_text(&name).map(|value| (name, value)));
+    let rest =
+        names.into_iter().filter_map(|name| options.remove_text(&name).map(|value| (name, value)));
     let rest = rest.collect();
-    Ok(DiscoverySource::External {
-        command,
-        timeout,
-        options: rest,
-    })
+    Ok(DiscoverySource::External { command, timeout, options: rest })
 }
 
 fn puppetdb_server(
@@ -316,14 +301,8 @@ fn puppetdb_server(
         (None, None) => None,
         (cert, _) => {
             let (name, example) = match cert {
-                Some(_) => (
-                    "key",
-                    "--do key=/etc/puppetlabs/puppet/ssl/private_keys/NAME.pem",
-                ),
-                None => (
-                    "cert",
-                    "--do cert=/etc/puppetlabs/puppet/ssl/certs/NAME.pem",
-                ),
+                Some(_) => ("key", "--do key=/etc/puppetlabs/puppet/ssl/private_keys/NAME.pem"),
+                None => ("cert", "--do cert=/etc/puppetlabs/puppet/ssl/certs/NAME.pem"),
             };
             return Err(DiscoveryOptionError::Missing {
                 method: DiscoveryMethod::PuppetDb,
@@ -368,12 +347,7 @@ mod tests {
             DiscoveryMethod::External,
             &["command=bin/find  --all", "timeout=0.5", "site=lhr=1"],
         );
-        let Ok(DiscoverySource::External {
-            command,
-            timeout,
-            options,
-        }) = external
-        else {
+        let Ok(DiscoverySource::External { command, timeout, options }) = external else {
             panic!()
         };
         assert_eq!(command, ["/base/bin/find", "--all"]);
@@ -384,58 +358,26 @@ mod tests {
     #[test]
     fn slips_are_told_with_what_there_is() {
         for (method, pairs, expected) in [
-            (
-                DiscoveryMethod::Flat,
-                &["fiel=x"][..],
-                "needs the option `file`",
-            ),
+            (DiscoveryMethod::Flat, &["fiel=x"][..], "needs the option `file`"),
             (
                 DiscoveryMethod::Flat,
                 &["file=x", "fromat=json"],
                 "has no option `fromat`; it has file and format",
             ),
-            (
-                DiscoveryMethod::Flat,
-                &["file=x", "format=xml"],
-                "must be text, json or yaml",
-            ),
-            (
-                DiscoveryMethod::Broadcast,
-                &["file=x"],
-                "broadcast has no option `file`",
-            ),
+            (DiscoveryMethod::Flat, &["file=x", "format=xml"], "must be text, json or yaml"),
+            (DiscoveryMethod::Broadcast, &["file=x"], "broadcast has no option `file`"),
             (DiscoveryMethod::Inventory, &["file"], "use KEY=VALUE"),
-            (
-                DiscoveryMethod::Inventory,
-                &["file=a", "file=b"],
-                "`file` is given twice",
-            ),
-            (
-                DiscoveryMethod::External,
-                &["command= "],
-                "needs the option `command`",
-            ),
-            (
-                DiscoveryMethod::External,
-                &["command=x", "timeout=-1"],
-                "`timeout` is \"-1\"",
-            ),
+            (DiscoveryMethod::Inventory, &["file=a", "file=b"], "`file` is given twice"),
+            (DiscoveryMethod::External, &["command= "], "needs the option `command`"),
+            (DiscoveryMethod::External, &["command=x", "timeout=-1"], "`timeout` is \"-1\""),
             (DiscoveryMethod::PuppetDb, &[], "needs the option `url`"),
             (
                 DiscoveryMethod::PuppetDb,
                 &["url=http://puppetdb:8080"],
                 "plain http only to a loopback",
             ),
-            (
-                DiscoveryMethod::PuppetDb,
-                &["url=https://rip:x@puppetdb:8081"],
-                "must be an address",
-            ),
-            (
-                DiscoveryMethod::PuppetDb,
-                &["url=https://p", "cert=a"],
-                "needs the option `key`",
-            ),
+            (DiscoveryMethod::PuppetDb, &["url=https://rip:x@puppetdb:8081"], "must be an address"),
+            (DiscoveryMethod::PuppetDb, &["url=https://p", "cert=a"], "needs the option `key`"),
         ] {
             let refusal = read(method, pairs).unwrap_err();
             assert!(refusal.contains(expected), "{pairs:?}: {refusal}");

@@ -51,11 +51,7 @@ pub fn measure_concurrency(intervals: &[PermitInterval]) -> Option<ConcurrencySt
         Duration::from_millis(interval.end.saturating_sub(interval.start))
     };
     // Exclude empty intervals: the end would sort before the start, and the run would stay counted.
-    let non_empty = || {
-        intervals
-            .iter()
-            .filter(|interval| interval.end > interval.start)
-    };
+    let non_empty = || intervals.iter().filter(|interval| interval.end > interval.start);
     let starts = non_empty().map(|interval| (interval.start, true));
     let ends = non_empty().map(|interval| (interval.end, false));
     let mut changes: Vec<(Millis, bool)> = starts.chain(ends).collect();
@@ -63,11 +59,7 @@ pub fn measure_concurrency(intervals: &[PermitInterval]) -> Option<ConcurrencySt
     changes.sort_unstable();
     let (mut running, mut highest) = (0_usize, 0_usize);
     for (_, begins) in changes {
-        running = if begins {
-            running + 1
-        } else {
-            running.saturating_sub(1)
-        };
+        running = if begins { running + 1 } else { running.saturating_sub(1) };
         highest = highest.max(running);
     }
     Some(ConcurrencyStats {
@@ -97,22 +89,14 @@ mod tests {
         let proof = measure_concurrency(&spans(&[(0, 10), (10, 20), (5, 15), (30, 31)])).unwrap();
         assert_eq!((proof.runs, proof.highest), (4, 2));
         let ms = Duration::from_millis;
-        assert_eq!(
-            (proof.work, proof.longest, proof.makespan),
-            (ms(31), ms(10), ms(31))
-        );
+        assert_eq!((proof.work, proof.longest, proof.makespan), (ms(31), ms(10), ms(31)));
         assert_eq!(
             (proof.least_duration(2), proof.least_duration(31)),
             (ms(15) + Duration::from_micros(500), ms(10))
         );
         assert!((proof.makespan_ratio(2).unwrap() - 2.0).abs() < 1e-9);
         assert_eq!(measure_concurrency(&[]), None);
-        assert_eq!(
-            measure_concurrency(&spans(&[(7, 7)]))
-                .unwrap()
-                .makespan_ratio(1),
-            None
-        );
+        assert_eq!(measure_concurrency(&spans(&[(7, 7)])).unwrap().makespan_ratio(1), None);
     }
 
     #[test]

@@ -60,13 +60,9 @@ mod tests {
     fn by_name_by_lot_and_the_longest_first() {
         let all = nodes(&["c", "a", "d", "b"]);
         assert_eq!(names(&RunOrder::Name.arrange(&all)), ["a", "b", "c", "d"]);
-        assert_eq!(
-            RunOrder::Random(1).arrange(&all),
-            RunOrder::Random(1).arrange(&all)
-        );
-        let drawn: BTreeSet<Vec<Identity>> = (0..20)
-            .map(|seed| RunOrder::Random(seed).arrange(&all))
-            .collect();
+        assert_eq!(RunOrder::Random(1).arrange(&all), RunOrder::Random(1).arrange(&all));
+        let drawn: BTreeSet<Vec<Identity>> =
+            (0..20).map(|seed| RunOrder::Random(seed).arrange(&all)).collect();
         assert!(drawn.len() > 5, "{drawn:?}");
         let took = [("a", 3), ("b", 90), ("d", 3)]
             .map(|(name, seconds)| (name.parse().unwrap(), Duration::from_secs(seconds)));

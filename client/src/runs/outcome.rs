@@ -132,11 +132,7 @@ impl RunOutcome {
 
 fn clock_difference(node_time: Millis, local_time: Millis) -> i64 {
     let difference = i64::try_from(node_time.abs_diff(local_time)).unwrap_or(i64::MAX);
-    if node_time < local_time {
-        -difference
-    } else {
-        difference
-    }
+    if node_time < local_time { -difference } else { difference }
 }
 
 /// The interval of the permit; a node with a wrong clock is corrected by `skew`.

@@ -302,8 +302,7 @@ impl PuppetRollout {
         match event {
             CallEvent::Published { request, .. } => {
                 let node = node.clone();
-                self.ready
-                    .push_back(PuppetRolloutEvent::Sent { node, request });
+                self.ready.push_back(PuppetRolloutEvent::Sent { node, request });
             }
             CallEvent::Progress(progress) => {
                 run.mark_heard();
@@ -315,11 +314,11 @@ impl PuppetRollout {
                         (*state == PuppetRunState::WaitingLock).then(Instant::now);
                 }
                 self.schedule.set_aside(node, false);
-                self.ready
-                    .extend(states.into_iter().map(|state| PuppetRolloutEvent::State {
-                        node: node.clone(),
-                        state,
-                    }));
+                self.ready.extend(
+                    states
+                        .into_iter()
+                        .map(|state| PuppetRolloutEvent::State { node: node.clone(), state }),
+                );
             }
             CallEvent::Reply(answer) => {
                 let outcome = RunOutcome::from_reply(&answer.reply, unix_millis_now());
@@ -357,8 +356,7 @@ impl PuppetRollout {
         let outcome = RunOutcome::without_reply(NOT_SENT, error.to_string());
         self.finish_run(node, outcome, None);
         self.ready.push_back(PuppetRolloutEvent::Failed(error));
-        self.ready
-            .push_back(PuppetRolloutEvent::Halted(RolloutStopReason::Broken));
+        self.ready.push_back(PuppetRolloutEvent::Halted(RolloutStopReason::Broken));
     }
 
     /// The node is absent. Its daemon may be restarting.
@@ -366,8 +364,7 @@ impl PuppetRollout {
         if let Some(run) = self.in_flight.get_mut(node) {
             run.absent = true;
             self.schedule.set_aside(node, true);
-            run.next_retry
-                .get_or_insert_with(|| Instant::now() + RETRY_INTERVAL);
+            run.next_retry.get_or_insert_with(|| Instant::now() + RETRY_INTERVAL);
         }
     }
 
@@ -418,9 +415,8 @@ impl PuppetRollout {
         for (node, run) in &self.in_flight {
             // A node that is silent for half the maximum no longer blocks others; its outcome is still awaited.
             let silent = run.absent || run.last_message.elapsed() >= silence / 2;
-            let locked = run
-                .lock_wait_started
-                .is_some_and(|since| since.elapsed() >= MAX_LOCK_WAIT);
+            let locked =
+                run.lock_wait_started.is_some_and(|since| since.elapsed() >= MAX_LOCK_WAIT);
             self.schedule.set_aside(node, silent || locked);
         }
         if self.last_probe.elapsed() >= silence / 3 {
@@ -497,11 +493,7 @@ fn forward_run_events(
 ) -> CallAbortGuard {
     let task = tokio::spawn(async move {
         while let Some(event) = events.next().await {
-            if updates
-                .send(NodeUpdate::Run(node.clone(), event))
-                .await
-                .is_err()
-            {
+            if updates.send(NodeUpdate::Run(node.clone(), event)).await.is_err() {
                 return;
             }
         }

@@ -40,19 +40,9 @@ impl AggregateFold for ChartFold {
 
     fn to_result(&self) -> SummaryResult {
         let least = self.numbers.iter().copied().fold(f64::INFINITY, f64::min);
-        let greatest = self
-            .numbers
-            .iter()
-            .copied()
-            .fold(f64::NEG_INFINITY, f64::max);
-        let mut counts = vec![
-            0;
-            if least < greatest {
-                MAX_BARS
-            } else {
-                self.numbers.len().min(1)
-            }
-        ];
+        let greatest = self.numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut counts =
+            vec![0; if least < greatest { MAX_BARS } else { self.numbers.len().min(1) }];
         for number in &self.numbers {
             if let Some(count) = counts.get_mut(range_index(*number, least, greatest)) {
                 *count += 1;
@@ -76,11 +66,7 @@ impl AggregateFold for ChartFold {
 )]
 fn range_index(number: f64, least: f64, greatest: f64) -> usize {
     let share = (number / 2.0 - least / 2.0) / (greatest / 2.0 - least / 2.0);
-    if share.is_finite() {
-        ((share * MAX_BARS as f64) as usize).min(MAX_BARS - 1)
-    } else {
-        0
-    }
+    if share.is_finite() { ((share * MAX_BARS as f64) as usize).min(MAX_BARS - 1) } else { 0 }
 }
 
 impl NumberDistribution {
@@ -130,10 +116,7 @@ mod tests {
     #[test]
     fn bars_run_from_the_least_to_the_greatest() {
         let values: Vec<Value> = [0, 0, 0, 0, 10, 20].iter().map(|n| json!(n)).collect();
-        assert_eq!(
-            spread(&values).chart_line().unwrap(),
-            "0 █▁▁▁▁▁▁▁▁▁▃▁▁▁▁▁▁▁▁▃ 20"
-        );
+        assert_eq!(spread(&values).chart_line().unwrap(), "0 █▁▁▁▁▁▁▁▁▁▃▁▁▁▁▁▁▁▁▃ 20");
         assert_eq!(spread(&[json!(7), json!(7)]).chart_line().unwrap(), "7 █ 7");
     }
 

@@ -17,10 +17,8 @@ enum FormatArgument<'a> {
 
 /// Renders `format` with the value's label, if any, and the number.
 pub(super) fn render_format(format: &str, label: Option<&str>, number: &Number) -> String {
-    let mut arguments = label
-        .map(FormatArgument::Text)
-        .into_iter()
-        .chain([FormatArgument::Number(number)]);
+    let mut arguments =
+        label.map(FormatArgument::Text).into_iter().chain([FormatArgument::Number(number)]);
     let mut output = String::new();
     let mut rest = format;
     while let Some((before, after)) = rest.split_once('%') {
@@ -110,11 +108,7 @@ fn to_float(number: &Number) -> f64 {
 fn leading_number(text: &str) -> (usize, &str) {
     let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = text.strip_suffix(rest).unwrap_or_default();
-    let number = if digits.is_empty() {
-        0
-    } else {
-        digits.parse().unwrap_or(MAX_FORMAT_WIDTH)
-    };
+    let number = if digits.is_empty() { 0 } else { digits.parse().unwrap_or(MAX_FORMAT_WIDTH) };
     (number.min(MAX_FORMAT_WIDTH), rest)
 }
 
@@ -128,20 +122,14 @@ mod tests {
             render_format("%s Tests on %d node(s)", Some("7"), &3.into()),
             "7 Tests on 3 node(s)"
         );
-        assert_eq!(
-            render_format("%-5s|%03d|", Some("ok"), &7.into()),
-            "ok   |007|"
-        );
+        assert_eq!(render_format("%-5s|%03d|", Some("ok"), &7.into()), "ok   |007|");
         assert_eq!(render_format("%5s", Some("é"), &7.into()), "    é");
     }
 
     #[test]
     fn numbers_are_rounded_as_asked() {
         let number = serde_json::Number::from_f64(2.625).unwrap();
-        assert_eq!(
-            render_format("Average: %0.2f", None, &number),
-            "Average: 2.62"
-        );
+        assert_eq!(render_format("Average: %0.2f", None, &number), "Average: 2.62");
         assert_eq!(render_format("Average: %d", None, &number), "Average: 3");
         assert_eq!(
             render_format("%06.1f", None, &serde_json::Number::from_f64(-2.5).unwrap()),
@@ -151,13 +139,7 @@ mod tests {
 
     #[test]
     fn odd_formats_are_text() {
-        assert_eq!(
-            render_format("100%% %s %s %d %q %", Some("a"), &1.into()),
-            "100% a 1 %d %q %"
-        );
-        assert_eq!(
-            render_format("%999999999999d", None, &1.into()).len(),
-            super::MAX_FORMAT_WIDTH
-        );
+        assert_eq!(render_format("100%% %s %s %d %q %", Some("a"), &1.into()), "100% a 1 %d %q %");
+        assert_eq!(render_format("%999999999999d", None, &1.into()).len(), super::MAX_FORMAT_WIDTH);
     }
 }

@@ -16,33 +16,20 @@ pub(super) struct LabelCounter {
 impl LabelCounter {
     /// Labels are the aggregate's arguments: `{"true": "Changed", "false": "No Change"}`.
     pub(super) fn new(aggregate: &AggregateSchema) -> Self {
-        let labels = aggregate
-            .label_options()
-            .filter(|(key, _)| *key != "format");
-        let labels = labels
-            .map(|(value, label)| (value.to_owned(), label.to_owned()))
-            .collect();
-        Self {
-            labels,
-            counts: BTreeMap::new(),
-        }
+        let labels = aggregate.label_options().filter(|(key, _)| *key != "format");
+        let labels = labels.map(|(value, label)| (value.to_owned(), label.to_owned())).collect();
+        Self { labels, counts: BTreeMap::new() }
     }
 
     pub(super) fn count_value(&mut self, value: &Value) {
-        let text = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let label = self.labels.get(&text).cloned().unwrap_or(text);
         let count = self.counts.entry(label).or_default();
         *count = count.saturating_add(1);
     }
 
     pub(super) fn to_rows(&self) -> SummaryResult {
-        let mut rows: Vec<_> = self
-            .counts
-            .iter()
-            .map(|(label, n)| (label.clone(), *n))
-            .collect();
+        let mut rows: Vec<_> = self.counts.iter().map(|(label, n)| (label.clone(), *n)).collect();
         // The sort is stable, so equal counts keep the order of their labels.
         rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         SummaryResult::Rows(rows)

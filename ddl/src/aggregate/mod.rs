@@ -33,19 +33,12 @@ pub enum AggregateFunction {
 
 impl AggregateFunction {
     /// All functions.
-    pub const ALL: [Self; 5] = [
-        Self::Summary,
-        Self::Average,
-        Self::Sum,
-        Self::BooleanSummary,
-        Self::Chart,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Summary, Self::Average, Self::Sum, Self::BooleanSummary, Self::Chart];
 
     /// The function that a DDL calls `name`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|function| function.name() == name)
+        Self::ALL.into_iter().find(|function| function.name() == name)
     }
 
     /// The name in DDLs.
@@ -99,9 +92,7 @@ impl ReplySummarizer {
             };
             (summary, new_fold(aggregate))
         });
-        Self {
-            folds: folds.collect(),
-        }
+        Self { folds: folds.collect() }
     }
 
     /// Adds the outputs of one reply. Null means "not computed" and is not counted.
@@ -115,10 +106,10 @@ impl ReplySummarizer {
 
     /// The summaries of all replies so far, in the DDL's order.
     pub fn to_summaries(&self) -> Vec<OutputSummary> {
-        let summaries = self.folds.iter().map(|(summary, fold)| OutputSummary {
-            result: fold.to_result(),
-            ..summary.clone()
-        });
+        let summaries = self
+            .folds
+            .iter()
+            .map(|(summary, fold)| OutputSummary { result: fold.to_result(), ..summary.clone() });
         summaries.collect()
     }
 }
@@ -190,10 +181,9 @@ impl OutputSummary {
     /// The value as JSON: counts by value, or a number, or null.
     pub fn to_json(&self) -> Value {
         match &self.result {
-            SummaryResult::Rows(rows) => rows
-                .iter()
-                .map(|(label, count)| (label.clone(), Value::from(*count)))
-                .collect(),
+            SummaryResult::Rows(rows) => {
+                rows.iter().map(|(label, count)| (label.clone(), Value::from(*count))).collect()
+            }
             SummaryResult::Number { value, .. } => value.clone().map_or(Value::Null, Value::Number),
             SummaryResult::Distribution(distribution) => distribution.to_json(),
         }
@@ -203,11 +193,7 @@ impl OutputSummary {
     pub fn text_lines(&self) -> Vec<String> {
         match &self.result {
             SummaryResult::Rows(rows) => {
-                let width = rows
-                    .iter()
-                    .map(|(label, _)| label.chars().count())
-                    .max()
-                    .unwrap_or(0);
+                let width = rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
                 let line = |(label, count): &(String, u64)| match &self.format {
                     Some(format) => format::render_format(format, Some(label), &(*count).into()),
                     None => format!("{label:>width$} = {count}"),
@@ -218,10 +204,7 @@ impl OutputSummary {
             SummaryResult::Distribution(distribution) => {
                 distribution.chart_line().into_iter().collect()
             }
-            SummaryResult::Number {
-                value: Some(number),
-                ..
-            } => {
+            SummaryResult::Number { value: Some(number), .. } => {
                 let default = match self.function {
                     AggregateFunction::Average => "Average: %0.2f",
                     _ => "Total: %s",

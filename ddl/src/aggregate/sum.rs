@@ -31,11 +31,7 @@ impl SumFold {
     }
 
     fn exact_total(&self) -> Option<Number> {
-        if self.has_floats {
-            None
-        } else {
-            Number::from_i128(self.integers)
-        }
+        if self.has_floats { None } else { Number::from_i128(self.integers) }
     }
 }
 
@@ -57,14 +53,8 @@ impl AggregateFold for SumFold {
     fn to_result(&self) -> SummaryResult {
         let value = match self.count {
             0 => None,
-            _ => self
-                .exact_total()
-                .or_else(|| Number::from_f64(self.float_total())),
+            _ => self.exact_total().or_else(|| Number::from_f64(self.float_total())),
         };
-        SummaryResult::Number {
-            value,
-            count: self.count,
-            skipped: self.skipped,
-        }
+        SummaryResult::Number { value, count: self.count, skipped: self.skipped }
     }
 }

@@ -29,10 +29,7 @@ fn render_source(ddl: &DataDdl) -> Vec<String> {
         format!("{}.", escape_prose(&ddl.metadata().description)),
         format!("{query}. Timeout: {} seconds.", ddl.timeout().as_secs()),
     ];
-    let mut table = vec![
-        "| output | type | meaning |".to_owned(),
-        "|---|---|---|".to_owned(),
-    ];
+    let mut table = vec!["| output | type | meaning |".to_owned(), "|---|---|---|".to_owned()];
     table.extend(ddl.outputs().iter().map(output_row));
     blocks.push(table.join("\n"));
     for example in ddl.examples() {

@@ -23,11 +23,7 @@ pub fn render_markdown(ddl: &AgentDdl) -> String {
 }
 
 fn contents_line(action: &ActionSchema) -> String {
-    format!(
-        "{}: {}",
-        code_span(action.name()),
-        escape_prose(action.description())
-    )
+    format!("{}: {}", code_span(action.name()), escape_prose(action.description()))
 }
 
 fn action_blocks(ddl: &AgentDdl, action: &ActionSchema) -> Vec<String> {
@@ -40,10 +36,7 @@ fn action_blocks(ddl: &AgentDdl, action: &ActionSchema) -> Vec<String> {
         blocks.push("### Inputs".to_owned());
     }
     for input in action.inputs() {
-        blocks.extend([
-            format!("#### {}", code_span(&input.name)),
-            fact_list(&input_facts(input)),
-        ]);
+        blocks.extend([format!("#### {}", code_span(&input.name)), fact_list(&input_facts(input))]);
     }
     if !action.outputs().is_empty() {
         blocks.push("### Outputs".to_owned());
@@ -75,17 +68,12 @@ fn action_blocks(ddl: &AgentDdl, action: &ActionSchema) -> Vec<String> {
 
 fn fact_list(facts: &[LabelledValue]) -> String {
     bullet_list(
-        facts
-            .iter()
-            .map(|(label, value)| format!("{label}: {}", render_fact_value(label, value))),
+        facts.iter().map(|(label, value)| format!("{label}: {}", render_fact_value(label, value))),
     )
 }
 
 fn bullet_list(items: impl Iterator<Item = String>) -> String {
-    items
-        .map(|item| format!("- {item}"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    items.map(|item| format!("- {item}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Renders sentences as prose and all other values as code.

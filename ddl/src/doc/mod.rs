@@ -29,25 +29,14 @@ fn agent_title(ddl: &AgentDdl) -> String {
 }
 
 fn metadata_facts(ddl: &AgentDdl) -> Vec<LabelledValue> {
-    let DdlMetadata {
-        author,
-        url,
-        license,
-        timeout,
-        provider,
-        service,
-        ..
-    } = ddl.metadata();
+    let DdlMetadata { author, url, license, timeout, provider, service, .. } = ddl.metadata();
     let mut facts = vec![
         ("Author", author.clone()),
         ("URL", url.clone()),
         ("License", license.clone()),
         ("Timeout", format!("{timeout} seconds")),
         ("Provider", provider.clone().unwrap_or_default()),
-        (
-            "Default Action",
-            ddl.default_action().unwrap_or_default().to_owned(),
-        ),
+        ("Default Action", ddl.default_action().unwrap_or_default().to_owned()),
     ];
     if *service {
         facts.push(("Service", "one node of a group replies".to_owned()));
@@ -103,10 +92,7 @@ fn input_facts(input: &InputSchema) -> Vec<LabelledValue> {
         ("Type", input.value_type.to_string()),
         ("Choices", input.choices.join(", ")),
         ("Optional", optional_phrase(input)),
-        (
-            "Validation",
-            input.validation_text().unwrap_or_default().to_owned(),
-        ),
+        ("Validation", input.validation_text().unwrap_or_default().to_owned()),
     ];
     if input.max_length > 0 {
         facts.push(("Max Length", input.max_length.to_string()));
@@ -129,30 +115,21 @@ fn output_facts(output: &OutputSchema) -> Vec<LabelledValue> {
 
 fn default_fact(default: Option<&Value>, sensitive: bool) -> Option<LabelledValue> {
     let shown = |value: &Value| {
-        if sensitive {
-            crate::REDACTED.to_owned()
-        } else {
-            value.to_string()
-        }
+        if sensitive { crate::REDACTED.to_owned() } else { value.to_string() }
     };
     default.map(|value| ("Default", shown(value)))
 }
 
 fn yes_or_no(flag: bool) -> String {
-    if flag {
-        "yes".to_owned()
-    } else {
-        "no".to_owned()
-    }
+    if flag { "yes".to_owned() } else { "no".to_owned() }
 }
 
 /// `summary of Service Status`, for each summary of an action.
 fn summary_lines(action: &ActionSchema) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for aggregate in action.aggregates() {
-        let title = action
-            .find_output(aggregate.output_name())
-            .map_or("", |output| &output.display_as);
+        let title =
+            action.find_output(aggregate.output_name()).map_or("", |output| &output.display_as);
         let line = format!("{} of {title}", aggregate.function().name());
         if !lines.contains(&line) {
             lines.push(line);
@@ -164,18 +141,11 @@ fn summary_lines(action: &ActionSchema) -> Vec<String> {
 /// The command line of an example, with sensitive values hidden; declared inputs come first, in declaration order.
 fn command_line(ddl: &AgentDdl, action: &ActionSchema, input: &Map<String, Value>) -> String {
     let shown = action.redact_input(input);
-    let declared = action
-        .inputs()
-        .iter()
-        .filter_map(|input| shown.get_key_value(&input.name));
-    let additional = shown
-        .iter()
-        .filter(|(name, _)| action.find_input(name).is_none());
+    let declared = action.inputs().iter().filter_map(|input| shown.get_key_value(&input.name));
+    let additional = shown.iter().filter(|(name, _)| action.find_input(name).is_none());
     let mut line = format!("rpc do {} {}", ddl.name(), action.name());
     for (name, value) in declared.chain(additional) {
-        let word = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         line.push(' ');
         line.push_str(&shell_quoted(&format!("{name}={word}")));
     }
@@ -186,9 +156,7 @@ fn command_line(ddl: &AgentDdl, action: &ActionSchema, input: &Map<String, Value
 fn shown_outputs(action: &ActionSchema, output: &Map<String, Value>) -> Vec<(String, Value)> {
     let mut shown = action.redact_output(output);
     let declared = action.outputs().iter();
-    declared
-        .filter_map(|output| shown.remove_entry(&output.name))
-        .collect()
+    declared.filter_map(|output| shown.remove_entry(&output.name)).collect()
 }
 
 /// `word`, quoted for a shell if necessary.
@@ -203,7 +171,5 @@ fn shell_quoted(word: &str) -> String {
 
 /// Replaces control characters: a third-party DDL must not send escape sequences to the terminal.
 fn replace_control_characters(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() && c != '\n' { ' ' } else { c })
-        .collect()
+    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }

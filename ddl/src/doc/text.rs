@@ -14,17 +14,9 @@ pub fn render_text(ddl: &AgentDdl) -> String {
     page.add_heading(0, "Plugin Metadata");
     page.add_facts(4, &metadata_facts(ddl));
     page.add_heading(0, "Available Actions");
-    let width = ddl
-        .actions()
-        .iter()
-        .map(|action| action.name().len())
-        .max()
-        .unwrap_or(0);
+    let width = ddl.actions().iter().map(|action| action.name().len()).max().unwrap_or(0);
     for action in ddl.actions() {
-        page.add_line(
-            4,
-            &format!("{:<width$}  {}", action.name(), action.description()),
-        );
+        page.add_line(4, &format!("{:<width$}  {}", action.name(), action.description()));
     }
     for action in ddl.actions() {
         page.add_action(ddl, action);
@@ -79,10 +71,7 @@ impl DocumentationPage {
                 self.add_blank();
             }
             self.add_line(8, &example.description);
-            self.add_line(
-                8,
-                &format!("$ {}", command_line(ddl, action, &example.input)),
-            );
+            self.add_line(8, &format!("$ {}", command_line(ddl, action, &example.input)));
             for (name, value) in shown_outputs(action, &example.output) {
                 self.add_line(12, &format!("{name}: {value}"));
             }
@@ -97,11 +86,7 @@ impl DocumentationPage {
 
     /// Adds labels, aligned at their colons.
     fn add_facts(&mut self, indent: usize, facts: &[LabelledValue]) {
-        let width = facts
-            .iter()
-            .map(|(label, _)| label.len())
-            .max()
-            .unwrap_or(0);
+        let width = facts.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
         for (label, value) in facts {
             self.add_line(indent, &format!("{label:>width$}: {value}"));
         }
@@ -121,10 +106,7 @@ impl DocumentationPage {
     }
 
     fn add_line(&mut self, indent: usize, text: &str) {
-        for line in replace_control_characters(text)
-            .lines()
-            .filter(|line| !line.is_empty())
-        {
+        for line in replace_control_characters(text).lines().filter(|line| !line.is_empty()) {
             self.0.push_str(&" ".repeat(indent));
             self.0.push_str(line.trim_end());
             self.0.push('\n');

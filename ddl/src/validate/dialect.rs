@@ -63,11 +63,7 @@ fn translate_escape(rest: &str, output: &mut String) -> usize {
         Some(b'S') => r"[^\t\n\x0B\f\r ]",
         // `\p{Greek}`, `\x{1F600}`: the braces belong to the escape.
         Some(b'p' | b'P' | b'x') if rest.as_bytes().get(2) == Some(&b'{') => {
-            return copy_bytes(
-                rest,
-                rest.find('}').map_or(rest.len(), |end| end + 1),
-                output,
-            );
+            return copy_bytes(rest, rest.find('}').map_or(rest.len(), |end| end + 1), output);
         }
         _ => {
             let escaped = rest.chars().take(2).map(char::len_utf8).sum();
@@ -114,9 +110,7 @@ mod tests {
     use super::translate_pattern;
 
     fn matches(pattern: &str, text: &str) -> bool {
-        regex::Regex::new(&translate_pattern(pattern))
-            .unwrap()
-            .is_match(text)
+        regex::Regex::new(&translate_pattern(pattern)).unwrap().is_match(text)
     }
 
     #[test]
@@ -125,10 +119,7 @@ mod tests {
         assert!(!matches("^{.+}$", "a"));
         assert!(matches("^a{2}$", "aa"));
         assert!(!matches("^a{2,3}$", "aaaa"));
-        assert!(
-            matches("^a{,2}$", "a{,2}"),
-            "go reads a missing minimum as text"
-        );
+        assert!(matches("^a{,2}$", "a{,2}"), "go reads a missing minimum as text");
         assert!(matches(r"^\p{Greek}\x{41}$", "λA"));
     }
 
@@ -158,19 +149,11 @@ mod tests {
             r"^(([a-z0-9]|[a-z0-9][a-z0-9-]*[a-z0-9])\.)*([a-z0-9]|[a-z0-9][a-z0-9-]*[a-z0-9])$";
         for (pattern, good, bad) in [
             (host, "a-1.example.net", "a-.example.net"),
-            (
-                r"^\s*[\w\.\-]+(\s*,\s*[\w\.\-]+)*$",
-                " os.family, a-b",
-                "a,,b",
-            ),
+            (r"^\s*[\w\.\-]+(\s*,\s*[\w\.\-]+)*$", " os.family, a-b", "a,,b"),
             (r"^[\w-]+$", "a-b_c", "a.b"),
             (r"^http(s*)://", "https://x", "ftp://x"),
             (r"^\/[^\/]+$", "/etc", "/etc/x"),
-            (
-                r"^-----BEGIN CERTIFICATE-----",
-                "-----BEGIN CERTIFICATE-----\nx",
-                "x",
-            ),
+            (r"^-----BEGIN CERTIFICATE-----", "-----BEGIN CERTIFICATE-----\nx", "x"),
             (
                 r"\A[a-f0-9]{8}(-[a-f0-9]{4}){3}\z",
                 "0123abcd-0123-0123-0123",

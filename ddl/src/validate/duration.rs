@@ -52,24 +52,15 @@ fn leading_part(text: &str) -> Option<(u128, &str)> {
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    let (unit, rest) = DURATION_UNITS
-        .iter()
-        .find_map(|(name, unit)| Some((*unit, rest.strip_prefix(name)?)))?;
-    let whole = if whole.is_empty() {
-        0
-    } else {
-        whole.parse::<u128>().ok()?
-    };
-    let nanoseconds = whole
-        .checked_mul(unit)?
-        .checked_add(fraction_of_unit(unit, fraction)?)?;
+    let (unit, rest) =
+        DURATION_UNITS.iter().find_map(|(name, unit)| Some((*unit, rest.strip_prefix(name)?)))?;
+    let whole = if whole.is_empty() { 0 } else { whole.parse::<u128>().ok()? };
+    let nanoseconds = whole.checked_mul(unit)?.checked_add(fraction_of_unit(unit, fraction)?)?;
     Some((nanoseconds, rest))
 }
 
 fn leading_digits(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 

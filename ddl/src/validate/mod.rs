@@ -65,9 +65,7 @@ impl ValidationRule {
         if text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_word) {
             return Err(ValidationRuleError::UnknownValidator);
         }
-        regex::ValidationPattern::new(text)
-            .map(Self::Pattern)
-            .map_err(ValidationRuleError::Pattern)
+        regex::ValidationPattern::new(text).map(Self::Pattern).map_err(ValidationRuleError::Pattern)
     }
 
     pub(crate) fn rule_text(&self) -> &str {
@@ -115,9 +113,7 @@ impl InputSchema {
         if self.value_type == ValueType::List && !self.choices.iter().any(|choice| choice == text) {
             return Err(ValueViolation::NotAChoice(self.choices.clone()));
         }
-        self.rule
-            .as_ref()
-            .map_or(Ok(()), |rule| rule.check_text(text))
+        self.rule.as_ref().map_or(Ok(()), |rule| rule.check_text(text))
     }
 }
 
@@ -134,9 +130,5 @@ impl OutputSchema {
 /// Checks the length in characters. A limit of 0 means no limit, as in `MCollective`.
 fn check_max_length(limit: u64, text: &str) -> Result<(), ValueViolation> {
     let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
-    if limit == 0 || length <= limit {
-        Ok(())
-    } else {
-        Err(ValueViolation::TooLong(limit))
-    }
+    if limit == 0 || length <= limit { Ok(()) } else { Err(ValueViolation::TooLong(limit)) }
 }

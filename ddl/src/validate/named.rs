@@ -15,21 +15,13 @@ pub(crate) struct NamedValidator {
 
 impl NamedValidator {
     const fn new(name: &'static str, accepts: fn(&str) -> bool, requirement: &'static str) -> Self {
-        Self {
-            name,
-            requirement,
-            accepts,
-        }
+        Self { name, requirement, accepts }
     }
 }
 
 /// All named validators, including older names.
 pub(super) static NAMED_VALIDATORS: [NamedValidator; 11] = [
-    NamedValidator::new(
-        "duration",
-        is_duration,
-        "a duration like 10s, 1h30m or 1.5d",
-    ),
+    NamedValidator::new("duration", is_duration, "a duration like 10s, 1h30m or 1.5d"),
     NamedValidator::new("ipaddress", is_ip_address, "an IPv4 or IPv6 address"),
     NamedValidator::new("ipv4", is_ipv4_address, "an IPv4 address"),
     NamedValidator::new("ipv4address", is_ipv4_address, "an IPv4 address"),
@@ -78,9 +70,7 @@ fn is_ipv6_address(text: &str) -> bool {
 
 /// Comma-separated tags; each is one or more names joined by `::`.
 fn is_puppet_tags(text: &str) -> bool {
-    text.split(',')
-        .flat_map(|tag| tag.split("::"))
-        .all(is_puppet_variable)
+    text.split(',').flat_map(|tag| tag.split("::")).all(is_puppet_variable)
 }
 
 /// As the published `puppet` agent accepts it.
@@ -116,9 +106,7 @@ fn is_puppet_server_address(text: &str) -> bool {
     }
     match text.rsplit_once(':') {
         Some((host, port)) => {
-            let bracketed = host
-                .strip_prefix('[')
-                .and_then(|host| host.strip_suffix(']'));
+            let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
             let host_accepted = match bracketed {
                 Some(address) => address.parse::<Ipv6Addr>().is_ok(),
                 None => is_host(host),
@@ -139,9 +127,7 @@ fn is_host(text: &str) -> bool {
         !label.is_empty()
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     let last = text.rsplit('.').next().unwrap_or_default();
     let is_numeric = last.bytes().all(|byte| byte.is_ascii_digit());

@@ -28,10 +28,7 @@ impl ValidationPattern {
             .size_limit(MAX_COMPILED_REGEX_BYTES)
             .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
             .build()?;
-        Ok(Self {
-            text: text.to_owned(),
-            regex,
-        })
+        Ok(Self { text: text.to_owned(), regex })
     }
 
     pub(super) fn pattern_text(&self) -> &str {

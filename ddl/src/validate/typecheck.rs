@@ -15,11 +15,7 @@ pub(super) fn check_type(kind: ValueType, value: &Value) -> Result<(), ValueViol
         ValueType::Hash => value.is_object(),
         ValueType::Any => true,
     };
-    if is_valid {
-        Ok(())
-    } else {
-        Err(ValueViolation::Type(type_description(kind)))
-    }
+    if is_valid { Ok(()) } else { Err(ValueViolation::Type(type_description(kind))) }
 }
 
 /// JSON does not distinguish 3 from 3.0, and plugins in other languages write either.

@@ -11,10 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::support::{object, one_action, packages};
 
 fn replies(values: &[Value]) -> Vec<Map<String, Value>> {
-    values
-        .iter()
-        .map(|value| object(json!({"x": value})))
-        .collect()
+    values.iter().map(|value| object(json!({"x": value}))).collect()
 }
 
 fn aggregated(aggregate: Value, values: &[Value]) -> OutputSummary {
@@ -28,19 +25,10 @@ fn ddl(aggregates: Value) -> AgentDdl {
 
 #[test]
 fn summary_counts_values_and_elements_most_frequent_first() {
-    let values = [
-        json!("b"),
-        json!(["a", ["c", "b"]]),
-        json!(null),
-        json!(7),
-        json!("a"),
-        json!("b"),
-    ];
+    let values =
+        [json!("b"), json!(["a", ["c", "b"]]), json!(null), json!(7), json!("a"), json!("b")];
     let summary = aggregated(json!({"function": "summary", "args": ["x"]}), &values);
-    assert_eq!(
-        (summary.output.as_str(), summary.display_as.as_str()),
-        ("x", "The X")
-    );
+    assert_eq!((summary.output.as_str(), summary.display_as.as_str()), ("x", "The X"));
     let rows = [("b", 3), ("a", 2), ("7", 1), ("c", 1)].map(|(label, n)| (label.to_owned(), n));
     assert_eq!(summary.result, SummaryResult::Rows(rows.to_vec()));
     assert_eq!(summary.to_json(), json!({"a": 2, "b": 3, "c": 1, "7": 1}));
@@ -62,16 +50,12 @@ fn booleans_are_counted_under_their_labels() {
 #[test]
 fn formats_are_followed() {
     let format = json!({"format": "%s Tests on %d node(s)"});
-    let summary = aggregated(
-        json!({"function": "summary", "args": ["x", format]}),
-        &[json!(3), json!(3)],
-    );
+    let summary =
+        aggregated(json!({"function": "summary", "args": ["x", format]}), &[json!(3), json!(3)]);
     assert_eq!(summary.text_lines(), ["3 Tests on 2 node(s)"]);
     let format = json!({"format": "Mean %0.1f"});
-    let mean = aggregated(
-        json!({"function": "average", "args": ["x", format]}),
-        &[json!(1), json!(2)],
-    );
+    let mean =
+        aggregated(json!({"function": "average", "args": ["x", format]}), &[json!(1), json!(2)]);
     assert_eq!(mean.text_lines(), ["Mean 1.5"]);
 }
 
@@ -80,14 +64,7 @@ fn numbers_are_added_and_averaged_and_the_rest_is_told() {
     let values = [json!(1), json!(2.5), json!("3"), json!(null)];
     let sum = aggregated(json!({"function": "sum", "args": ["x"]}), &values);
     let number = |n: f64| serde_json::Number::from_f64(n);
-    assert_eq!(
-        sum.result,
-        SummaryResult::Number {
-            value: number(3.5),
-            count: 2,
-            skipped: 1
-        }
-    );
+    assert_eq!(sum.result, SummaryResult::Number { value: number(3.5), count: 2, skipped: 1 });
     let mean = aggregated(json!({"function": "average", "args": ["x"]}), &values);
     assert_eq!(mean.to_json(), json!(1.75));
     assert_eq!(mean.text_lines(), ["Average: 1.75"]);
@@ -95,15 +72,8 @@ fn numbers_are_added_and_averaged_and_the_rest_is_told() {
         let none = aggregated(json!({"function": function, "args": ["x"]}), &[json!("a")]);
         assert_eq!((none.to_json(), none.text_lines()), (Value::Null, vec![]));
     }
-    let huge = aggregated(
-        json!({"function": "sum", "args": ["x"]}),
-        &[json!(1e308), json!(1e308)],
-    );
-    assert_eq!(
-        huge.to_json(),
-        Value::Null,
-        "what JSON cannot hold is not made up"
-    );
+    let huge = aggregated(json!({"function": "sum", "args": ["x"]}), &[json!(1e308), json!(1e308)]);
+    assert_eq!(huge.to_json(), Value::Null, "what JSON cannot hold is not made up");
 }
 
 #[test]
@@ -113,10 +83,7 @@ fn what_is_declared_twice_is_computed_once_and_two_functions_do_not_collide() {
     let reply = object(json!({"ensure": "1.0", "since": 4}));
     let summaries = summarize_replies(install, [&reply]);
     let functions: Vec<_> = summaries.iter().map(|summary| summary.function).collect();
-    assert_eq!(
-        functions,
-        [AggregateFunction::Summary, AggregateFunction::Average]
-    );
+    assert_eq!(functions, [AggregateFunction::Summary, AggregateFunction::Average]);
     assert_eq!(
         Value::from(summaries_to_json(&summaries)),
         json!({"ensure": {"1.0": 1}, "since": 4.0})
@@ -125,14 +92,9 @@ fn what_is_declared_twice_is_computed_once_and_two_functions_do_not_collide() {
     let ddl = self::ddl(
         json!([{"function": "sum", "args": ["x"]}, {"function": "average", "args": ["x"]}]),
     );
-    let summaries = summarize_replies(
-        ddl.find_action("act").unwrap(),
-        &replies(&[json!(2), json!(4)]),
-    );
-    assert_eq!(
-        Value::from(summaries_to_json(&summaries)),
-        json!({"x": 6, "x.average": 3.0})
-    );
+    let summaries =
+        summarize_replies(ddl.find_action("act").unwrap(), &replies(&[json!(2), json!(4)]));
+    assert_eq!(Value::from(summaries_to_json(&summaries)), json!({"x": 6, "x.average": 3.0}));
 }
 
 proptest! {

@@ -24,23 +24,9 @@ fn every_built_in_ddl_is_valid_complete_and_named_by_its_file() {
         assert!(!ddl.actions().is_empty());
         for action in ddl.actions() {
             assert!(!action.description().is_empty(), "{name} {}", action.name());
-            assert!(
-                !action.examples().is_empty(),
-                "{name} {} has no example",
-                action.name()
-            );
-            assert!(
-                action
-                    .inputs()
-                    .iter()
-                    .all(|input| !input.description.is_empty())
-            );
-            assert!(
-                action
-                    .outputs()
-                    .iter()
-                    .all(|output| !output.description.is_empty())
-            );
+            assert!(!action.examples().is_empty(), "{name} {} has no example", action.name());
+            assert!(action.inputs().iter().all(|input| !input.description.is_empty()));
+            assert!(action.outputs().iter().all(|output| !output.description.is_empty()));
         }
     }
     assert!(builtin_agent("nothing").is_none());
@@ -55,20 +41,11 @@ fn every_built_in_data_source_is_valid_complete_and_in_the_reference() {
         assert_eq!(ddl.name(), *name);
         assert!(ddl.warnings().is_empty(), "{name}: {:?}", ddl.warnings());
         assert!(!ddl.outputs().is_empty() && !ddl.examples().is_empty());
-        let described = ddl
-            .outputs()
-            .iter()
-            .all(|output| !output.description.is_empty());
-        assert!(
-            described && !ddl.metadata().description.is_empty(),
-            "{name}"
-        );
+        let described = ddl.outputs().iter().all(|output| !output.description.is_empty());
+        assert!(described && !ddl.metadata().description.is_empty(), "{name}");
         sources.push(ddl);
     }
-    golden(
-        "../../../docs/reference/data.md",
-        &doc::render_data_markdown(&sources),
-    );
+    golden("../../../docs/reference/data.md", &doc::render_data_markdown(&sources));
 }
 
 #[test]
@@ -80,19 +57,13 @@ fn a_data_source_is_asked_and_answers_as_declared() {
         (Some(""), "requires an absolute path as its query"),
         (Some("etc/hosts"), "must match"),
     ] {
-        let told = fstat
-            .check_query(query)
-            .map_or_else(|error| error.to_string(), |()| String::new());
-        assert!(
-            told.contains(wrong) && told.is_empty() == wrong.is_empty(),
-            "{told}"
-        );
+        let told =
+            fstat.check_query(query).map_or_else(|error| error.to_string(), |()| String::new());
+        assert!(told.contains(wrong) && told.is_empty() == wrong.is_empty(), "{told}");
     }
     let puppet = DataDdl::from_slice(builtin_data("puppet").unwrap().as_bytes()).unwrap();
     assert!(puppet.check_query(None).is_ok() && puppet.check_query(Some("x")).is_err());
-    let answer = fstat
-        .check_answer(object(json!({"present": true, "size": 5})))
-        .unwrap();
+    let answer = fstat.check_answer(object(json!({"present": true, "size": 5}))).unwrap();
     assert_eq!((&answer["size"], &answer["md5"]), (&json!(5), &Value::Null));
     for wrong in [json!({"weather": 1}), json!({"size": "large"})] {
         assert!(fstat.check_answer(object(wrong)).is_err());
@@ -102,11 +73,7 @@ fn a_data_source_is_asked_and_answers_as_declared() {
 #[test]
 fn rpcutil_offers_the_fields_actions_and_changes_no_machine() {
     let ddl = load("rpcutil");
-    let mut names: Vec<_> = ddl
-        .actions()
-        .iter()
-        .map(muster_ddl::ActionSchema::name)
-        .collect();
+    let mut names: Vec<_> = ddl.actions().iter().map(muster_ddl::ActionSchema::name).collect();
     names.sort_unstable();
     assert_eq!(
         names,
@@ -138,33 +105,14 @@ fn puppetral_takes_the_properties_of_any_type() {
     let ddl = load("puppetral");
     assert_eq!(ddl.default_action(), Some("do"));
     let action = ddl.find_action("do").unwrap();
-    let words = [
-        ("type", "user"),
-        ("name", "rip"),
-        ("password", "$1$xxx"),
-        ("noop", "yes"),
-    ];
+    let words = [("type", "user"), ("name", "rip"), ("password", "$1$xxx"), ("noop", "yes")];
     let words = words.map(|(name, word)| (name.to_owned(), word.to_owned()));
-    let inputs = action
-        .validate_input(&action.coerce_words(&words).unwrap())
-        .unwrap();
+    let inputs = action.validate_input(&action.coerce_words(&words).unwrap()).unwrap();
     let expected = json!({"type": "user", "name": "rip", "password": "$1$xxx", "noop": true});
     assert_eq!(Value::from(inputs.clone()), expected);
-    assert_eq!(
-        action.redact_input(&inputs).get("password"),
-        Some(&json!("[redacted]"))
-    );
-    assert!(
-        action
-            .validate_input(&object(json!({"type": "../user", "name": "x"})))
-            .is_err()
-    );
-    assert!(
-        action
-            .validate_input(&object(json!({"type": "user"})))
-            .unwrap_err()
-            .is_missing()
-    );
+    assert_eq!(action.redact_input(&inputs).get("password"), Some(&json!("[redacted]")));
+    assert!(action.validate_input(&object(json!({"type": "../user", "name": "x"}))).is_err());
+    assert!(action.validate_input(&object(json!({"type": "user"}))).unwrap_err().is_missing());
     assert!(ddl.find_action("plan").unwrap().is_read_only() && !action.is_read_only());
 }
 
@@ -191,10 +139,7 @@ fn documentation_keeps_secrets_and_cannot_steer_a_terminal_or_a_page() {
     let ddl = AgentDdl::from_slice(document.to_string().as_bytes()).unwrap();
     for page in [doc::render_text(&ddl), doc::render_markdown(&ddl)] {
         assert!(!page.contains("hunter2"), "{page}");
-        assert!(
-            page.chars().all(|c| c == '\n' || !c.is_control()),
-            "{page:?}"
-        );
+        assert!(page.chars().all(|c| c == '\n' || !c.is_control()), "{page:?}");
     }
     let page = doc::render_markdown(&ddl);
     assert!(
@@ -205,9 +150,7 @@ fn documentation_keeps_secrets_and_cannot_steer_a_terminal_or_a_page() {
 
 /// Compares with the file of that name, or rewrites it when `UPDATE_GOLDEN` is set.
 fn golden(name: &str, actual: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, actual).unwrap();
     }

@@ -105,12 +105,7 @@ fn every_built_in_action_has_the_class_that_was_reviewed() {
         let ddl = AgentDdl::from_slice(document.as_bytes()).unwrap();
         for (action, raw) in ddl.actions().iter().zip(raw["actions"].as_array().unwrap()) {
             let written = raw["class"].as_str();
-            assert_eq!(
-                written,
-                Some(action.class().as_str()),
-                "{agent} {}",
-                action.name()
-            );
+            assert_eq!(written, Some(action.class().as_str()), "{agent} {}", action.name());
             declared.push((*agent, action.name().to_owned(), action.class()));
         }
     }
@@ -123,10 +118,7 @@ fn every_built_in_action_has_the_class_that_was_reviewed() {
 
 fn load(keys: serde_json::Value) -> Result<ActionClass, String> {
     let mut action = json!({"action": "act"});
-    action
-        .as_object_mut()
-        .unwrap()
-        .extend(keys.as_object().unwrap().clone());
+    action.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
     let document = json!({"metadata": {"name": "a"}, "actions": [action]}).to_string();
     let ddl = AgentDdl::from_slice(document.as_bytes()).map_err(|error| error.to_string())?;
     let action = ddl.find_action("act").unwrap();
@@ -140,15 +132,9 @@ fn a_document_without_classes_loads_with_the_safe_ones() {
         (json!({}), RootEquivalent),
         (json!({"read_only": true}), Read),
         (json!({"dangerous": true}), RootEquivalent),
-        (
-            json!({"read_only": true, "dangerous": true}),
-            RootEquivalent,
-        ),
+        (json!({"read_only": true, "dangerous": true}), RootEquivalent),
         (json!({"class": "change"}), Change),
-        (
-            json!({"class": "root_equivalent", "read_only": true}),
-            RootEquivalent,
-        ),
+        (json!({"class": "root_equivalent", "read_only": true}), RootEquivalent),
     ] {
         assert_eq!(load(keys.clone()), Ok(class), "{keys}");
     }
@@ -157,18 +143,9 @@ fn a_document_without_classes_loads_with_the_safe_ones() {
 #[test]
 fn a_class_that_contradicts_the_other_keys_is_refused() {
     for (keys, told) in [
-        (
-            json!({"class": "read"}),
-            "the class `read` needs `read_only: true`",
-        ),
-        (
-            json!({"class": "change", "read_only": true}),
-            "contradicts `read_only: true`",
-        ),
-        (
-            json!({"class": "change", "dangerous": true}),
-            "contradicts `dangerous: true`",
-        ),
+        (json!({"class": "read"}), "the class `read` needs `read_only: true`"),
+        (json!({"class": "change", "read_only": true}), "contradicts `read_only: true`"),
+        (json!({"class": "change", "dangerous": true}), "contradicts `dangerous: true`"),
         (json!({"class": "harmless"}), "not a JSON document"),
     ] {
         let refused = load(keys.clone()).unwrap_err();

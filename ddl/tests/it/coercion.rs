@@ -8,18 +8,12 @@ use muster_ddl::InputValidationError;
 use crate::support::{one_action, packages};
 
 fn words(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs
-        .iter()
-        .map(|(name, word)| ((*name).to_owned(), (*word).to_owned()))
-        .collect()
+    pairs.iter().map(|(name, word)| ((*name).to_owned(), (*word).to_owned())).collect()
 }
 
 fn coerced(kind: &str, word: &str) -> Result<Value, InputValidationError> {
     let ddl = one_action(json!({"input": {"x": {"type": kind, "list": ["a"]}}})).unwrap();
-    let values = ddl
-        .find_action("act")
-        .unwrap()
-        .coerce_words(&words(&[("x", word)]))?;
+    let values = ddl.find_action("act").unwrap().coerce_words(&words(&[("x", word)]))?;
     Ok(values.get("x").unwrap().clone())
 }
 
@@ -78,26 +72,12 @@ fn words_that_mean_no_such_value_are_refused() {
 fn undeclared_names_are_refused_with_the_nearest_or_kept_as_words() {
     let ddl = packages();
     let settings = ddl.find_action("settings").unwrap();
-    let error = settings
-        .coerce_words(&words(&[("levle", "3")]))
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("did you mean `level`?"),
-        "{error}"
-    );
-    let error = settings
-        .coerce_words(&words(&[("xyzzyxyzzy", "3")]))
-        .unwrap_err();
-    assert!(
-        error.to_string().contains("values, hosts, level"),
-        "{error}"
-    );
+    let error = settings.coerce_words(&words(&[("levle", "3")])).unwrap_err();
+    assert!(error.to_string().contains("did you mean `level`?"), "{error}");
+    let error = settings.coerce_words(&words(&[("xyzzyxyzzy", "3")])).unwrap_err();
+    assert!(error.to_string().contains("values, hosts, level"), "{error}");
     let open = one_action(json!({"additional_input": true})).unwrap();
-    let values = open
-        .find_action("act")
-        .unwrap()
-        .coerce_words(&words(&[("uid", "1000")]))
-        .unwrap();
+    let values = open.find_action("act").unwrap().coerce_words(&words(&[("uid", "1000")])).unwrap();
     assert_eq!(Value::from(values), json!({"uid": "1000"}));
 }
 

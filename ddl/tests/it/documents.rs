@@ -19,24 +19,11 @@ fn a_published_layout_loads_in_order() {
     assert_eq!(ddl.timeout(), Duration::from_mins(3));
     assert_eq!(ddl.default_action(), None);
     let install = ddl.find_action("install").unwrap();
-    let names: Vec<_> = install
-        .inputs()
-        .iter()
-        .map(|input| input.name.as_str())
-        .collect();
-    assert_eq!(
-        names,
-        ["package", "channel", "address", "C", "options", "token"]
-    );
+    let names: Vec<_> = install.inputs().iter().map(|input| input.name.as_str()).collect();
+    assert_eq!(names, ["package", "channel", "address", "C", "options", "token"]);
     assert_eq!(install.display(), DisplayMode::Failed);
-    assert_eq!(
-        install.find_output("ensure").unwrap().value_type,
-        ValueType::Any
-    );
-    assert_eq!(
-        install.find_output("log").unwrap().value_type,
-        ValueType::Array
-    );
+    assert_eq!(install.find_output("ensure").unwrap().value_type, ValueType::Any);
+    assert_eq!(install.find_output("log").unwrap().value_type, ValueType::Array);
     assert_eq!(install.sensitive_inputs().collect::<Vec<_>>(), ["token"]);
     assert!(ddl.find_action("remove").is_none());
 }
@@ -46,32 +33,21 @@ fn what_is_odd_is_tolerated_and_told() {
     let ddl = packages();
     let warnings = ddl.warnings().join("\n");
     assert!(warnings.contains("`metadata.vendor`"), "{warnings}");
-    assert!(
-        warnings.contains("input `address`: the empty default"),
-        "{warnings}"
-    );
-    assert!(
-        warnings.contains("output `since`: the default must be an integer"),
-        "{warnings}"
-    );
+    assert!(warnings.contains("input `address`: the empty default"), "{warnings}");
+    assert!(warnings.contains("output `since`: the default must be an integer"), "{warnings}");
     assert_eq!(ddl.warnings().len(), 3, "{warnings}");
 }
 
 #[test]
 fn writing_a_ddl_and_reading_it_again_loses_nothing() {
-    let documents = muster_ddl::BUILTIN_AGENTS
-        .iter()
-        .map(|(_, document)| *document);
+    let documents = muster_ddl::BUILTIN_AGENTS.iter().map(|(_, document)| *document);
     for document in documents.chain([PACKAGES]) {
         let ddl = AgentDdl::from_slice(document.as_bytes()).unwrap();
         let written = serde_json::to_string(&ddl).unwrap();
         let again = AgentDdl::from_slice(written.as_bytes()).unwrap();
         assert_eq!(serde_json::to_string(&again).unwrap(), written);
         let order = |ddl: &AgentDdl| -> Vec<String> {
-            let inputs = ddl
-                .actions()
-                .iter()
-                .flat_map(muster_ddl::ActionSchema::inputs);
+            let inputs = ddl.actions().iter().flat_map(muster_ddl::ActionSchema::inputs);
             inputs.map(|input| input.name.clone()).collect()
         };
         assert_eq!(order(&ddl), order(&again));
@@ -83,11 +59,7 @@ fn a_built_in_ddl_is_written_back_as_its_file_says() {
     let document = muster_ddl::builtin_agent("puppetral").unwrap();
     let mut file: Value = serde_json::from_str(document).unwrap();
     let written = serde_json::to_value(AgentDdl::from_slice(document.as_bytes()).unwrap()).unwrap();
-    for key in [
-        "/actions/0/input/type",
-        "/actions/0/examples",
-        "/actions/0/sensitive_inputs",
-    ] {
+    for key in ["/actions/0/input/type", "/actions/0/examples", "/actions/0/sensitive_inputs"] {
         assert_eq!(written.pointer(key), file.pointer(key), "{key}");
     }
     assert_eq!(file["default_action"].take(), written["default_action"]);
@@ -103,11 +75,7 @@ fn the_default_action_may_stand_in_either_place_and_must_exist() {
         });
         AgentDdl::from_slice(document.to_string().as_bytes())
     };
-    for (beside, inside) in [
-        (Some("act"), None),
-        (None, Some("act")),
-        (Some("act"), Some("act")),
-    ] {
+    for (beside, inside) in [(Some("act"), None), (None, Some("act")), (Some("act"), Some("act"))] {
         assert_eq!(read(beside, inside).unwrap().default_action(), Some("act"));
     }
     assert!(read(Some("nothing"), None).is_err());
@@ -119,10 +87,7 @@ fn a_document_beyond_the_limit_is_refused_before_it_is_parsed() {
     let error = AgentDdl::from_slice(&vec![b'['; MAX_DDL_BYTES + 1]).unwrap_err();
     assert!(matches!(error, muster_ddl::DdlError::TooLarge { .. }));
     let error = AgentDdl::from_slice(&vec![b'['; MAX_DDL_BYTES]).unwrap_err();
-    assert!(
-        matches!(error, muster_ddl::DdlError::Json(_)),
-        "deep nesting ends in an error"
-    );
+    assert!(matches!(error, muster_ddl::DdlError::Json(_)), "deep nesting ends in an error");
 }
 
 #[test]
@@ -131,15 +96,9 @@ fn names_are_checked() {
     for name in ["", "Act", "a-b", "a.b", "a*", "a>", "ä", &long] {
         let document = json!({"metadata": {"name": "one"}, "actions": [{"action": name}]});
         let error = AgentDdl::from_slice(document.to_string().as_bytes()).unwrap_err();
-        assert!(
-            matches!(error, muster_ddl::DdlError::Name { .. }),
-            "{name}: {error}"
-        );
+        assert!(matches!(error, muster_ddl::DdlError::Name { .. }), "{name}: {error}");
         let document = json!({"metadata": {"name": name}});
-        assert!(
-            AgentDdl::from_slice(document.to_string().as_bytes()).is_err(),
-            "{name}"
-        );
+        assert!(AgentDdl::from_slice(document.to_string().as_bytes()).is_err(), "{name}");
     }
     assert!(refused(json!({"input": {"a b": {}}})).contains("letters"));
     assert!(refused(json!({"output": {"": {}}})).contains("letters"));
@@ -149,10 +108,7 @@ fn names_are_checked() {
 fn what_is_declared_twice_is_refused() {
     let twice = json!({"metadata": {"name": "one"}, "actions": [{"action": "a"}, {"action": "a"}]});
     let error = AgentDdl::from_slice(twice.to_string().as_bytes()).unwrap_err();
-    assert!(
-        error.to_string().contains("`a` is declared twice"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("`a` is declared twice"), "{error}");
     let text = r#"{"metadata": {"name": "one"},
         "actions": [{"action": "a", "input": {"x": {}, "x": {}}}]}"#;
     assert!(
@@ -164,23 +120,16 @@ fn what_is_declared_twice_is_refused() {
 #[test]
 fn words_without_a_meaning_are_refused_with_those_that_have_one() {
     let validator = refused(json!({"input": {"x": {"type": "string", "validation": "shelsafe"}}}));
-    assert!(
-        validator.contains("shelsafe") && validator.contains("shellsafe"),
-        "{validator}"
-    );
+    assert!(validator.contains("shelsafe") && validator.contains("shellsafe"), "{validator}");
     let kind = refused(json!({"input": {"x": {"type": "strnig"}}}));
-    assert!(
-        kind.contains("input `x`") && kind.contains("boolean"),
-        "{kind}"
-    );
+    assert!(kind.contains("input `x`") && kind.contains("boolean"), "{kind}");
     let function =
         refused(json!({"output": {"x": {}}, "aggregate": [{"function": "mode", "args": ["x"]}]}));
     assert!(function.contains("boolean_summary"), "{function}");
     let pattern = refused(json!({"input": {"x": {"type": "string", "validation": "^(a$"}}}));
     assert!(pattern.contains("unclosed group"), "{pattern}");
-    let many: serde_json::Map<_, _> = (0..257)
-        .map(|n| (format!("x{n}"), json!({"validation": "a"})))
-        .collect();
+    let many: serde_json::Map<_, _> =
+        (0..257).map(|n| (format!("x{n}"), json!({"validation": "a"}))).collect();
     assert!(refused(json!({"input": many})).contains("257 inputs"));
     let huge = refused(json!({"input": {"x": {"validation": "^((a{1000}){1000}){1000}$"}}}));
     assert!(huge.contains("size limit"), "{huge}");
@@ -201,10 +150,7 @@ fn contradictions_are_refused() {
             .contains("first argument")
     );
     let example = refused(json!({"examples": [{"input": {"x": 1}}]}));
-    assert!(
-        example.contains("example 1") && example.contains("no input"),
-        "{example}"
-    );
+    assert!(example.contains("example 1") && example.contains("no input"), "{example}");
     let example = refused(json!({"examples": [{"output": {"x": 1}}]}));
     assert!(example.contains("does not declare"), "{example}");
     for timeout in [0, 86_401] {

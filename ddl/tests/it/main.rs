@@ -1,9 +1,6 @@
 //! The room's behaviour through its public doors; one module per subject.
 
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "tests read better with JSON in place"
-)]
+#![expect(clippy::needless_pass_by_value, reason = "tests read better with JSON in place")]
 
 #[cfg(test)]
 mod aggregates;

@@ -12,10 +12,7 @@ use crate::support::{object, one_action, packages};
 fn accepts(keys: Value, value: impl Into<Value>) -> bool {
     let ddl = one_action(json!({"input": {"x": keys}})).unwrap();
     let given = object(json!({"x": value.into()}));
-    ddl.find_action("act")
-        .unwrap()
-        .validate_input(&given)
-        .is_ok()
+    ddl.find_action("act").unwrap().validate_input(&given).is_ok()
 }
 
 fn validates(validator: &str, text: &str) -> bool {
@@ -26,16 +23,9 @@ fn validates(validator: &str, text: &str) -> bool {
 fn defaults_are_filled_in_and_missing_inputs_refused() {
     let ddl = packages();
     let install = ddl.find_action("install").unwrap();
-    let complete = install
-        .validate_input(&object(json!({"package": "zsh", "C": null})))
-        .unwrap();
-    assert_eq!(
-        Value::from(complete),
-        json!({"package": "zsh", "channel": "stable"})
-    );
-    let error = install
-        .validate_input(&object(json!({"package": null})))
-        .unwrap_err();
+    let complete = install.validate_input(&object(json!({"package": "zsh", "C": null}))).unwrap();
+    assert_eq!(Value::from(complete), json!({"package": "zsh", "channel": "stable"}));
+    let error = install.validate_input(&object(json!({"package": null}))).unwrap_err();
     assert!(error.is_missing());
     assert!(error.to_string().contains("give package=VALUE"), "{error}");
 }
@@ -47,18 +37,9 @@ fn mistyped_and_invalid_inputs_are_refused_with_their_value() {
     for (given, expected) in [
         (json!({"package": 7}), "must be a string, but is 7"),
         (json!({"package": "a;b"}), "but is \"a;b\""),
-        (
-            json!({"package": "p".repeat(91)}),
-            "must not be longer than 90 characters",
-        ),
-        (
-            json!({"package": "a", "channel": "wild"}),
-            "must be one of stable, testing",
-        ),
-        (
-            json!({"package": "a", "C": "de"}),
-            "must match \"^[A-Z]{2}$\"",
-        ),
+        (json!({"package": "p".repeat(91)}), "must not be longer than 90 characters"),
+        (json!({"package": "a", "channel": "wild"}), "must be one of stable, testing"),
+        (json!({"package": "a", "C": "de"}), "must match \"^[A-Z]{2}$\""),
     ] {
         let error = install.validate_input(&object(given)).unwrap_err();
         assert!(!error.is_missing());
@@ -66,34 +47,21 @@ fn mistyped_and_invalid_inputs_are_refused_with_their_value() {
         assert!(error.to_string().chars().count() < 300, "{error}");
     }
     assert!(
-        install
-            .validate_input(&object(json!({"package": "a", "options": "{\"x\":1}"})))
-            .is_ok()
+        install.validate_input(&object(json!({"package": "a", "options": "{\"x\":1}"}))).is_ok()
     );
 }
 
 #[test]
 fn undeclared_inputs_need_the_actions_consent() {
     let ddl = packages();
-    let error = ddl
-        .find_action("install")
-        .unwrap()
-        .validate_input(&object(json!({"pakcage": "a"})));
+    let error =
+        ddl.find_action("install").unwrap().validate_input(&object(json!({"pakcage": "a"})));
     let error = error.unwrap_err();
     assert!(matches!(error, InputValidationError::Undeclared { .. }));
-    assert!(
-        error.to_string().contains("did you mean `package`?"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("did you mean `package`?"), "{error}");
     let open = one_action(json!({"additional_input": true})).unwrap();
     let given = object(json!({"anything": [1, null]}));
-    assert_eq!(
-        open.find_action("act")
-            .unwrap()
-            .validate_input(&given)
-            .unwrap(),
-        given
-    );
+    assert_eq!(open.find_action("act").unwrap().validate_input(&given).unwrap(), given);
 }
 
 #[test]
@@ -104,22 +72,13 @@ fn sensitive_values_are_in_no_error_and_no_redacted_copy() {
     for value in [json!(secret), json!([secret]), json!(secret.repeat(9))] {
         let given = object(json!({"package": "a", "token": value}));
         let error = install.validate_input(&given).unwrap_err();
-        assert!(
-            !format!("{error} {error:?}").contains("hunter2"),
-            "{error:?}"
-        );
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
         assert!(error.to_string().contains("[redacted]"));
         assert!(!format!("{:?}", install.redact_input(&given)).contains("hunter2"));
     }
-    let words = [
-        ("token".to_owned(), "x".to_owned()),
-        ("Token".to_owned(), secret.to_owned()),
-    ];
+    let words = [("token".to_owned(), "x".to_owned()), ("Token".to_owned(), secret.to_owned())];
     let error = install.coerce_words(&words).unwrap_err();
-    assert!(
-        !format!("{error} {error:?}").contains("hunter2"),
-        "{error:?}"
-    );
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
 }
 
 #[test]
@@ -130,10 +89,7 @@ fn additional_inputs_can_be_sensitive_whatever_their_letter_case() {
         .find_action("act")
         .unwrap()
         .redact_input(&object(json!({"Password": "x", "name": "rip"})));
-    assert_eq!(
-        Value::from(shown),
-        json!({"Password": "[redacted]", "name": "rip"})
-    );
+    assert_eq!(Value::from(shown), json!({"Password": "[redacted]", "name": "rip"}));
 }
 
 #[test]
@@ -156,17 +112,12 @@ fn length_counts_characters_and_zero_is_no_limit() {
     assert!(accepts(json!({"type": "string", "maxlength": 2}), "éé"));
     assert!(!accepts(json!({"type": "string", "maxlength": 2}), "abc"));
     assert!(accepts(json!({"type": "string", "maxlength": 0}), "abc"));
-    assert!(!accepts(
-        json!({"type": "string", "maxlength": 0, "validation": "shellsafe"}),
-        "a;b"
-    ));
+    assert!(!accepts(json!({"type": "string", "maxlength": 0, "validation": "shellsafe"}), "a;b"));
 }
 
 #[test]
 fn validators_with_names() {
-    for text in [
-        "`id`", "$x", "a;b", "a|b", "a&&b", "a&b", ">a", "<a", "a\nb", "a\0",
-    ] {
+    for text in ["`id`", "$x", "a;b", "a|b", "a&&b", "a&b", ">a", "<a", "a\nb", "a\0"] {
         assert!(!validates("shellsafe", text), "{text:?}");
     }
     assert!(validates("shellsafe", "httpd-2.4 (x) 'y'"));
@@ -194,30 +145,12 @@ fn validators_with_names() {
 
 #[test]
 fn addresses_of_puppet_servers() {
-    for text in [
-        "box",
-        "a-nother.box.com",
-        "1.1.1.1",
-        "::1",
-        "a:123",
-        "1.1.1.1:123",
-        "[::1]:123",
-    ] {
+    for text in ["box", "a-nother.box.com", "1.1.1.1", "::1", "a:123", "1.1.1.1:123", "[::1]:123"] {
         assert!(validates("puppet_server_address", text), "{text}");
     }
-    for text in [
-        "foo bar",
-        "1",
-        "1.2",
-        "a_box",
-        "300.1.1.1",
-        "a:a",
-        "[::1]:b",
-        "a:",
-        "a:0",
-        ":1",
-        "-a",
-    ] {
+    for text in
+        ["foo bar", "1", "1.2", "a_box", "300.1.1.1", "a:a", "[::1]:b", "a:", "a:0", ":1", "-a"]
+    {
         assert!(!validates("puppet_server_address", text), "{text}");
     }
 }
@@ -226,30 +159,12 @@ fn addresses_of_puppet_servers() {
 fn outputs_are_typed_and_declared() {
     let ddl = packages();
     let install = ddl.find_action("install").unwrap();
-    let complete = install
-        .validate_output(&object(json!({"ensure": "1.0"})))
-        .unwrap();
-    assert_eq!(
-        Value::from(complete),
-        json!({"ensure": "1.0", "since": "Unknown", "log": []})
-    );
-    assert!(
-        install
-            .validate_output(&object(json!({"since": "Unknown", "log": null})))
-            .is_ok()
-    );
-    let error = install
-        .validate_output(&object(json!({"since": "yesterday"})))
-        .unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("must be an integer, but is \"yesterday\""),
-        "{error}"
-    );
-    let error = install
-        .validate_output(&object(json!({"sinc": 1})))
-        .unwrap_err();
+    let complete = install.validate_output(&object(json!({"ensure": "1.0"}))).unwrap();
+    assert_eq!(Value::from(complete), json!({"ensure": "1.0", "since": "Unknown", "log": []}));
+    assert!(install.validate_output(&object(json!({"since": "Unknown", "log": null}))).is_ok());
+    let error = install.validate_output(&object(json!({"since": "yesterday"}))).unwrap_err();
+    assert!(error.to_string().contains("must be an integer, but is \"yesterday\""), "{error}");
+    let error = install.validate_output(&object(json!({"sinc": 1}))).unwrap_err();
     assert!(matches!(error, OutputValidationError::Undeclared { .. }));
     assert!(error.to_string().contains("sinc"), "{error}");
 }
@@ -263,10 +178,7 @@ fn sensitive_outputs_are_redacted_too() {
     let given = object(json!({"key": "hunter2", "n": 1}));
     let error = act.validate_output(&given).unwrap_err();
     assert!(!format!("{error} {error:?}").contains("hunter2"));
-    assert_eq!(
-        Value::from(act.redact_output(&given)),
-        json!({"key": "[redacted]", "n": 1})
-    );
+    assert_eq!(Value::from(act.redact_output(&given)), json!({"key": "[redacted]", "n": 1}));
 }
 
 #[test]
@@ -281,19 +193,8 @@ fn durations_are_read_as_go_writes_them() {
     assert_eq!(read("1w1d"), Some(Duration::from_hours(192)));
     assert_eq!(read("0"), Some(Duration::ZERO));
     let many = "9".repeat(60);
-    for text in [
-        "",
-        "10",
-        "s",
-        "1x",
-        "-1s",
-        "1h ",
-        " 1h",
-        ".s",
-        "1.s.",
-        &many,
-        &format!("{many}s"),
-    ] {
+    for text in ["", "10", "s", "1x", "-1s", "1h ", " 1h", ".s", "1.s.", &many, &format!("{many}s")]
+    {
         assert_eq!(read(text), None, "{text:?}");
     }
 }

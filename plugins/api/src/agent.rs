@@ -48,10 +48,7 @@ impl Agent {
 
     /// Starts a builder from a shared schema: many nodes in one process keep one copy of it.
     pub fn builder_from_ddl(ddl: Arc<AgentDdl>) -> AgentBuilder {
-        AgentBuilder {
-            ddl,
-            handlers: BTreeMap::new(),
-        }
+        AgentBuilder { ddl, handlers: BTreeMap::new() }
     }
 
     /// The name, as in subjects.
@@ -72,9 +69,7 @@ impl Agent {
 
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
+        f.debug_struct("Agent").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 
@@ -103,33 +98,19 @@ impl AgentBuilder {
         let agent = self.ddl.name().to_owned();
         for action in self.ddl.actions() {
             if !self.handlers.contains_key(action.name()) {
-                return Err(AgentError::Missing {
-                    agent,
-                    action: action.name().to_owned(),
-                });
+                return Err(AgentError::Missing { agent, action: action.name().to_owned() });
             }
         }
-        if let Some(action) = self
-            .handlers
-            .keys()
-            .find(|name| self.ddl.find_action(name).is_none())
+        if let Some(action) = self.handlers.keys().find(|name| self.ddl.find_action(name).is_none())
         {
-            return Err(AgentError::Undeclared {
-                agent,
-                action: action.clone(),
-            });
+            return Err(AgentError::Undeclared { agent, action: action.clone() });
         }
-        Ok(Agent {
-            ddl: self.ddl,
-            handlers: self.handlers,
-        })
+        Ok(Agent { ddl: self.ddl, handlers: self.handlers })
     }
 }
 
 impl fmt::Debug for AgentBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentBuilder")
-            .field("name", &self.ddl.name())
-            .finish_non_exhaustive()
+        f.debug_struct("AgentBuilder").field("name", &self.ddl.name()).finish_non_exhaustive()
     }
 }

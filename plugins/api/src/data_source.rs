@@ -60,28 +60,17 @@ pub enum DataSourceError {
 impl ValidatedDataSource {
     /// Combines a source with the JSON text of its schema.
     pub fn new<S: DataSource>(ddl: &str, source: S) -> Result<Self, DataSourceError> {
-        let ddl = DataDdl::from_slice(ddl.as_bytes()).map_err(|source| DataSourceError::Ddl {
-            name: S::NAME,
-            source,
-        })?;
+        let ddl = DataDdl::from_slice(ddl.as_bytes())
+            .map_err(|source| DataSourceError::Ddl { name: S::NAME, source })?;
         if ddl.name() != S::NAME {
-            return Err(DataSourceError::Name {
-                code: S::NAME,
-                ddl: ddl.name().to_owned(),
-            });
+            return Err(DataSourceError::Name { code: S::NAME, ddl: ddl.name().to_owned() });
         }
-        Ok(Self {
-            ddl: Arc::new(ddl),
-            source: Arc::new(source),
-        })
+        Ok(Self { ddl: Arc::new(ddl), source: Arc::new(source) })
     }
 
     /// Combines a source with the built-in schema of the same name.
     pub fn with_builtin_ddl<S: DataSource>(source: S) -> Result<Self, DataSourceError> {
-        Self::new(
-            muster_ddl::builtin_data(S::NAME).unwrap_or_default(),
-            source,
-        )
+        Self::new(muster_ddl::builtin_data(S::NAME).unwrap_or_default(), source)
     }
 
     /// The name in a query.
@@ -101,9 +90,7 @@ impl ValidatedDataSource {
         query: Option<&str>,
     ) -> Result<Map<String, Value>, ActionError> {
         let query = query.filter(|query| !query.is_empty());
-        self.ddl
-            .check_query(query)
-            .map_err(|error| map_query_error(&error))?;
+        self.ddl.check_query(query).map_err(|error| map_query_error(&error))?;
         let values = self.source.query_json(cx, query).await?;
         self.ddl
             .check_answer(values)
@@ -113,9 +100,7 @@ impl ValidatedDataSource {
 
 impl fmt::Debug for ValidatedDataSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Data")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
+        f.debug_struct("Data").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 

@@ -19,12 +19,7 @@ pub struct ActionError {
 
 impl ActionError {
     fn new(status: ReplyStatus, message: impl Into<String>, reason: Option<ReplyReason>) -> Self {
-        Self {
-            status,
-            message: message.into(),
-            reason,
-            data: Map::new(),
-        }
+        Self { status, message: message.into(), reason, data: Map::new() }
     }
 
     /// The action ran and did not succeed (status 1).
@@ -44,11 +39,7 @@ impl ActionError {
 
     /// A rule of the node forbids the action; nothing was changed (status 5).
     pub fn denied_by_rule(message: impl Into<String>, rule: impl Into<String>) -> Self {
-        Self::new(
-            ReplyStatus::Other,
-            message,
-            Some(ReplyReason::Denied { rule: rule.into() }),
-        )
+        Self::new(ReplyStatus::Other, message, Some(ReplyReason::Denied { rule: rule.into() }))
     }
 
     /// The plugin has a defect (status 5).

@@ -49,10 +49,8 @@ pub trait NodePlugin: Sized {
 
     /// Parses the options; `section` is the content of `[plugins.NAME]`, empty if the configuration has none.
     fn parse_options(section: Map<String, Value>) -> Result<Self::Options, PluginError> {
-        serde_json::from_value(Value::Object(section)).map_err(|source| PluginError::Section {
-            plugin: Self::NAME,
-            source,
-        })
+        serde_json::from_value(Value::Object(section))
+            .map_err(|source| PluginError::Section { plugin: Self::NAME, source })
     }
 }
 
@@ -113,10 +111,7 @@ mod tests {
         assert_eq!(Empty::parse_options(Map::new()).unwrap(), NoOptions {});
         let section = json!({"enabled": true}).as_object().unwrap().clone();
         let error = Empty::parse_options(section).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the configuration section [plugins.empty] is not valid"
-        );
+        assert_eq!(error.to_string(), "the configuration section [plugins.empty] is not valid");
         let cause = error.source().unwrap().to_string();
         assert!(cause.contains("unknown field `enabled`"), "{cause}");
     }

@@ -41,10 +41,7 @@ struct EventBuffer {
 /// Creates an empty sink and its source.
 pub fn progress_channel() -> (ProgressSink, ProgressSource) {
     let shared = Arc::new(ProgressChannel::default());
-    (
-        ProgressSink(Some(Arc::clone(&shared))),
-        ProgressSource(shared),
-    )
+    (ProgressSink(Some(Arc::clone(&shared))), ProgressSource(shared))
 }
 
 impl ProgressSink {
@@ -115,9 +112,7 @@ impl ProgressSource {
     pub fn discard_pending(&self, taken: usize) {
         let mut buffer = self.0.lock_buffer();
         let lost = taken.saturating_add(buffer.events.len());
-        buffer.dropped = buffer
-            .dropped
-            .saturating_add(u64::try_from(lost).unwrap_or(u64::MAX));
+        buffer.dropped = buffer.dropped.saturating_add(u64::try_from(lost).unwrap_or(u64::MAX));
         buffer.events.clear();
         buffer.bytes = 0;
     }
@@ -148,9 +143,7 @@ impl EventBuffer {
 
 impl fmt::Debug for ProgressSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sink")
-            .field("wanted", &self.is_wanted())
-            .finish()
+        f.debug_struct("Sink").field("wanted", &self.is_wanted()).finish()
     }
 }
 
@@ -172,10 +165,7 @@ mod tests {
         for number in 0..10 {
             assert!(sink.emit_event(json!(number)));
         }
-        assert_eq!(
-            source.take_events(3).await.unwrap(),
-            [0, 1, 2].map(|n| json!(n))
-        );
+        assert_eq!(source.take_events(3).await.unwrap(), [0, 1, 2].map(|n| json!(n)));
         source.close();
         assert!(!sink.emit_event(json!("late")));
         assert_eq!(source.take_events(1000).await.unwrap().len(), 7);
@@ -187,9 +177,7 @@ mod tests {
     async fn a_flood_is_counted_and_never_waits() {
         let (sink, source) = progress_channel();
         assert!(!sink.emit_event(json!("x".repeat(MAX_EVENT_BYTES))));
-        let kept = (0..MAX_QUEUED_EVENTS + 5)
-            .filter(|n| sink.emit_event(json!(n)))
-            .count();
+        let kept = (0..MAX_QUEUED_EVENTS + 5).filter(|n| sink.emit_event(json!(n))).count();
         assert_eq!((kept, source.dropped_events()), (MAX_QUEUED_EVENTS, 6));
         source.discard_pending(1);
         assert_eq!(source.dropped_events(), 6 + 1 + MAX_QUEUED_EVENTS as u64);

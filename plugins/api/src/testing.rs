@@ -36,26 +36,18 @@ where
     };
     let mut found = Vec::new();
     let input = Shape::of::<A::Input>();
-    let declared: Vec<_> = action
-        .inputs()
-        .iter()
-        .map(|input| (input.name.as_str(), input.value_type))
-        .collect();
+    let declared: Vec<_> =
+        action.inputs().iter().map(|input| (input.name.as_str(), input.value_type)).collect();
     input.compare("input", &declared, action.additional_input(), &mut found);
     for declared in action.inputs() {
         let given = !declared.optional || declared.default.is_some();
         if input.required.contains(&declared.name) && !given {
             let name = &declared.name;
-            found.push(format!(
-                "input {name} is optional in the DDL, but required by the type"
-            ));
+            found.push(format!("input {name} is optional in the DDL, but required by the type"));
         }
     }
-    let declared: Vec<_> = action
-        .outputs()
-        .iter()
-        .map(|output| (output.name.as_str(), output.value_type))
-        .collect();
+    let declared: Vec<_> =
+        action.outputs().iter().map(|output| (output.name.as_str(), output.value_type)).collect();
     Shape::of::<A::Output>().compare("output", &declared, false, &mut found);
     if action.examples().is_empty() {
         found.push(format!("action {} has no example", A::NAME));
@@ -78,11 +70,8 @@ where
         Err(error) => return vec![format!("the DDL of {}: {error}", S::NAME)],
     };
     let mut found = Vec::new();
-    let declared: Vec<_> = ddl
-        .outputs()
-        .iter()
-        .map(|output| (output.name.as_str(), output.value_type))
-        .collect();
+    let declared: Vec<_> =
+        ddl.outputs().iter().map(|output| (output.name.as_str(), output.value_type)).collect();
     Shape::of::<S::Output>().compare("output", &declared, false, &mut found);
     if ddl.examples().is_empty() {
         found.push(format!("{} has no example", S::NAME));
@@ -131,29 +120,18 @@ impl Shape {
     fn of<T: JsonSchema>() -> Self {
         let settings =
             SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-        let schema = SchemaGenerator::new(settings)
-            .into_root_schema_for::<T>()
-            .to_value();
+        let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>().to_value();
         let fields = schema
             .get("properties")
             .and_then(Value::as_object)
             .map(|fields| {
-                fields
-                    .iter()
-                    .map(|(name, field)| (name.clone(), json_types(field)))
-                    .collect()
+                fields.iter().map(|(name, field)| (name.clone(), json_types(field))).collect()
             })
             .unwrap_or_default();
         let required = schema
             .get("required")
             .and_then(Value::as_array)
-            .map(|names| {
-                names
-                    .iter()
-                    .filter_map(Value::as_str)
-                    .map(str::to_owned)
-                    .collect()
-            })
+            .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
             .unwrap_or_default();
         Self { fields, required }
     }
@@ -173,9 +151,8 @@ impl Shape {
             let accepted = accepted_types(*kind);
             if !accepted.is_empty() && !types.iter().any(|found| accepted.contains(&found.as_str()))
             {
-                found.push(format!(
-                    "{side} {name} is {kind} in the DDL, but {types:?} in the type"
-                ));
+                found
+                    .push(format!("{side} {name} is {kind} in the DDL, but {types:?} in the type"));
             }
         }
         for (field, _) in &self.fields {
@@ -202,11 +179,9 @@ fn accepted_types(kind: ValueType) -> &'static [&'static str] {
 fn json_types(field: &Value) -> BTreeSet<String> {
     match field.get("type") {
         Some(Value::String(one)) => BTreeSet::from([one.clone()]),
-        Some(Value::Array(names)) => names
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect(),
+        Some(Value::Array(names)) => {
+            names.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        }
         _ => field
             .get("anyOf")
             .and_then(Value::as_array)
@@ -246,9 +221,7 @@ pub struct TestNode {
 
 impl std::fmt::Debug for TestNode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TestNode")
-            .field("identity", &self.identity)
-            .finish_non_exhaustive()
+        f.debug_struct("TestNode").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 

@@ -31,10 +31,7 @@ struct ThrottleState {
 impl LogThrottle {
     /// Admits at most one message per `interval`.
     pub fn new(interval: Duration) -> Self {
-        Self {
-            interval,
-            state: Mutex::default(),
-        }
+        Self { interval, state: Mutex::default() }
     }
 
     /// Whether to log this message: `Some` with the number of messages suppressed since the last one, or `None` while the interval has not passed.

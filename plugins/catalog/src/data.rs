@@ -34,10 +34,8 @@ impl DataSource for LedgerDataSource {
             let refreshes = read_owed_refreshes(&options)?;
             let now = since_epoch(system.now());
             let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-            let mut targets: Vec<&str> = refreshes
-                .iter()
-                .map(|refresh| refresh.target.as_str())
-                .collect();
+            let mut targets: Vec<&str> =
+                refreshes.iter().map(|refresh| refresh.target.as_str()).collect();
             targets.sort_unstable();
             targets.dedup();
             Ok(LedgerDataOutput {

@@ -50,9 +50,7 @@ fn build_ledger_agent(options: &Arc<Options>) -> Result<Agent, AgentError> {
 
 /// The data source `ledger`.
 pub fn data_sources(options: Options) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(
-        data::LedgerDataSource(Arc::new(options)),
-    )?])
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::LedgerDataSource(Arc::new(options)))?])
 }
 
 /// The agents `catalog` and `ledger` and the data source `ledger`.

@@ -101,16 +101,8 @@ pub(crate) async fn apply_catalog(
             );
         }
     };
-    let task = CatalogRunTask {
-        system,
-        options,
-        host,
-        source,
-        run_options,
-    };
-    let report = cx
-        .run_blocking(move |cancel| task.run_engine(cancel, on_event))
-        .await??;
+    let task = CatalogRunTask { system, options, host, source, run_options };
+    let report = cx.run_blocking(move |cancel| task.run_engine(cancel, on_event)).await??;
     build_outcome(&report)
 }
 
@@ -134,11 +126,7 @@ impl CatalogRunTask {
             Catalog::parse(&bytes, &self.host).map_err(|error| invalid_catalog_error(&error))?;
         let engine = ResourceEngine::new(Arc::clone(&self.system))
             .with_type_source(machine_type_sources(&self.system));
-        let engine = if self.run_options.noop {
-            engine.to_read_only()
-        } else {
-            engine
-        };
+        let engine = if self.run_options.noop { engine.to_read_only() } else { engine };
         let puppets = self.options.puppet_state.clone();
         let puppets = puppets.unwrap_or_else(|| puppet_state_dirs(self.system.root()));
         let lock_timeout = Duration::from_secs(self.options.lock_wait);
@@ -198,10 +186,7 @@ pub(crate) fn choose_source(
 pub(crate) fn split_words(text: Option<String>) -> Vec<String> {
     let text = text.unwrap_or_default();
     let words = text.split(',').map(str::trim);
-    words
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect()
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 pub(crate) fn open_state_dir(options: &Options) -> Result<StateDir, ActionError> {
@@ -279,11 +264,7 @@ fn build_outcome(report: &RunReport) -> Result<CatalogRunOutcome, ActionError> {
         .take(5)
         .collect();
     let more = outcome.failed.saturating_sub(names.len());
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let failed = ActionError::failed(format!("the run failed: {}{more}", names.join(", ")));
     match serde_json::to_value(&outcome) {
         Ok(Value::Object(data)) => Err(failed.with_data(data)),

@@ -60,17 +60,10 @@ fn types_names_and_examples_equal_the_ddls() {
 #[test]
 fn catalogs_are_applied_only_where_the_operator_says_so() {
     let directory = tempfile::tempdir().unwrap();
-    let off = Options {
-        enabled: false,
-        ..options(directory.path())
-    };
+    let off = Options { enabled: false, ..options(directory.path()) };
     let agents = build_agents(off).unwrap();
     assert_eq!(agents.len(), 1);
-    assert!(
-        agents
-            .iter()
-            .all(|agent| agent.ddl().find_action("replay").is_some())
-    );
+    assert!(agents.iter().all(|agent| agent.ddl().find_action("replay").is_some()));
     assert_eq!(data_sources(options(directory.path())).unwrap().len(), 1);
 }
 
@@ -86,23 +79,14 @@ fn catalog(directory: &Path, command: &str) -> String {
 #[tokio::test]
 async fn a_catalog_is_planned_applied_and_what_is_owed_paid() {
     let directory = tempfile::tempdir().unwrap();
-    let (apply, ledger) = (
-        agent("catalog", directory.path()),
-        agent("ledger", directory.path()),
-    );
+    let (apply, ledger) = (agent("catalog", directory.path()), agent("ledger", directory.path()));
     let failing = format!("test -e {}/may", directory.path().display());
     let text = catalog(directory.path(), &failing);
     let planned = ask(&apply, "plan", json!({"catalog": text})).await.unwrap();
     assert_eq!(planned["events"][0]["status"], "noop", "{planned}");
     assert!(!directory.path().join("motd").exists());
-    let failed = ask(&apply, "apply", json!({"catalog": text}))
-        .await
-        .unwrap_err();
-    assert!(
-        failed.message.contains("Exec[reload]"),
-        "{}",
-        failed.message
-    );
+    let failed = ask(&apply, "apply", json!({"catalog": text})).await.unwrap_err();
+    assert!(failed.message.contains("Exec[reload]"), "{}", failed.message);
     assert_eq!(failed.data["pending"], 1);
     let owed = ask(&ledger, "list", json!({})).await.unwrap();
     assert_eq!(owed["debts"][0]["target"], "Exec[reload]", "{owed}");
@@ -113,29 +97,18 @@ async fn a_catalog_is_planned_applied_and_what_is_owed_paid() {
         (&json!(0), &json!("Triggered 'refresh' from 1 event")),
         "{paid}"
     );
-    let again = ask(&apply, "apply", json!({"catalog": text}))
-        .await
-        .unwrap();
+    let again = ask(&apply, "apply", json!({"catalog": text})).await.unwrap();
     assert_eq!(again["status"], "unchanged");
 }
 
 #[tokio::test]
 async fn what_is_owed_can_be_dropped_by_its_name() {
     let directory = tempfile::tempdir().unwrap();
-    let (apply, ledger) = (
-        agent("catalog", directory.path()),
-        agent("ledger", directory.path()),
-    );
+    let (apply, ledger) = (agent("catalog", directory.path()), agent("ledger", directory.path()));
     let text = catalog(directory.path(), "exit 1");
-    ask(&apply, "apply", json!({"catalog": text}))
-        .await
-        .unwrap_err();
-    ask(&ledger, "drop", json!({"target": "Exec[other]"}))
-        .await
-        .unwrap_err();
-    let dropped = ask(&ledger, "drop", json!({"target": "Exec[reload]"}))
-        .await
-        .unwrap();
+    ask(&apply, "apply", json!({"catalog": text})).await.unwrap_err();
+    ask(&ledger, "drop", json!({"target": "Exec[other]"})).await.unwrap_err();
+    let dropped = ask(&ledger, "drop", json!({"target": "Exec[reload]"})).await.unwrap();
     assert_eq!(dropped, json!({"dropped": 1, "pending": 0}));
 }
 
@@ -145,33 +118,16 @@ async fn a_run_that_goes_on_and_a_disabled_puppet_are_respected() {
     let apply = agent("catalog", directory.path());
     let text = catalog(directory.path(), "exit 0");
     let state = StateDir::open(&directory.path().join("state")).unwrap();
-    let lock = state
-        .acquire_lock("run.lock", std::time::Duration::ZERO)
-        .unwrap();
-    let busy = ask(&apply, "apply", json!({"catalog": text}))
-        .await
-        .unwrap_err();
-    assert!(
-        busy.reason.is_some() && busy.status == ReplyStatus::Other,
-        "{}",
-        busy.message
-    );
+    let lock = state.acquire_lock("run.lock", std::time::Duration::ZERO).unwrap();
+    let busy = ask(&apply, "apply", json!({"catalog": text})).await.unwrap_err();
+    assert!(busy.reason.is_some() && busy.status == ReplyStatus::Other, "{}", busy.message);
     drop(lock);
     let puppet = directory.path().join("puppet");
     std::fs::create_dir(&puppet).unwrap();
-    std::fs::write(
-        puppet.join("agent_disabled.lock"),
-        r#"{"disabled_message":"hand hacking"}"#,
-    )
-    .unwrap();
-    let disabled = ask(&apply, "apply", json!({"catalog": text}))
-        .await
-        .unwrap_err();
-    assert!(
-        disabled.message.contains("Reason: 'hand hacking'"),
-        "{}",
-        disabled.message
-    );
+    std::fs::write(puppet.join("agent_disabled.lock"), r#"{"disabled_message":"hand hacking"}"#)
+        .unwrap();
+    let disabled = ask(&apply, "apply", json!({"catalog": text})).await.unwrap_err();
+    assert!(disabled.message.contains("Reason: 'hand hacking'"), "{}", disabled.message);
     assert!(!directory.path().join("motd").exists());
 }
 

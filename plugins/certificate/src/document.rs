@@ -191,10 +191,7 @@ mod tests {
         let read = CertificateRequest::parse(&plain.pem().unwrap()).unwrap();
         assert_eq!(read.name, "web1.acme.net");
         assert_eq!(read.fingerprint, sha256_fingerprint(plain.der()));
-        assert_eq!(
-            read.public_key,
-            sha256_fingerprint(&key.subject_public_key_info())
-        );
+        assert_eq!(read.public_key, sha256_fingerprint(&key.subject_public_key_info()));
         assert!(read.alt_names.is_empty() && read.authorisations.is_empty());
 
         let mut greedy =
@@ -218,10 +215,7 @@ mod tests {
         let made = params.self_signed(&key).unwrap();
         let read = CertificateInfo::parse(&made.pem()).unwrap();
         assert_eq!(read.serial, "2F");
-        assert_eq!(
-            read.public_key,
-            sha256_fingerprint(&key.subject_public_key_info())
-        );
+        assert_eq!(read.public_key, sha256_fingerprint(&key.subject_public_key_info()));
         assert!(read.not_before < read.not_after);
         assert!(CertificateRequest::parse(&made.pem()).is_err());
     }

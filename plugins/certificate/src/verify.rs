@@ -58,9 +58,7 @@ pub fn verify_certificate(
     let mut roots = RootCertStore::empty();
     for root in CertificateDer::pem_slice_iter(authority.as_bytes()) {
         let root = root.map_err(|error| CertificateVerifyError::Authority(error.to_string()))?;
-        roots
-            .add(root)
-            .map_err(|error| CertificateVerifyError::Authority(error.to_string()))?;
+        roots.add(root).map_err(|error| CertificateVerifyError::Authority(error.to_string()))?;
     }
     let lists = revoked.map_or_else(Vec::new, parse_revocation_lists);
     let provider = Arc::new(ring::default_provider());
@@ -121,10 +119,7 @@ mod tests {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "CA");
         let pem = params.self_signed(&key).unwrap().pem();
-        Authority {
-            issuer: Issuer::new(params, key),
-            pem,
-        }
+        Authority { issuer: Issuer::new(params, key), pem }
     }
 
     fn sign(authority: &Authority, key: &KeyPair) -> String {
@@ -206,10 +201,7 @@ mod tests {
             verify_certificate(&certificate, &key, &ours.pem, Some(list), SystemTime::now())
         };
         assert_eq!(check(&list(8)), Ok(()));
-        assert!(matches!(
-            check(&list(7)),
-            Err(CertificateVerifyError::Untrusted(_))
-        ));
+        assert!(matches!(check(&list(7)), Err(CertificateVerifyError::Untrusted(_))));
         assert_eq!(check("no list"), Ok(()));
     }
 }

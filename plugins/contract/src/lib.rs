@@ -19,9 +19,7 @@ use serde_json::{Map, Value};
 /// Reads the inputs or outputs of an action. Null means "not computed" for every output of a DDL, so it counts as missing.
 pub fn read_values<T: DeserializeOwned>(values: &Map<String, Value>) -> serde_json::Result<T> {
     let present = values.iter().filter(|(_, value)| !value.is_null());
-    T::deserialize(MapDeserializer::new(
-        present.map(|(name, value)| (name.as_str(), value)),
-    ))
+    T::deserialize(MapDeserializer::new(present.map(|(name, value)| (name.as_str(), value))))
 }
 
 /// Converts the inputs or outputs of an action to a JSON object; empty if they are none.
@@ -49,10 +47,7 @@ mod tests {
             "run": "r", "state": "resting", "class": "half_done", "changed": 3, "not_known_yet": {"a": 1},
         }));
         assert_eq!(newer.state, PuppetRunState::Unknown);
-        assert_eq!(
-            newer.class,
-            Some(PuppetRunClass::Other("half_done".to_owned()))
-        );
+        assert_eq!(newer.class, Some(PuppetRunClass::Other("half_done".to_owned())));
         assert_eq!(newer.changed, Some(3));
         let older = outcome(&json!({"run": "r", "initiated_at": null, "class": null}));
         assert_eq!((older.initiated_at, older.class), (0, None));

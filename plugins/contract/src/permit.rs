@@ -63,7 +63,5 @@ pub struct PoolMemberRow {
 /// The entries of a list that can be read.
 fn readable_entries<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<PermitPoolRow>, D::Error> {
     let entries = Vec::<Value>::deserialize(list)?.into_iter();
-    Ok(entries
-        .filter_map(|entry| PermitPoolRow::deserialize(entry).ok())
-        .collect())
+    Ok(entries.filter_map(|entry| PermitPoolRow::deserialize(entry).ok()).collect())
 }

@@ -36,9 +36,7 @@ pub struct ApplyOutcome {
 impl ApplyOutcome {
     /// Whether something was changed.
     pub fn has_changed(&self) -> bool {
-        self.events
-            .iter()
-            .any(|event| event.status == ChangeEventStatus::Success)
+        self.events.iter().any(|event| event.status == ChangeEventStatus::Success)
     }
 }
 
@@ -88,29 +86,22 @@ impl ResourceEngine {
     /// Removes the source for types that are not built in.
     #[must_use]
     pub fn without_type_source(&self) -> Self {
-        Self {
-            type_source: None,
-            ..self.clone()
-        }
+        Self { type_source: None, ..self.clone() }
     }
 
     /// Whether a type of that name is built in.
     pub fn is_builtin_type(&self, type_name: &str) -> bool {
-        self.type_schemas()
-            .any(|schema| schema.type_name == type_name)
+        self.type_schemas().any(|schema| schema.type_name == type_name)
     }
 
     /// Schemas of all built-in types, sorted by name.
     pub fn type_schemas(&self) -> impl Iterator<Item = &'static TypeSchema> {
-        self.types
-            .iter()
-            .map(|resource_type| resource_type.schema())
+        self.types.iter().map(|resource_type| resource_type.schema())
     }
 
     /// The schema of a type, built in or from the type source.
     pub fn type_schema(&self, type_name: &str) -> Result<&'static TypeSchema, EngineError> {
-        self.type_named(type_name)
-            .map(|resource_type| resource_type.schema())
+        self.type_named(type_name).map(|resource_type| resource_type.schema())
     }
 
     /// Validates a resource before any change. Rejects metaparameters that relate resources to each other,
@@ -123,9 +114,8 @@ impl ResourceEngine {
     ) -> Result<Resource, EngineError> {
         let resource_type = self.type_named(type_name)?;
         let resource = munge::munge_resource(resource_type.schema(), title, attributes)?;
-        if let Some(relation) = RELATION_METAPARAMETERS
-            .iter()
-            .find(|relation| resource.get(relation).is_some())
+        if let Some(relation) =
+            RELATION_METAPARAMETERS.iter().find(|relation| resource.get(relation).is_some())
         {
             let problem =
                 "relates resources of a catalog, cannot be used with a single resource; remove it";
@@ -142,11 +132,7 @@ impl ResourceEngine {
         attributes: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<Resource, EngineError> {
         let resource_type = self.type_named(type_name)?;
-        resource_type.check(munge::munge_resource(
-            resource_type.schema(),
-            title,
-            attributes,
-        )?)
+        resource_type.check(munge::munge_resource(resource_type.schema(), title, attributes)?)
     }
 
     /// A resource without desired values. The name is not validated: `*` stands for all in messages.
@@ -161,11 +147,7 @@ impl ResourceEngine {
         cancel: CancelFlag,
     ) -> Result<ResourcePlan, EngineError> {
         let resource_type = self.type_named(&resource.type_name)?;
-        plan_with_type(
-            &*resource_type,
-            &ResourceContext::new(&*self.system, cancel),
-            resource,
-        )
+        plan_with_type(&*resource_type, &ResourceContext::new(&*self.system, cancel), resource)
     }
 
     /// Applies the resource; with `noop` (option or attribute) only reports the pending changes.
@@ -194,11 +176,9 @@ impl ResourceEngine {
             not_evaluated: None,
             error: None,
         };
-        let planned = self
-            .type_named(&resource.type_name)
-            .and_then(|resource_type| {
-                plan_with_type(&*resource_type, &cx, resource).map(|plan| (resource_type, plan))
-            });
+        let planned = self.type_named(&resource.type_name).and_then(|resource_type| {
+            plan_with_type(&*resource_type, &cx, resource).map(|plan| (resource_type, plan))
+        });
         match planned {
             Err(error) if error.is_not_evaluated() => outcome.not_evaluated = Some(error.reason()),
             Ok((_, plan)) if noop || self.read_only || resource.get_flag("noop") => {
@@ -225,10 +205,7 @@ impl ResourceEngine {
     /// The full state of one resource; `ensure` is `absent` if it does not exist.
     pub fn find_state(&self, type_name: &str, title: &str) -> Result<ResourceState, EngineError> {
         let resource_type = self.type_named(type_name)?;
-        resource_type.find(
-            &ResourceContext::new(&*self.system, CancelFlag::default()),
-            title,
-        )
+        resource_type.find(&ResourceContext::new(&*self.system, CancelFlag::default()), title)
     }
 
     /// All resources of the type: title and properties.
@@ -315,17 +292,14 @@ impl ResourceEngine {
             return Vec::new();
         };
         let targets = resource_type.autorequires(resource, siblings).into_iter();
-        targets
-            .map(|(type_name, name)| (type_name.to_owned(), name))
-            .collect()
+        targets.map(|(type_name, name)| (type_name.to_owned(), name)).collect()
     }
 
     /// When the resource generates others.
     pub(crate) fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
-        self.type_named(&resource.type_name)
-            .map_or(GenerationPhase::Never, |resource_type| {
-                resource_type.generation_phase(resource)
-            })
+        self.type_named(&resource.type_name).map_or(GenerationPhase::Never, |resource_type| {
+            resource_type.generation_phase(resource)
+        })
     }
 
     /// The resources it generates.
@@ -335,8 +309,7 @@ impl ResourceEngine {
         resource: &Resource,
         siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>, EngineError> {
-        self.type_named(&resource.type_name)?
-            .generate_resources(cx, resource, siblings)
+        self.type_named(&resource.type_name)?.generate_resources(cx, resource, siblings)
     }
 
     /// Desired properties, except sensitive ones.
@@ -417,9 +390,7 @@ fn apply_changes(
 ) {
     for change in &plan.changes {
         match apply_change_with_type(resource_type, cx, plan, change) {
-            Ok(()) => outcome
-                .events
-                .push(change.to_event(&outcome.resource, &ChangeOutcome::Made)),
+            Ok(()) => outcome.events.push(change.to_event(&outcome.resource, &ChangeOutcome::Made)),
             Err(error) => {
                 let reason = error.reason();
                 outcome

@@ -101,10 +101,7 @@ impl EngineError {
 
     /// Creates [`EngineError::Failed`].
     pub fn failed(resource: &Resource, problem: impl Into<String>) -> Self {
-        Self::Failed {
-            resource: resource.reference(),
-            problem: problem.into(),
-        }
+        Self::Failed { resource: resource.reference(), problem: problem.into() }
     }
 
     /// Adds the operation to a system error; for `map_err`.
@@ -113,11 +110,7 @@ impl EngineError {
         operation: impl Into<String>,
     ) -> impl FnOnce(SystemError) -> Self {
         let (resource, operation) = (resource.reference(), operation.into());
-        move |source| Self::System {
-            resource,
-            operation,
-            source,
-        }
+        move |source| Self::System { resource, operation, source }
     }
 
     /// The message without the resource's name, including causes; used as the end of an event message.
@@ -141,11 +134,7 @@ impl EngineError {
     pub fn is_not_evaluated(&self) -> bool {
         matches!(
             self,
-            Self::NotEvaluated { .. }
-                | Self::System {
-                    source: SystemError::NotAllowed { .. },
-                    ..
-                }
+            Self::NotEvaluated { .. } | Self::System { source: SystemError::NotAllowed { .. }, .. }
         )
     }
 

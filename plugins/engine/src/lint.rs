@@ -32,11 +32,7 @@ pub struct CatalogLintFinding {
 
 impl fmt::Display for CatalogLintFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self
-            .at
-            .as_deref()
-            .map(|at| format!(" ({at})"))
-            .unwrap_or_default();
+        let at = self.at.as_deref().map(|at| format!(" ({at})")).unwrap_or_default();
         write!(
             f,
             "{}{at} runs only when {} changes, and has no creates, unless or onlyif",
@@ -46,13 +42,8 @@ impl fmt::Display for CatalogLintFinding {
         for path in &self.failing_paths {
             let (first, rest) = path
                 .split_first()
-                .map_or(("", path.as_slice()), |(first, rest)| {
-                    (first.as_str(), rest)
-                });
-            write!(
-                f,
-                "\n  the refresh is lost if {first} fails in that run:\n    {first}"
-            )?;
+                .map_or(("", path.as_slice()), |(first, rest)| (first.as_str(), rest));
+            write!(f, "\n  the refresh is lost if {first} fails in that run:\n    {first}")?;
             for (depth, name) in rest.iter().enumerate() {
                 write!(f, "\n    {}└─> {name}", "   ".repeat(depth))?;
             }
@@ -70,10 +61,7 @@ pub fn lint_catalog(
     let built = build_graph(engine, &resolved);
     let mut findings = Vec::new();
     for (id, member) in resolved.in_order() {
-        let Some(resource) = member
-            .resource
-            .as_ref()
-            .filter(|resource| is_fragile(resource))
+        let Some(resource) = member.resource.as_ref().filter(|resource| is_fragile(resource))
         else {
             continue;
         };
@@ -105,9 +93,8 @@ pub fn lint_catalog(
 
 /// An exec with `refreshonly` and no other guard.
 fn is_fragile(resource: &Resource) -> bool {
-    let is_guarded = ["creates", "unless", "onlyif"]
-        .iter()
-        .any(|guard| resource.get(guard).is_some());
+    let is_guarded =
+        ["creates", "unless", "onlyif"].iter().any(|guard| resource.get(guard).is_some());
     resource.type_name == "exec" && resource.get_flag("refreshonly") && !is_guarded
 }
 
@@ -118,9 +105,8 @@ fn find_notifiers(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId
     let mut pending = vec![node];
     while let Some(current) = pending.pop() {
         for predecessor in graph.predecessors(current) {
-            let refreshes = graph
-                .outgoing_edges(predecessor)
-                .any(|(to, times)| to == current && times > 0);
+            let refreshes =
+                graph.outgoing_edges(predecessor).any(|(to, times)| to == current && times > 0);
             if !refreshes || !seen.insert(predecessor) {
                 continue;
             }

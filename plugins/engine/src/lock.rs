@@ -11,10 +11,8 @@ use muster_system::pid_lock::{self, PidLock};
 use muster_system::{LockGuard, StateDir, SystemError};
 
 /// Puppet's state directories: of Puppet's own packages, and of Debian and derived distributions. Paths on the node.
-pub const PUPPET_STATE_DIRS: [&str; 2] = [
-    "/opt/puppetlabs/puppet/cache/state",
-    "/var/cache/puppet/state",
-];
+pub const PUPPET_STATE_DIRS: [&str; 2] =
+    ["/opt/puppetlabs/puppet/cache/state", "/var/cache/puppet/state"];
 
 const RUN_LOCK_FILE: &str = "run.lock";
 const PUPPET_RUN_LOCK_FILE: &str = "agent_catalog_run.lock";
@@ -99,10 +97,7 @@ impl CatalogRunLock {
             locks.push(directory.join(PUPPET_RUN_LOCK_FILE));
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        Ok(Self {
-            _run_lock: run_lock,
-            _puppet_locks: acquire_puppet_locks(&locks, left)?,
-        })
+        Ok(Self { _run_lock: run_lock, _puppet_locks: acquire_puppet_locks(&locks, left)? })
     }
 }
 
@@ -125,12 +120,10 @@ impl MusterRunLock {
 }
 
 fn acquire_own_lock(state: &StateDir, timeout: Duration) -> Result<Box<dyn LockGuard>, LockError> {
-    state
-        .acquire_lock(RUN_LOCK_FILE, timeout)
-        .map_err(|error| match error {
-            SystemError::Locked { path, .. } => LockError::Running { path },
-            other => LockError::System(other),
-        })
+    state.acquire_lock(RUN_LOCK_FILE, timeout).map_err(|error| match error {
+        SystemError::Locked { path, .. } => LockError::Running { path },
+        other => LockError::System(other),
+    })
 }
 
 /// The process that applies a catalog, determined from the lock in one of Puppet's state directories (host paths) with Puppet's own
@@ -167,10 +160,7 @@ fn acquire_puppet_lock(path: &Path, deadline: Instant) -> Result<PidLock, LockEr
         match PidLock::acquire(path)? {
             Ok(lock) => return Ok(lock),
             Err(pid) if Instant::now() >= deadline => {
-                return Err(LockError::Puppet {
-                    pid,
-                    path: path.to_owned(),
-                });
+                return Err(LockError::Puppet { pid, path: path.to_owned() });
             }
             Err(_) => {
                 // Nothing is ever sent on this channel; the receive only sleeps.
@@ -201,8 +191,6 @@ pub fn disabled_reason(puppet_state: &[PathBuf]) -> Option<String> {
         Vec::new()
     };
     let document: serde_json::Value = serde_json::from_slice(&content).unwrap_or_default();
-    let reason = document
-        .get("disabled_message")
-        .and_then(|reason| reason.as_str());
+    let reason = document.get("disabled_message").and_then(|reason| reason.as_str());
     Some(reason.unwrap_or("reason not specified").to_owned())
 }

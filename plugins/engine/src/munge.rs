@@ -34,10 +34,9 @@ pub fn munge_resource(
         resource.values.insert(name.clone(), value);
     }
     for attribute in schema.attributes {
-        if let (Some(default), false) = (
-            attribute.default,
-            resource.values.contains_key(attribute.name),
-        ) {
+        if let (Some(default), false) =
+            (attribute.default, resource.values.contains_key(attribute.name))
+        {
             let value = munge_value(attribute, &Json::from(default)).map_err(|problem| {
                 EngineError::invalid_value(&resource, attribute.name, problem)
             })?;
@@ -56,10 +55,7 @@ pub(crate) fn empty_resource(schema: &TypeSchema, title: &str) -> Result<Resourc
     if let Some(attribute) = schema.find_attribute(schema.namevar) {
         let value = munge_value(attribute, &Json::from(title))
             .map_err(|problem| EngineError::invalid_value(&resource, schema.namevar, problem))?;
-        value
-            .as_text()
-            .unwrap_or(title)
-            .clone_into(&mut resource.name);
+        value.as_text().unwrap_or(title).clone_into(&mut resource.name);
         resource.values.insert(attribute.name.to_owned(), value);
     }
     Ok(resource)
@@ -84,11 +80,7 @@ fn titled_resource(schema: &TypeSchema, title: &str) -> Result<Resource, EngineE
 }
 
 fn unknown_attribute_error(schema: &TypeSchema, resource: &Resource, name: &str) -> EngineError {
-    let names = schema
-        .attributes
-        .iter()
-        .chain(METAPARAMETERS)
-        .map(|attribute| attribute.name);
+    let names = schema.attributes.iter().chain(METAPARAMETERS).map(|attribute| attribute.name);
     EngineError::UnknownAttribute {
         resource: format_reference(&resource.type_name, &resource.title),
         name: name.to_owned(),
@@ -115,9 +107,9 @@ fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValu
         | AttributeKind::Options
         | AttributeKind::Commands
         | AttributeKind::Data => Some(ResourceValue::Text(text.clone())),
-        AttributeKind::Word(words) => words
-            .contains(&text.as_str())
-            .then(|| ResourceValue::Text(text.clone())),
+        AttributeKind::Word(words) => {
+            words.contains(&text.as_str()).then(|| ResourceValue::Text(text.clone()))
+        }
         AttributeKind::Int => text.parse().ok().map(ResourceValue::Int),
         AttributeKind::Bool => parse_bool(&text).map(ResourceValue::Bool),
         AttributeKind::Path => normalise_path(&text).map(ResourceValue::Text),
@@ -125,11 +117,8 @@ fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValu
         AttributeKind::Seconds => is_seconds(&text).then(|| ResourceValue::Text(text.clone())),
     };
     value.ok_or_else(|| {
-        let shown = if attribute.sensitive {
-            "not valid (value not shown)"
-        } else {
-            &format!("`{text}`")
-        };
+        let shown =
+            if attribute.sensitive { "not valid (value not shown)" } else { &format!("`{text}`") };
         mismatch("is", shown, attribute)
     })
 }
@@ -220,10 +209,9 @@ fn munge_data(input: &Json) -> Result<ResourceValue, String> {
 fn munge_text(input: &Json) -> Result<String, String> {
     match input {
         Json::String(text) if text.contains('\0') => Err("a string with a NUL byte".to_owned()),
-        Json::String(text) if text.len() > MAX_TEXT_BYTES => Err(format!(
-            "a string of {} bytes, more than {MAX_TEXT_BYTES}",
-            text.len()
-        )),
+        Json::String(text) if text.len() > MAX_TEXT_BYTES => {
+            Err(format!("a string of {} bytes, more than {MAX_TEXT_BYTES}", text.len()))
+        }
         Json::String(text) => Ok(text.clone()),
         Json::Number(number) => Ok(number.to_string()),
         Json::Bool(flag) => Ok(flag.to_string()),
@@ -262,10 +250,8 @@ fn parse_bool(text: &str) -> Option<bool> {
 
 /// An absolute path without duplicate and trailing slashes. `..` is rejected because its meaning depends on symbolic links.
 pub(crate) fn normalise_path(text: &str) -> Option<String> {
-    let parts: Vec<&str> = text
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".")
-        .collect();
+    let parts: Vec<&str> =
+        text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let is_valid = text.starts_with('/') && !parts.contains(&"..");
     is_valid.then(|| format!("/{}", parts.join("/")))
 }
@@ -278,9 +264,7 @@ fn munge_mode(text: &str) -> Option<String> {
     }
     let is_octal =
         (1..=5).contains(&text.len()) && text.bytes().all(|digit| matches!(digit, b'0'..=b'7'));
-    let bits = u32::from_str_radix(text, 8)
-        .ok()
-        .filter(|bits| is_octal && *bits <= 0o7777)?;
+    let bits = u32::from_str_radix(text, 8).ok().filter(|bits| is_octal && *bits <= 0o7777)?;
     Some(format!("{bits:04o}"))
 }
 
@@ -291,18 +275,11 @@ fn is_symbolic_mode(text: &str) -> bool {
         let (op, permissions) = rest.split_at_checked(1).unwrap_or_default();
         "-=+".contains(op)
             && !op.is_empty()
-            && permissions
-                .chars()
-                .all(|letter| "-=+rstwxXugo".contains(letter))
+            && permissions.chars().all(|letter| "-=+rstwxXugo".contains(letter))
     })
 }
 
 fn is_seconds(text: &str) -> bool {
-    let is_decimal = text
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    is_decimal
-        && text
-            .parse::<f64>()
-            .is_ok_and(|number| (0.0..=1e9).contains(&number))
+    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_decimal && text.parse::<f64>().is_ok_and(|number| (0.0..=1e9).contains(&number))
 }

@@ -16,9 +16,7 @@ pub struct ResourceState {
 impl fmt::Debug for ResourceState {
     /// Prints attribute names without values, because a value may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State")
-            .field("values", &self.values.keys())
-            .finish_non_exhaustive()
+        f.debug_struct("State").field("values", &self.values.keys()).finish_non_exhaustive()
     }
 }
 
@@ -112,21 +110,15 @@ impl PropertyChange {
         let (from, to) = self.displayed_values();
         let (status, message) = match outcome {
             ChangeOutcome::Made => (ChangeEventStatus::Success, self.message.clone()),
-            ChangeOutcome::Planned => (
-                ChangeEventStatus::Noop,
-                format!("current_value {from}, should be {to} (noop)"),
-            ),
-            ChangeOutcome::Failed(reason) => (
-                ChangeEventStatus::Failure,
-                format!("change from {from} to {to} failed: {reason}"),
-            ),
+            ChangeOutcome::Planned => {
+                (ChangeEventStatus::Noop, format!("current_value {from}, should be {to} (noop)"))
+            }
+            ChangeOutcome::Failed(reason) => {
+                (ChangeEventStatus::Failure, format!("change from {from} to {to} failed: {reason}"))
+            }
         };
         let redact = |value: &ResourceValue| {
-            if self.sensitive {
-                ResourceValue::from(REDACTED)
-            } else {
-                value.clone()
-            }
+            if self.sensitive { ResourceValue::from(REDACTED) } else { value.clone() }
         };
         ChangeEvent {
             resource: resource.to_owned(),
@@ -178,11 +170,7 @@ fn change_message(
     } else if is_absent(to) {
         format!("undefined '{name}' from {}", quote_value(from))
     } else {
-        format!(
-            "{name} changed {} to {}",
-            quote_value(from),
-            quote_value(Some(to))
-        )
+        format!("{name} changed {} to {}", quote_value(from), quote_value(Some(to)))
     }
 }
 

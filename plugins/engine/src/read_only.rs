@@ -29,12 +29,7 @@ const READ_TOOLS: &[&[&str]] = &[
     &["getent", "passwd"],
     &["getent", "group"],
     &["ps", "-eo"],
-    &[
-        "systemctl",
-        "show",
-        "--property=LoadState,ActiveState,UnitFileState",
-        "--",
-    ],
+    &["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState", "--"],
     &["systemctl", "list-unit-files"],
     &["dpkg-query", "-W", "-f"],
     &["apt-cache", "policy", "--"],
@@ -46,26 +41,13 @@ const READ_TOOLS: &[&[&str]] = &[
     &["npm", "list", "--json", "--global", "--depth=0"],
     &["pip", "--version"],
     &["pip3", "--version"],
-    &[
-        "pip",
-        "list",
-        "--disable-pip-version-check",
-        "--format=json",
-    ],
-    &[
-        "pip3",
-        "list",
-        "--disable-pip-version-check",
-        "--format=json",
-    ],
+    &["pip", "list", "--disable-pip-version-check", "--format=json"],
+    &["pip3", "list", "--disable-pip-version-check", "--format=json"],
 ];
 
 /// Environment variables that the engine itself sets for its tools.
-const TOOL_ENVIRONMENT: [&str; 3] = [
-    "DEBIAN_FRONTEND",
-    "APT_LISTCHANGES_FRONTEND",
-    "APT_LISTBUGS_FRONTEND",
-];
+const TOOL_ENVIRONMENT: [&str; 3] =
+    ["DEBIAN_FRONTEND", "APT_LISTCHANGES_FRONTEND", "APT_LISTBUGS_FRONTEND"];
 
 /// Directory of installed init scripts; each may be called with `status`.
 const INIT_SCRIPTS: &str = "/etc/init.d/";
@@ -92,10 +74,8 @@ fn is_read_tool(command: &Command) -> bool {
         && command.umask.is_none()
         && command.uid.is_none()
         && command.gid.is_none();
-    let has_tool_environment = command
-        .env
-        .keys()
-        .all(|name| TOOL_ENVIRONMENT.contains(&name.as_str()));
+    let has_tool_environment =
+        command.env.keys().all(|name| TOOL_ENVIRONMENT.contains(&name.as_str()));
     let argv: Vec<&str> = command.argv.iter().map(String::as_str).collect();
     let is_listed =
         READ_TOOLS.iter().any(|prefix| argv.starts_with(prefix)) || is_script_status(&argv);
@@ -113,9 +93,7 @@ fn is_script_status(argv: &[&str]) -> bool {
 }
 
 fn refuse_access<T>(operation: impl Into<String>) -> Result<T, SystemError> {
-    Err(SystemError::NotAllowed {
-        operation: operation.into(),
-    })
+    Err(SystemError::NotAllowed { operation: operation.into() })
 }
 
 impl System for ReadOnlySystem {

@@ -93,10 +93,7 @@ impl ResolvedCatalog {
     }
 
     fn check_schedule(&self, member: &CatalogMember) -> Result<(), CatalogError> {
-        let name = member
-            .resource
-            .as_ref()
-            .and_then(|resource| resource.get_text("schedule"));
+        let name = member.resource.as_ref().and_then(|resource| resource.get_text("schedule"));
         match name {
             Some(name) if self.find_schedule(name).is_none() => Err(CatalogError::Missing {
                 missing: ResourceReference::new("schedule", name).to_string(),
@@ -161,16 +158,12 @@ impl ResolvedCatalog {
         let path = (reference.type_name == "file")
             .then(|| crate::munge::normalise_path(&reference.title))
             .flatten()?;
-        self.names
-            .get(&ResourceReference::new("file", &path))
-            .copied()
+        self.names.get(&ResourceReference::new("file", &path)).copied()
     }
 
     /// All members in catalog order.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (MemberId, &CatalogMember)> {
-        self.order
-            .iter()
-            .filter_map(|id| Some((*id, self.members.get(*id)?)))
+        self.order.iter().filter_map(|id| Some((*id, self.members.get(*id)?)))
     }
 
     /// Adds a relationship.
@@ -197,13 +190,7 @@ impl ResolvedCatalog {
         path.pop();
         path.push(resource.reference());
         let mut tags = vec![resource.type_name.clone()];
-        tags.extend(
-            generator
-                .tags
-                .iter()
-                .filter(|tag| **tag != resource.type_name)
-                .cloned(),
-        );
+        tags.extend(generator.tags.iter().filter(|tag| **tag != resource.type_name).cloned());
         let member = CatalogMember {
             reference: reference.clone(),
             container: generator.container,
@@ -221,9 +208,8 @@ impl ResolvedCatalog {
         self.names.insert(reference, id);
         self.names.insert(name, id);
         let position = self.order.iter().position(|member| *member == parent);
-        let position = position.map_or(self.order.len(), |position| {
-            if first { position } else { position + 1 }
-        });
+        let position = position
+            .map_or(self.order.len(), |position| if first { position } else { position + 1 });
         self.order.insert(position, id);
         Some(id)
     }
@@ -285,15 +271,11 @@ fn generated_relations(resource: &Resource) -> Vec<MemberRelation> {
     let mut relations = Vec::new();
     for (name, other_first, refresh) in RELATION_KINDS {
         let others = resource.get_list(name).into_iter();
-        relations.extend(
-            others
-                .filter_map(|text| text.parse().ok())
-                .map(|other| MemberRelation {
-                    other,
-                    other_first,
-                    refresh,
-                }),
-        );
+        relations.extend(others.filter_map(|text| text.parse().ok()).map(|other| MemberRelation {
+            other,
+            other_first,
+            refresh,
+        }));
     }
     relations
 }
@@ -302,11 +284,7 @@ fn parse_relations(entry: &CatalogEntry) -> Result<Vec<MemberRelation>, CatalogE
     let mut relations = Vec::new();
     for (name, other_first, refresh) in RELATION_KINDS {
         for text in string_list(entry.attributes.get(name)) {
-            relations.push(MemberRelation {
-                other: text.parse()?,
-                other_first,
-                refresh,
-            });
+            relations.push(MemberRelation { other: text.parse()?, other_first, refresh });
         }
     }
     Ok(relations)
@@ -316,10 +294,9 @@ fn parse_relations(entry: &CatalogEntry) -> Result<Vec<MemberRelation>, CatalogE
 fn string_list(value: Option<&serde_json::Value>) -> Vec<String> {
     match value {
         Some(serde_json::Value::String(text)) => vec![text.clone()],
-        Some(serde_json::Value::Array(values)) => values
-            .iter()
-            .flat_map(|value| string_list(Some(value)))
-            .collect(),
+        Some(serde_json::Value::Array(values)) => {
+            values.iter().flat_map(|value| string_list(Some(value))).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -87,9 +87,9 @@ impl ResourceValue {
             Json::Null => return None,
             Json::Bool(flag) => Self::Bool(flag),
             Json::String(text) => Self::Text(text),
-            Json::Number(ref number) => number
-                .as_i64()
-                .map_or_else(|| Self::Data(StructuredValue(json.clone())), Self::Int),
+            Json::Number(ref number) => {
+                number.as_i64().map_or_else(|| Self::Data(StructuredValue(json.clone())), Self::Int)
+            }
             Json::Array(ref items) => {
                 let text = |item: &Json| item.as_str().map(str::to_owned);
                 let texts: Option<Vec<String>> = items.iter().map(text).collect();
@@ -172,9 +172,7 @@ impl Resource {
 
     /// Whether any property is desired; otherwise the resource is only queried.
     pub fn is_managed(&self, schema: &TypeSchema) -> bool {
-        schema
-            .properties()
-            .any(|property| self.values.contains_key(property.name))
+        schema.properties().any(|property| self.values.contains_key(property.name))
     }
 
     /// One desired value.
@@ -194,9 +192,7 @@ impl Resource {
 
     /// One desired boolean; false if absent.
     pub fn get_flag(&self, name: &str) -> bool {
-        self.get(name)
-            .and_then(ResourceValue::as_bool)
-            .unwrap_or(false)
+        self.get(name).and_then(ResourceValue::as_bool).unwrap_or(false)
     }
 }
 
@@ -206,9 +202,9 @@ pub fn format_reference(type_name: &str, title: &str) -> String {
         .split("::")
         .map(|segment| {
             let mut letters = segment.chars();
-            letters.next().map_or_else(String::new, |first| {
-                first.to_uppercase().chain(letters).collect()
-            })
+            letters
+                .next()
+                .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
         })
         .collect();
     format!("{}[{title}]", capitalised.join("::"))

@@ -186,10 +186,7 @@ pub(crate) fn file_fingerprint(
     system: &dyn System,
     path: &Path,
 ) -> Result<FileFingerprint, SystemError> {
-    Ok(system.metadata(path)?.map(|found| FileMetadata {
-        accessed: found.modified,
-        ..found
-    }))
+    Ok(system.metadata(path)?.map(|found| FileMetadata { accessed: found.modified, ..found }))
 }
 
 /// Context of type operations.

@@ -60,26 +60,12 @@ pub struct AttributeSchema {
 impl AttributeSchema {
     /// A property without default.
     pub const fn property(name: &'static str, kind: AttributeKind, doc: &'static str) -> Self {
-        Self {
-            name,
-            role: AttributeRole::Property,
-            kind,
-            default: None,
-            sensitive: false,
-            doc,
-        }
+        Self { name, role: AttributeRole::Property, kind, default: None, sensitive: false, doc }
     }
 
     /// A parameter without default.
     pub const fn parameter(name: &'static str, kind: AttributeKind, doc: &'static str) -> Self {
-        Self {
-            name,
-            role: AttributeRole::Parameter,
-            kind,
-            default: None,
-            sensitive: false,
-            doc,
-        }
+        Self { name, role: AttributeRole::Parameter, kind, default: None, sensitive: false, doc }
     }
 
     /// Adds a default.
@@ -113,17 +99,12 @@ pub struct TypeSchema {
 impl TypeSchema {
     /// Looks up an attribute, including metaparameters.
     pub fn find_attribute(&self, name: &str) -> Option<&'static AttributeSchema> {
-        self.attributes
-            .iter()
-            .chain(METAPARAMETERS)
-            .find(|attribute| attribute.name == name)
+        self.attributes.iter().chain(METAPARAMETERS).find(|attribute| attribute.name == name)
     }
 
     /// The properties in sync order.
     pub fn properties(&self) -> impl Iterator<Item = &'static AttributeSchema> {
-        self.attributes
-            .iter()
-            .filter(|attribute| attribute.role == AttributeRole::Property)
+        self.attributes.iter().filter(|attribute| attribute.role == AttributeRole::Property)
     }
 }
 
@@ -180,6 +161,5 @@ pub const METAPARAMETERS: &[AttributeSchema] = &[
 /// Metaparameters that relate resources to each other.
 pub const RELATION_METAPARAMETERS: &[&str] = &["before", "require", "notify", "subscribe"];
 
-const LOG_LEVELS: &[&str] = &[
-    "debug", "info", "notice", "warning", "err", "alert", "emerg", "crit", "verbose",
-];
+const LOG_LEVELS: &[&str] =
+    &["debug", "info", "notice", "warning", "err", "alert", "emerg", "crit", "verbose"];

@@ -39,11 +39,7 @@ pub struct StoredResourceState {
     /// Time of the last change, in seconds since the epoch.
     pub synced: Option<i64>,
     /// Values that an earlier run applied or found in sync.
-    #[serde(
-        rename = "brought",
-        default,
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(rename = "brought", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub applied: BTreeMap<String, ResourceValue>,
     /// Values found by an earlier audit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -76,9 +72,7 @@ impl ResourceStateStore {
     /// Saves the store without expired entries.
     pub fn save(&mut self, state: &StateDir, now: i64) -> Result<(), SystemError> {
         self.resources.retain(|_, resource| {
-            resource
-                .checked
-                .is_some_and(|checked| now - checked < STATE_TTL_SECS)
+            resource.checked.is_some_and(|checked| now - checked < STATE_TTL_SECS)
         });
         replace_json_file(state, STATE_STORE_FILE, self)
     }

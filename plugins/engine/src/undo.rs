@@ -97,12 +97,7 @@ impl UndoRecord {
 
     /// The attributes that restore the previous state.
     pub fn into_values(self) -> Result<Map<String, Json>, UndoError> {
-        let Self {
-            type_name,
-            title,
-            attributes,
-            obstacle,
-        } = self;
+        let Self { type_name, title, attributes, obstacle } = self;
         attributes.ok_or_else(|| UndoError::Impossible {
             resource: crate::resource::format_reference(&type_name, &title),
             obstacle: obstacle.unwrap_or_default(),
@@ -129,13 +124,9 @@ impl UndoRecord {
         if id.is_empty() || id.len() > 64 || !id.chars().all(is_id_char) {
             return Err(unknown());
         }
-        let content = state
-            .read_file(&record_path(id), MAX_RECORD_BYTES)?
-            .ok_or_else(unknown)?;
-        serde_json::from_slice(&content).map_err(|source| UndoError::Damaged {
-            id: id.to_owned(),
-            source,
-        })
+        let content = state.read_file(&record_path(id), MAX_RECORD_BYTES)?.ok_or_else(unknown)?;
+        serde_json::from_slice(&content)
+            .map_err(|source| UndoError::Damaged { id: id.to_owned(), source })
     }
 }
 
@@ -146,20 +137,11 @@ fn record_path(id: &str) -> String {
 /// The attributes that restore the previous state, or the reason why there are none.
 fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String, Json>, String> {
     let resource = &plan.resource;
-    if matches!(
-        resource.type_name.as_str(),
-        "exec" | "notify" | "tidy" | "resources"
-    ) {
-        return Err(format!(
-            "the effect of a resource of type {} is unknown",
-            resource.type_name
-        ));
+    if matches!(resource.type_name.as_str(), "exec" | "notify" | "tidy" | "resources") {
+        return Err(format!("the effect of a resource of type {} is unknown", resource.type_name));
     }
     let mut attributes = kept_parameters(resource);
-    let ensure = plan
-        .changes
-        .iter()
-        .find(|change| change.property == "ensure");
+    let ensure = plan.changes.iter().find(|change| change.property == "ensure");
     if let Some(change) = ensure {
         if change.from.as_ref().is_none_or(is_absent) {
             attributes.insert("ensure".to_owned(), Json::from("absent"));
@@ -171,10 +153,8 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
     } else {
         for change in &plan.changes {
             let name = &change.property;
-            let from = change
-                .from
-                .as_ref()
-                .ok_or_else(|| format!("`{name}` was not set before"))?;
+            let from =
+                change.from.as_ref().ok_or_else(|| format!("`{name}` was not set before"))?;
             attributes.insert(name.clone(), Json::from(from));
         }
     }
@@ -187,12 +167,8 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
 /// Parameters needed to locate and change the resource.
 fn kept_parameters(resource: &Resource) -> Map<String, Json> {
     let parameters = ["path", "target", "provider", "user", "force", "name"];
-    let names = parameters
-        .iter()
-        .filter(|name| resource.type_name != "file" || **name != "target");
-    names
-        .filter_map(|name| Some(((*name).to_owned(), Json::from(resource.get(name)?))))
-        .collect()
+    let names = parameters.iter().filter(|name| resource.type_name != "file" || **name != "target");
+    names.filter_map(|name| Some(((*name).to_owned(), Json::from(resource.get(name)?)))).collect()
 }
 
 /// Values found, without read-only ones such as times and the kind of file.
@@ -212,9 +188,7 @@ fn add_file_content(
 ) -> Result<(), String> {
     let path = Path::new(&resource.name);
     let replaced = attributes.remove("content").is_some();
-    let removed = attributes
-        .get("ensure")
-        .is_some_and(|ensure| ensure == "file");
+    let removed = attributes.get("ensure").is_some_and(|ensure| ensure == "file");
     if !replaced && !removed {
         return Ok(());
     }

@@ -67,10 +67,7 @@ impl NodePlugin for FilemgrPlugin {
     type Shared = ();
 
     fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self {
-            options,
-            daemon_paths: daemon.own_paths.clone(),
-        })
+        Ok(Self { options, daemon_paths: daemon.own_paths.clone() })
     }
 
     fn agents(&self) -> Result<Vec<Agent>, AgentError> {

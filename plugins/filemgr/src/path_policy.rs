@@ -54,10 +54,7 @@ pub(crate) struct AdmittedPath {
 
 impl PathPolicy {
     pub(crate) fn new(options: Options, daemon_paths: Vec<PathBuf>) -> Self {
-        Self {
-            options,
-            daemon_paths,
-        }
+        Self { options, daemon_paths }
     }
 
     /// Checks a path and opens its parent directory. With `follow`, a link as the last component is resolved; otherwise it is kept. Blocks.
@@ -72,10 +69,7 @@ impl PathPolicy {
             |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
         if !requested.is_absolute() || !requested.components().all(is_normal) || path.contains('\0')
         {
-            let message = format!(
-                "{} is not an absolute path without `..`",
-                path.escape_debug()
-            );
+            let message = format!("{} is not an absolute path without `..`", path.escape_debug());
             return Err(ActionError::invalid_input(message));
         }
         let resolved = resolve_links(system, requested, follow)?;
@@ -88,9 +82,7 @@ impl PathPolicy {
         let is_file = |status: &EntryStatus| status.metadata.kind == FileEntryKind::File;
         let denied_files = denied_paths.iter().filter_map(status).filter(is_file);
         Ok(AdmittedPath {
-            entry: root
-                .find_entry(&resolved)
-                .map_err(|error| to_action_error(&error))?,
+            entry: root.find_entry(&resolved).map_err(|error| to_action_error(&error))?,
             denied_files: denied_files.collect(),
             denied_paths,
             path: resolved,
@@ -119,9 +111,7 @@ impl PathPolicy {
         let mut paths: Vec<PathBuf> = PROTECTED_PATHS.iter().map(PathBuf::from).collect();
         paths.extend(self.options.deny.iter().cloned());
         paths.extend(self.daemon_paths.iter().filter_map(to_system_path));
-        let resolved = paths
-            .iter()
-            .filter_map(|path| resolve_links(system, path, true).ok());
+        let resolved = paths.iter().filter_map(|path| resolve_links(system, path, true).ok());
         let resolved: Vec<PathBuf> = resolved.collect();
         paths.extend(resolved);
         paths.sort();
@@ -144,11 +134,7 @@ impl AdmittedPath {
         let Some(entry) = &self.entry else {
             return Ok(None);
         };
-        if entry
-            .status()
-            .map_err(|error| to_action_error(&error))?
-            .is_none()
-        {
+        if entry.status().map_err(|error| to_action_error(&error))?.is_none() {
             return Ok(None);
         }
         let file = entry.open().map_err(|error| to_action_error(&error))?;
@@ -197,9 +183,7 @@ fn resolve_links(system: &dyn System, path: &Path, follow: bool) -> Result<PathB
             continue;
         }
         let current = resolved.join(&part);
-        let found = system
-            .metadata(&current)
-            .map_err(|error| to_action_error(&error))?;
+        let found = system.metadata(&current).map_err(|error| to_action_error(&error))?;
         let link = found.is_some_and(|found| found.kind == FileEntryKind::Link);
         if !link || (pending.is_empty() && !follow) {
             resolved = current;
@@ -210,9 +194,7 @@ fn resolve_links(system: &dyn System, path: &Path, follow: bool) -> Result<PathB
             let message = format!("{}: too many symbolic links in the path", path.display());
             return Err(ActionError::failed(message));
         }
-        let target = system
-            .read_link(&current)
-            .map_err(|error| to_action_error(&error))?;
+        let target = system.read_link(&current).map_err(|error| to_action_error(&error))?;
         if target.is_absolute() {
             resolved = PathBuf::from("/");
         }
@@ -253,10 +235,7 @@ mod tests {
 
     fn fence(allow: &[&str], deny: &[&str]) -> PathPolicy {
         let paths = |texts: &[&str]| texts.iter().map(Into::into).collect();
-        let options = Options {
-            allow: paths(allow),
-            deny: paths(deny),
-        };
+        let options = Options { allow: paths(allow), deny: paths(deny) };
         PathPolicy::new(options, Vec::new())
     }
 
@@ -281,10 +260,7 @@ mod tests {
             symlink(target, at(link)).unwrap();
         }
         let system = RealSystem::new(root.path().to_owned());
-        Machine {
-            _root: root,
-            system,
-        }
+        Machine { _root: root, system }
     }
 
     fn admit(
@@ -293,44 +269,25 @@ mod tests {
         path: &str,
         follow: bool,
     ) -> Result<PathBuf, ActionError> {
-        fence
-            .admit_path(&machine.system, path, follow)
-            .map(|admitted| admitted.path)
+        fence.admit_path(&machine.system, path, follow).map(|admitted| admitted.path)
     }
 
     #[test]
     fn links_do_not_lead_around_the_fence() {
         let (machine, fence) = (machine(), fence(&["/srv"], &["/srv/secret"]));
         let admit = |path: &str, follow| admit(&machine, &fence, path, follow);
-        assert_eq!(
-            admit("/srv/app/log", true).unwrap(),
-            Path::new("/srv/app/log")
-        );
-        assert_eq!(
-            admit("/srv/app/near", true).unwrap(),
-            Path::new("/srv/app/log")
-        );
+        assert_eq!(admit("/srv/app/log", true).unwrap(), Path::new("/srv/app/log"));
+        assert_eq!(admit("/srv/app/near", true).unwrap(), Path::new("/srv/app/log"));
         // The link itself lies inside, what it leads to does not.
-        assert_eq!(
-            admit("/srv/app/link", false).unwrap(),
-            Path::new("/srv/app/link")
-        );
-        for path in [
-            "/srv/app/link",
-            "/srv/app/up/shadow",
-            "/etc/shadow",
-            "/srv/secret/x",
-            "/srvx",
-            "/",
-        ] {
+        assert_eq!(admit("/srv/app/link", false).unwrap(), Path::new("/srv/app/link"));
+        for path in
+            ["/srv/app/link", "/srv/app/up/shadow", "/etc/shadow", "/srv/secret/x", "/srvx", "/"]
+        {
             let error = admit(path, true).unwrap_err();
             assert_eq!(error.status, ReplyStatus::Other, "{path}: {error}");
         }
         assert!(
-            admit("/srv/app/loop", true)
-                .unwrap_err()
-                .message
-                .contains("too many symbolic links")
+            admit("/srv/app/loop", true).unwrap_err().message.contains("too many symbolic links")
         );
         for path in ["srv/app", "/srv/../etc/shadow", "", "/srv/a\0b"] {
             let error = admit(path, true).unwrap_err();

@@ -67,14 +67,9 @@ async fn a_directory_that_becomes_a_link_during_a_call_is_not_followed() {
         (before.mtime(), before.mtime_nsec(), before.ino()),
         (after.mtime(), after.mtime_nsec(), after.ino())
     );
-    assert_eq!(
-        fs::read_to_string(at("outside/sub/kept")).unwrap(),
-        "outside"
-    );
-    let mut names: Vec<_> = fs::read_dir(at("outside"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    assert_eq!(fs::read_to_string(at("outside/sub/kept")).unwrap(), "outside");
+    let mut names: Vec<_> =
+        fs::read_dir(at("outside")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["file", "sub"]);
 }

@@ -33,10 +33,7 @@ impl Machine {
         symlink("/srv/state", root.path().join("srv/app/state")).unwrap();
         symlink("/etc/shadow", root.path().join("srv/app/link")).unwrap();
         let state = root.path().canonicalize().unwrap().join("srv/state");
-        Self {
-            root,
-            agent: build_agent(Options::default(), vec![state]).unwrap(),
-        }
+        Self { root, agent: build_agent(Options::default(), vec![state]).unwrap() }
     }
 
     pub(crate) async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
@@ -45,12 +42,7 @@ impl Machine {
         let node = TestNode::named("dev1.example.net").unwrap();
         let system = Arc::new(RealSystem::new(self.root.path().to_owned()));
         let cx = node.context("filemgr", action, system).unwrap();
-        let output = self
-            .agent
-            .find_handler(action)
-            .unwrap()
-            .call(&cx, input)
-            .await?;
+        let output = self.agent.find_handler(action).unwrap().call(&cx, input).await?;
         Ok(Value::Object(declared.validate_output(&output).unwrap()))
     }
 
@@ -88,38 +80,21 @@ async fn files_are_looked_at_and_read() {
     assert_eq!(log["sha256"], json!(sum));
     assert_eq!(log["md5"], json!("deed54b823522e0525693b090363f9df"));
     let gone = machine.path("status", "/srv/app/none").await.unwrap();
-    assert_eq!(
-        (&gone["present"], &gone["kind"]),
-        (&json!(false), &Value::Null)
-    );
+    assert_eq!((&gone["present"], &gone["kind"]), (&json!(false), &Value::Null));
     let link = machine.path("status", "/srv/app/link").await.unwrap();
-    assert_eq!(
-        (&link["kind"], &link["target"]),
-        (&json!("link"), &json!("/etc/shadow"))
-    );
+    assert_eq!((&link["kind"], &link["target"]), (&json!("link"), &json!("/etc/shadow")));
 
     let all = machine.path("read", "/srv/app/log").await.unwrap();
-    assert_eq!(
-        all,
-        json!({"text": "one\ntwo\nthree\n", "size": 14, "offset": 14})
-    );
-    for (offset, bytes, text) in [
-        (-6, 100, "three\n"),
-        (4, 3, "two"),
-        (99, 5, ""),
-        (-99, 3, "one"),
-    ] {
+    assert_eq!(all, json!({"text": "one\ntwo\nthree\n", "size": 14, "offset": 14}));
+    for (offset, bytes, text) in [(-6, 100, "three\n"), (4, 3, "two"), (99, 5, ""), (-99, 3, "one")]
+    {
         let input = json!({"path": "/srv/app/log", "offset": offset, "bytes": bytes});
         let piece = machine.ask("read", input).await.unwrap();
         assert_eq!(piece["text"], json!(text), "{offset} {bytes}");
     }
     let listed = machine.path("list", "/srv/app").await.unwrap();
-    let names: Vec<&Value> = listed["entries"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| &entry["name"])
-        .collect();
+    let names: Vec<&Value> =
+        listed["entries"].as_array().unwrap().iter().map(|entry| &entry["name"]).collect();
     assert_eq!(names, ["empty", "full", "link", "log", "state"]);
     assert_eq!(
         machine.path("read", "/srv/app").await.unwrap_err().message,
@@ -152,9 +127,7 @@ async fn what_is_out_of_bounds_stays_unseen() {
             "{action} {path}: {error:?}"
         );
     }
-    let whole = machine
-        .ask("remove", json!({"path": "/etc", "recursive": true}))
-        .await;
+    let whole = machine.ask("remove", json!({"path": "/etc", "recursive": true})).await;
     assert_eq!(whole.unwrap_err().status, ReplyStatus::InvalidData);
     assert!(machine.has("etc/shadow"));
 }
@@ -163,28 +136,15 @@ async fn what_is_out_of_bounds_stays_unseen() {
 async fn files_and_directories_are_made_and_removed() {
     let machine = Machine::new();
     let changed = |yes: bool| json!({ "changed": yes });
-    assert_eq!(
-        machine.path("touch", "/srv/app/new").await.unwrap(),
-        changed(true)
-    );
+    assert_eq!(machine.path("touch", "/srv/app/new").await.unwrap(), changed(true));
     assert!(machine.has("srv/app/new"));
-    assert_eq!(
-        machine.path("touch", "/srv/app/new").await.unwrap(),
-        changed(true)
-    );
+    assert_eq!(machine.path("touch", "/srv/app/new").await.unwrap(), changed(true));
     for yes in [true, false] {
-        assert_eq!(
-            machine.path("mkdir", "/srv/app/dir").await.unwrap(),
-            changed(yes)
-        );
+        assert_eq!(machine.path("mkdir", "/srv/app/dir").await.unwrap(), changed(yes));
     }
     for yes in [true, false] {
         for path in ["/srv/app/new", "/srv/app/dir", "/srv/app/empty"] {
-            assert_eq!(
-                machine.path("remove", path).await.unwrap(),
-                changed(yes),
-                "{path}"
-            );
+            assert_eq!(machine.path("remove", path).await.unwrap(), changed(yes), "{path}");
         }
     }
     let full = machine.path("remove", "/srv/app/full").await.unwrap_err();
@@ -194,13 +154,8 @@ async fn files_and_directories_are_made_and_removed() {
     assert_eq!(machine.ask("remove", input).await.unwrap(), changed(true));
     assert!(!machine.has("srv/app/full"));
     // A link goes away, and what it leads to stays.
-    assert_eq!(
-        machine.path("remove", "/srv/app/link").await.unwrap(),
-        changed(true)
-    );
+    assert_eq!(machine.path("remove", "/srv/app/link").await.unwrap(), changed(true));
     assert!(machine.has("etc/shadow"));
-    let top = machine
-        .ask("remove", json!({"path": "/srv", "recursive": true}))
-        .await;
+    let top = machine.ask("remove", json!({"path": "/srv", "recursive": true})).await;
     assert!(top.unwrap_err().message.contains("directly below it"));
 }

@@ -68,20 +68,8 @@ impl CallOutcome {
     }
 
     fn from_error(error: ActionError, took: Duration) -> Self {
-        let ActionError {
-            status,
-            message,
-            reason,
-            data,
-        } = error;
-        Self {
-            status,
-            message,
-            reason,
-            data,
-            queued: Duration::ZERO,
-            took,
-        }
+        let ActionError { status, message, reason, data } = error;
+        Self { status, message, reason, data, queued: Duration::ZERO, took }
     }
 }
 
@@ -116,18 +104,13 @@ impl AgentRegistry {
 impl AgentRegistry {
     /// Whether this action replies from memory.
     pub fn answers_immediately(&self, agent: &str, action: &str) -> bool {
-        let handler = self
-            .find_slot(agent)
-            .and_then(|slot| slot.agent.find_handler(action));
+        let handler = self.find_slot(agent).and_then(|slot| slot.agent.find_handler(action));
         handler.is_some_and(|handler| handler.answers_immediately())
     }
 
     /// Runs a call of an action that replies from memory inline. Returns the call unchanged if the action is of another kind, or if no permit is
     /// free.
-    #[expect(
-        clippy::result_large_err,
-        reason = "the error returns the call unchanged"
-    )]
+    #[expect(clippy::result_large_err, reason = "the error returns the call unchanged")]
     pub fn answer_immediately(&self, call: ActionCall) -> Result<CallOutcome, ActionCall> {
         let ActionCall { context, input } = call;
         let Some(slot) = self.find_slot(context.agent.as_str()) else {
@@ -199,12 +182,7 @@ impl AgentSlot {
     }
 
     fn busy_outcome(&self) -> CallOutcome {
-        let CallLimits {
-            concurrency,
-            queue,
-            retry_after,
-            ..
-        } = self.limits;
+        let CallLimits { concurrency, queue, retry_after, .. } = self.limits;
         let message = format!(
             "agent {} is busy: {concurrency} calls may run and {queue} may wait at a time",
             self.agent.name()

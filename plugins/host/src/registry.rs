@@ -73,12 +73,7 @@ impl AgentRegistry {
             Some(slot) => (Arc::clone(&slot.running), Arc::clone(&slot.waiting)),
             None => (Arc::new(Semaphore::new(limits.concurrency)), Arc::default()),
         };
-        let slot = AgentSlot {
-            agent,
-            limits,
-            running,
-            waiting,
-        };
+        let slot = AgentSlot { agent, limits, running, waiting };
         self.agents.insert(name, Arc::new(slot));
         self.names = self.agents.keys().cloned().collect();
     }
@@ -101,20 +96,14 @@ impl AgentRegistry {
 
     /// The metadata of all agents, sorted by name.
     pub fn agent_infos(&self) -> Vec<AgentInfo> {
-        self.agents
-            .values()
-            .map(|slot| agent_info(&slot.agent))
-            .collect()
+        self.agents.values().map(|slot| agent_info(&slot.agent)).collect()
     }
 
     /// The current load of each agent, sorted by name.
     pub fn agent_loads(&self) -> Vec<AgentLoad> {
         let load = |(name, slot): (&String, &Arc<AgentSlot>)| AgentLoad {
             agent: name.clone(),
-            running: slot
-                .limits
-                .concurrency
-                .saturating_sub(slot.running.available_permits()),
+            running: slot.limits.concurrency.saturating_sub(slot.running.available_permits()),
             waiting: slot.waiting.load(Ordering::Relaxed),
             limits: slot.limits,
         };
@@ -128,11 +117,7 @@ impl AgentRegistry {
 
 fn agent_info(agent: &Agent) -> AgentInfo {
     let metadata = agent.ddl().metadata();
-    let scripted = agent
-        .ddl()
-        .actions()
-        .iter()
-        .any(|action| action.implemented_by().is_some());
+    let scripted = agent.ddl().actions().iter().any(|action| action.implemented_by().is_some());
     AgentInfo {
         agent: metadata.name.clone(),
         description: metadata.description.clone(),

@@ -33,25 +33,15 @@ impl RunningRequests {
     /// Adds a request.
     pub fn add_request(&self, request: RunningRequest) -> RunningGuard {
         let (id, cancel) = (request.id, CancellationToken::new());
-        let entry = RunningEntry {
-            request,
-            cancel: cancel.clone(),
-        };
+        let entry = RunningEntry { request, cancel: cancel.clone() };
         self.lock_entries().insert(id, entry);
-        RunningGuard {
-            list: self.clone(),
-            id,
-            cancel,
-        }
+        RunningGuard { list: self.clone(), id, cancel }
     }
 
     /// All requests, oldest first.
     pub fn list_requests(&self) -> Vec<RunningRequest> {
         let entries = self.lock_entries();
-        let mut all: Vec<_> = entries
-            .values()
-            .map(|entry| entry.request.clone())
-            .collect();
+        let mut all: Vec<_> = entries.values().map(|entry| entry.request.clone()).collect();
         all.sort_by_key(|request| (request.since, request.id));
         all
     }
@@ -114,15 +104,11 @@ mod tests {
     #[test]
     fn a_request_is_listed_until_its_ticket_is_given_back() {
         let running = RunningRequests::default();
-        let (young, old) = (
-            running.add_request(request("rip", 2)),
-            running.add_request(request("ann", 1)),
-        );
+        let (young, old) =
+            (running.add_request(request("rip", 2)), running.add_request(request("ann", 1)));
         let callers = |running: &RunningRequests| {
             let list = running.list_requests();
-            list.iter()
-                .map(|r| r.caller.to_string())
-                .collect::<Vec<_>>()
+            list.iter().map(|r| r.caller.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(callers(&running), ["ann", "rip"]);
         drop(old);
@@ -139,15 +125,9 @@ mod tests {
         let ticket = running.add_request(asked.clone());
         assert_eq!(running.cancel_request(Uuid::now_v7(), None), None);
         let ann = "ann".parse().unwrap();
-        assert_eq!(
-            running.cancel_request(id, Some(&ann)),
-            Some((asked.clone(), false))
-        );
+        assert_eq!(running.cancel_request(id, Some(&ann)), Some((asked.clone(), false)));
         assert!(!ticket.cancel_token().is_cancelled());
-        assert_eq!(
-            running.cancel_request(id, Some(&asked.caller)),
-            Some((asked.clone(), true))
-        );
+        assert_eq!(running.cancel_request(id, Some(&asked.caller)), Some((asked.clone(), true)));
         assert!(ticket.cancel_token().is_cancelled());
         assert_eq!(running.cancel_request(id, None), Some((asked, true)));
     }

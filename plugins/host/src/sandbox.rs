@@ -173,11 +173,7 @@ impl SandboxPlan {
             .as_ref()
             .map(|confinement| landlocked::build_ruleset(self, confinement))
             .transpose()?;
-        if self
-            .confinement
-            .as_ref()
-            .is_some_and(|files| !files.network)
-        {
+        if self.confinement.as_ref().is_some_and(|files| !files.network) {
             enter_network_namespace()?;
         }
         // Before the user changes: it needs CAP_SETPCAP.
@@ -213,10 +209,7 @@ impl SandboxPlan {
             .envs(&self.environment)
             .current_dir(&self.directory)
             .exec();
-        SandboxError::Start {
-            program: self.program.clone(),
-            source,
-        }
+        SandboxError::Start { program: self.program.clone(), source }
     }
 }
 
@@ -230,11 +223,7 @@ fn enter_network_namespace() -> Result<(), SandboxError> {
 
 impl UnixAccount {
     fn switch_user(&self) -> Result<(), SandboxError> {
-        let failed = |source| SandboxError::User {
-            uid: self.uid,
-            gid: self.gid,
-            source,
-        };
+        let failed = |source| SandboxError::User { uid: self.uid, gid: self.gid, source };
         let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
         setgroups(&groups).map_err(failed)?;
         setgid(Gid::from_raw(self.gid)).map_err(failed)?;
@@ -274,15 +263,8 @@ mod tests {
             arguments: vec!["/tmp/request".into()],
             environment: [("LC_ALL".to_owned(), "C".to_owned())].into(),
             directory: "/tmp".into(),
-            user: Some(UnixAccount {
-                uid: 65534,
-                gid: 65534,
-                groups: vec![4],
-            }),
-            limits: ResourceLimits {
-                open_files: Some(64),
-                ..ResourceLimits::default()
-            },
+            user: Some(UnixAccount { uid: 65534, gid: 65534, groups: vec![4] }),
+            limits: ResourceLimits { open_files: Some(64), ..ResourceLimits::default() },
             confinement: Some(SandboxConfinement {
                 read: vec!["/srv".into()],
                 required: true,

@@ -35,9 +35,7 @@ impl AgentAction for Speak {
     type Input = Nothing;
     type Output = Said;
     async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        Ok(Said {
-            said: self.0.clone(),
-        })
+        Ok(Said { said: self.0.clone() })
     }
 }
 
@@ -56,9 +54,7 @@ impl AgentAction for Hang {
     type Output = Said;
     async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
         self.0.notified().await;
-        Ok(Said {
-            said: json!("awake"),
-        })
+        Ok(Said { said: json!("awake") })
     }
 }
 
@@ -68,9 +64,7 @@ impl AgentAction for Know {
     type Input = Nothing;
     type Output = Said;
     async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        Ok(Said {
-            said: json!("known"),
-        })
+        Ok(Said { said: json!("known") })
     }
 }
 
@@ -126,30 +120,20 @@ fn registry(said: Value, wake: &Arc<Notify>, limits: CallLimits) -> AgentRegistr
 
 fn call(agent: &str, action: &str, within: Duration) -> ActionCall {
     let node = TestNode::named("node1").unwrap();
-    let mut context = node
-        .context(agent, action, Arc::new(FakeSystem::new()))
-        .unwrap();
+    let mut context = node.context(agent, action, Arc::new(FakeSystem::new())).unwrap();
     context.deadline = Instant::now() + within;
-    ActionCall {
-        context,
-        input: Map::new(),
-    }
+    ActionCall { context, input: Map::new() }
 }
 
 async fn speak(said: Value, limits: CallLimits) -> CallOutcome {
     let registry = registry(said, &Arc::default(), limits);
-    registry
-        .dispatch_call(call("parrot", "speak", Duration::from_secs(5)))
-        .await
+    registry.dispatch_call(call("parrot", "speak", Duration::from_secs(5))).await
 }
 
 #[tokio::test]
 async fn a_good_answer_passes() {
     let outcome = speak(json!("hello"), CallLimits::default()).await;
-    assert_eq!(
-        (outcome.status, outcome.data["said"].clone()),
-        (ReplyStatus::Ok, json!("hello"))
-    );
+    assert_eq!((outcome.status, outcome.data["said"].clone()), (ReplyStatus::Ok, json!("hello")));
 }
 
 #[tokio::test]
@@ -159,9 +143,7 @@ async fn unknown_agents_and_actions_are_told_apart() {
         ("ghost", "speak", "this node has no agent ghost"),
         ("parrot", "sing", "agent parrot has no action sing"),
     ] {
-        let outcome = registry
-            .dispatch_call(call(agent, action, Duration::from_secs(5)))
-            .await;
+        let outcome = registry.dispatch_call(call(agent, action, Duration::from_secs(5))).await;
         assert_eq!(
             (outcome.status, outcome.message.as_str()),
             (ReplyStatus::UnknownAction, message)
@@ -172,68 +154,41 @@ async fn unknown_agents_and_actions_are_told_apart() {
 #[tokio::test]
 async fn a_panic_costs_one_answer() {
     let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
-    let outcome = registry
-        .dispatch_call(call("parrot", "panic", Duration::from_secs(5)))
-        .await;
-    assert_eq!(
-        (outcome.status, outcome.reason),
-        (ReplyStatus::Other, Some(ReplyReason::Broken))
-    );
-    let next = registry
-        .dispatch_call(call("parrot", "speak", Duration::from_secs(5)))
-        .await;
+    let outcome = registry.dispatch_call(call("parrot", "panic", Duration::from_secs(5))).await;
+    assert_eq!((outcome.status, outcome.reason), (ReplyStatus::Other, Some(ReplyReason::Broken)));
+    let next = registry.dispatch_call(call("parrot", "speak", Duration::from_secs(5))).await;
     assert_eq!(next.status, ReplyStatus::Ok);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hang_ends_at_the_deadline_and_frees_its_slot() {
-    let limits = CallLimits {
-        concurrency: 1,
-        queue: 0,
-        ..CallLimits::default()
-    };
+    let limits = CallLimits { concurrency: 1, queue: 0, ..CallLimits::default() };
     let registry = registry(json!("x"), &Arc::default(), limits);
-    let outcome = registry
-        .dispatch_call(call("parrot", "hang", Duration::from_secs(5)))
-        .await;
+    let outcome = registry.dispatch_call(call("parrot", "hang", Duration::from_secs(5))).await;
     assert!(
-        matches!(
-            outcome.reason,
-            Some(ReplyReason::Timeout { after_ms: 5000.. })
-        ),
+        matches!(outcome.reason, Some(ReplyReason::Timeout { after_ms: 5000.. })),
         "{outcome:?}"
     );
     tokio::task::yield_now().await;
-    let next = registry
-        .dispatch_call(call("parrot", "speak", Duration::from_secs(5)))
-        .await;
+    let next = registry.dispatch_call(call("parrot", "speak", Duration::from_secs(5))).await;
     assert_eq!(next.status, ReplyStatus::Ok, "{next:?}");
 }
 
 #[tokio::test]
 async fn a_full_queue_answers_busy_and_serves_those_who_waited() {
     let wake = Arc::new(Notify::new());
-    let limits = CallLimits {
-        concurrency: 1,
-        queue: 1,
-        ..CallLimits::default()
-    };
+    let limits = CallLimits { concurrency: 1, queue: 1, ..CallLimits::default() };
     let registry = Arc::new(registry(json!("x"), &wake, limits));
     let ask = |action: &'static str| {
         let registry = Arc::clone(&registry);
         tokio::spawn(async move {
-            registry
-                .dispatch_call(call("parrot", action, Duration::from_mins(1)))
-                .await
+            registry.dispatch_call(call("parrot", action, Duration::from_mins(1))).await
         })
     };
     let (running, waiting) = (ask("hang"), ask("speak"));
     tokio::task::yield_now().await;
     let refused = ask("speak").await.unwrap();
-    assert!(
-        matches!(refused.reason, Some(ReplyReason::Busy { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused.reason, Some(ReplyReason::Busy { .. })), "{refused:?}");
     wake.notify_one();
     assert_eq!(running.await.unwrap().status, ReplyStatus::Ok);
     assert_eq!(waiting.await.unwrap().status, ReplyStatus::Ok);
@@ -241,16 +196,10 @@ async fn a_full_queue_answers_busy_and_serves_those_who_waited() {
 
 #[tokio::test]
 async fn a_flood_is_dropped_and_said_so() {
-    let limits = CallLimits {
-        output_bytes: 1000,
-        ..CallLimits::default()
-    };
+    let limits = CallLimits { output_bytes: 1000, ..CallLimits::default() };
     let outcome = speak(json!("x".repeat(2000)), limits).await;
     assert!(
-        matches!(
-            outcome.reason,
-            Some(ReplyReason::Oversized { bytes: 2000.. })
-        ),
+        matches!(outcome.reason, Some(ReplyReason::Oversized { bytes: 2000.. })),
         "{outcome:?}"
     );
     assert!(outcome.data.is_empty());
@@ -259,10 +208,7 @@ async fn a_flood_is_dropped_and_said_so() {
 #[tokio::test]
 async fn an_answer_of_the_wrong_type_is_the_plugins_fault() {
     let outcome = speak(json!(7), CallLimits::default()).await;
-    assert_eq!(
-        (outcome.status, outcome.reason),
-        (ReplyStatus::Other, Some(ReplyReason::Broken))
-    );
+    assert_eq!((outcome.status, outcome.reason), (ReplyStatus::Other, Some(ReplyReason::Broken)));
     assert!(outcome.message.contains("said"), "{}", outcome.message);
 }
 
@@ -275,10 +221,7 @@ fn at_once(registry: &AgentRegistry, action: &str) -> Option<CallOutcome> {
 async fn what_is_known_is_answered_where_it_is_asked() {
     let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
     let outcome = at_once(&registry, "know").unwrap();
-    assert_eq!(
-        (outcome.status, outcome.data["said"].clone()),
-        (ReplyStatus::Ok, json!("known"))
-    );
+    assert_eq!((outcome.status, outcome.data["said"].clone()), (ReplyStatus::Ok, json!("known")));
     assert!(at_once(&registry, "speak").is_none());
     assert!(at_once(&registry, "sing").is_none());
     let beside = call("parrot", "know", Duration::from_secs(5));
@@ -287,10 +230,7 @@ async fn what_is_known_is_answered_where_it_is_asked() {
 
 #[tokio::test]
 async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
-    let limits = CallLimits {
-        concurrency: 1,
-        ..CallLimits::default()
-    };
+    let limits = CallLimits { concurrency: 1, ..CallLimits::default() };
     let registry = registry(json!("x"), &Arc::default(), limits);
     for action in ["stumble", "promise"] {
         let outcome = at_once(&registry, action).unwrap();
@@ -305,16 +245,11 @@ async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
 #[tokio::test]
 async fn nobody_is_answered_out_of_turn() {
     let wake = Arc::new(Notify::new());
-    let limits = CallLimits {
-        concurrency: 1,
-        queue: 1,
-        ..CallLimits::default()
-    };
+    let limits = CallLimits { concurrency: 1, queue: 1, ..CallLimits::default() };
     let registry = Arc::new(registry(json!("x"), &wake, limits));
     let busy = Arc::clone(&registry);
     let running = tokio::spawn(async move {
-        busy.dispatch_call(call("parrot", "hang", Duration::from_mins(1)))
-            .await
+        busy.dispatch_call(call("parrot", "hang", Duration::from_mins(1))).await
     });
     tokio::task::yield_now().await;
     assert!(at_once(&registry, "know").is_none());

@@ -15,8 +15,7 @@ use crate::{actions, build_agent};
 
 fn context(system: &FakeSystem, action: &str) -> CallContext {
     let node = TestNode::named("dev1.example.net").unwrap();
-    node.context("nettest", action, Arc::new(system.clone()))
-        .unwrap()
+    node.context("nettest", action, Arc::new(system.clone())).unwrap()
 }
 
 async fn ask(system: &FakeSystem, action: &str, input: Value) -> Result<Value, ActionError> {
@@ -38,11 +37,7 @@ fn types_names_and_examples_equal_the_ddl() {
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
-    assert!(
-        ddl.actions()
-            .iter()
-            .all(muster_api::ddl::ActionSchema::is_read_only)
-    );
+    assert!(ddl.actions().iter().all(muster_api::ddl::ActionSchema::is_read_only));
 }
 
 #[tokio::test]
@@ -52,20 +47,11 @@ async fn an_open_port_is_told_from_a_closed_one() {
     let input = json!({"host": "127.0.0.1", "port": address.port()});
     let system = FakeSystem::new();
     let open = ask(&system, "connect", input.clone()).await.unwrap();
-    assert_eq!(
-        (&open["connected"], &open["address"]),
-        (&json!(true), &json!(address.to_string()))
-    );
+    assert_eq!((&open["connected"], &open["address"]), (&json!(true), &json!(address.to_string())));
     drop(listener);
     let closed = ask(&system, "connect", input).await.unwrap();
-    assert_eq!(
-        (&closed["connected"], &closed["address"]),
-        (&json!(false), &Value::Null)
-    );
-    assert!(
-        closed["result"].as_str().unwrap().contains("refused"),
-        "{closed}"
-    );
+    assert_eq!((&closed["connected"], &closed["address"]), (&json!(false), &Value::Null));
+    assert!(closed["result"].as_str().unwrap().contains("refused"), "{closed}");
     for port in [0, 65536] {
         let input = json!({"host": "127.0.0.1", "port": port});
         let error = ask(&system, "connect", input).await.unwrap_err();
@@ -76,15 +62,11 @@ async fn an_open_port_is_told_from_a_closed_one() {
 #[tokio::test]
 async fn a_name_is_resolved_by_the_node() {
     let system = FakeSystem::new();
-    let found = ask(&system, "dns", json!({"name": "localhost"}))
-        .await
-        .unwrap();
+    let found = ask(&system, "dns", json!({"name": "localhost"})).await.unwrap();
     let addresses = found["addresses"].as_array().unwrap();
     assert!(addresses.contains(&json!("127.0.0.1")) || addresses.contains(&json!("::1")));
     // An address needs no name server.
-    let same = ask(&system, "dns", json!({"name": "192.0.2.7"}))
-        .await
-        .unwrap();
+    let same = ask(&system, "dns", json!({"name": "192.0.2.7"})).await.unwrap();
     assert_eq!(same["addresses"], json!(["192.0.2.7"]));
 }
 
@@ -94,22 +76,14 @@ async fn echoes_are_counted() {
     let text = "2 packets transmitted, 2 received, 0% packet loss, time 1ms\nrtt min/avg/max/mdev = 0.1/0.2/0.3/0.0 ms\n";
     system.script_output(&["ping"], CommandOutput::new(0, text));
     let answer = ask(&system, "ping", json!({"host": "db1", "count": 2})).await;
-    assert_eq!(
-        answer.unwrap(),
-        json!({"alive": true, "sent": 2, "received": 2, "rtt": 0.2})
-    );
+    assert_eq!(answer.unwrap(), json!({"alive": true, "sent": 2, "received": 2, "rtt": 0.2}));
     assert_eq!(system.recorded_command_lines(), ["ping -n -c 2 -W 2 db1"]);
     system.script_output(
         &["ping"],
         CommandOutput::new(2, "ping: nowhere: Name or service not known\n"),
     );
-    let error = ask(&system, "ping", json!({"host": "nowhere"}))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        error.message,
-        "`ping` ended with code 2: ping: nowhere: Name or service not known"
-    );
+    let error = ask(&system, "ping", json!({"host": "nowhere"})).await.unwrap_err();
+    assert_eq!(error.message, "`ping` ended with code 2: ping: nowhere: Name or service not known");
     let agent = build_agent().unwrap();
     let refused = agent.ddl().find_action("ping").unwrap();
     let option = json!({"host": "-f"});

@@ -36,9 +36,7 @@ pub fn build_agent() -> Result<Agent, AgentError> {
 
 /// The data source `package`.
 pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(
-        data::PackageDataSource,
-    )?])
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::PackageDataSource)?])
 }
 
 /// The agent and the data source `package`.

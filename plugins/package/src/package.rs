@@ -40,11 +40,7 @@ pub(crate) struct NodePackages {
 
 impl NodePackages {
     pub(crate) fn new(system: Arc<dyn System>, cancel: CancelFlag) -> Self {
-        Self {
-            engine: ResourceEngine::new(Arc::clone(&system)),
-            system,
-            cancel,
-        }
+        Self { engine: ResourceEngine::new(Arc::clone(&system)), system, cancel }
     }
 
     /// The state of one package.
@@ -61,9 +57,7 @@ impl NodePackages {
     ) -> Result<PackageChangeOutput, EngineError> {
         let resource = self.build_resource(name, ensure)?;
         let previous = property_text(&self.query_package(name)?, "ensure");
-        let outcome = self
-            .engine
-            .apply_resource(&resource, self.cancel.clone(), false);
+        let outcome = self.engine.apply_resource(&resource, self.cancel.clone(), false);
         let changed = outcome.has_changed();
         match outcome.error {
             Some(error) => Err(error),

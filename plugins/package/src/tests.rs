@@ -27,10 +27,7 @@ struct Machine {
 
 impl Machine {
     fn new(system: FakeSystem) -> Self {
-        Self {
-            agent: build_agent().unwrap(),
-            system,
-        }
+        Self { agent: build_agent().unwrap(), system }
     }
 
     /// A machine whose tools know the package `x`, of which there is a version 2.0; dpkg's line about it is changed by
@@ -67,12 +64,7 @@ impl Machine {
         let node = TestNode::named("dev1.example.net").unwrap();
         let system: Arc<dyn System> = Arc::new(self.system.clone());
         let cx = node.context("package", action, system).unwrap();
-        let output = self
-            .agent
-            .find_handler(action)
-            .unwrap()
-            .call(&cx, input)
-            .await?;
+        let output = self.agent.find_handler(action).unwrap().call(&cx, input).await?;
         Ok(Value::Object(declared.validate_output(&output).unwrap()))
     }
 
@@ -110,22 +102,8 @@ async fn each_change_answers_what_was_and_what_is() {
     let package = || json!({"package": "x"});
     let version = |version: &str| json!({"package": "x", "version": version});
     for (action, input, line, previous, ensure, call) in [
-        (
-            "install",
-            package(),
-            "",
-            "purged",
-            "2.0",
-            Some(format!("{INSTALL} x")),
-        ),
-        (
-            "install",
-            package(),
-            REMOVED,
-            "absent",
-            "2.0",
-            Some(format!("{INSTALL} x")),
-        ),
+        ("install", package(), "", "purged", "2.0", Some(format!("{INSTALL} x"))),
+        ("install", package(), REMOVED, "absent", "2.0", Some(format!("{INSTALL} x"))),
         ("install", package(), INSTALLED, "1.0", "1.0", None),
         (
             "install",
@@ -136,14 +114,7 @@ async fn each_change_answers_what_was_and_what_is() {
             Some(format!("{INSTALL} --allow-downgrades x=0.9")),
         ),
         ("install", version("1.0"), INSTALLED, "1.0", "1.0", None),
-        (
-            "update",
-            package(),
-            INSTALLED,
-            "1.0",
-            "2.0",
-            Some(format!("{INSTALL} x")),
-        ),
+        ("update", package(), INSTALLED, "1.0", "2.0", Some(format!("{INSTALL} x"))),
         (
             "uninstall",
             package(),
@@ -166,11 +137,7 @@ async fn each_change_answers_what_was_and_what_is() {
         let machine = Machine::with_apt(line);
         let report = |previous: &str, changed: bool| json!({"name": "x", "ensure": ensure, "previous": previous, "changed": changed});
         let first = machine.ask(action, input.clone()).await.unwrap();
-        assert_eq!(
-            first,
-            report(previous, call.is_some()),
-            "{action} {input} {line}"
-        );
+        assert_eq!(first, report(previous, call.is_some()), "{action} {input} {line}");
         assert_eq!(Vec::from_iter(call), machine.changes());
         let second = machine.ask(action, input).await.unwrap();
         assert_eq!(second, report(ensure, false), "{action} twice");
@@ -181,10 +148,7 @@ async fn each_change_answers_what_was_and_what_is() {
 async fn an_update_does_not_install() {
     for line in ["", REMOVED] {
         let machine = Machine::with_apt(line);
-        let error = machine
-            .ask("update", json!({"package": "x"}))
-            .await
-            .unwrap_err();
+        let error = machine.ask("update", json!({"package": "x"})).await.unwrap_err();
         assert_eq!(error.status, ReplyStatus::Failed);
         assert_eq!(
             error.message,
@@ -203,15 +167,8 @@ async fn status_tells_version_and_mark_and_changes_nothing() {
         ("", "purged", "none"),
     ] {
         let machine = Machine::with_apt(line);
-        let found = machine
-            .ask("status", json!({"package": "x"}))
-            .await
-            .unwrap();
-        assert_eq!(
-            found,
-            json!({"name": "x", "ensure": ensure, "mark": mark}),
-            "{line}"
-        );
+        let found = machine.ask("status", json!({"package": "x"})).await.unwrap();
+        assert_eq!(found, json!({"name": "x", "ensure": ensure, "mark": mark}), "{line}");
         assert_eq!(machine.changes(), Vec::<String>::new());
     }
 }
@@ -221,30 +178,17 @@ async fn outdated_packages_are_told_with_both_versions() {
     let machine = Machine::with_apt(INSTALLED);
     let simulation = ["apt-get", "-q", "-s"];
     let text = "Inst new (3.0 Debian:12/stable [all])\nInst x [1.0] (2.0 Debian:12/stable [all])\nConf x (2.0)\n";
-    machine
-        .system
-        .script_output(&simulation, CommandOutput::new(0, text));
+    machine.system.script_output(&simulation, CommandOutput::new(0, text));
     let expected = json!({
         "package_manager": "apt",
         "outdated_packages": [{"package": "x", "installed": "1.0", "version": "2.0"}],
         "count": 1,
     });
-    assert_eq!(
-        machine.ask("checkupdates", json!({})).await.unwrap(),
-        expected
-    );
-    assert_eq!(
-        machine.changes(),
-        ["apt-get -q -s -o Debug::NoLocking=true dist-upgrade"]
-    );
-    machine
-        .system
-        .script_output(&simulation, CommandOutput::new(0, "0 upgraded\n"));
+    assert_eq!(machine.ask("checkupdates", json!({})).await.unwrap(), expected);
+    assert_eq!(machine.changes(), ["apt-get -q -s -o Debug::NoLocking=true dist-upgrade"]);
+    machine.system.script_output(&simulation, CommandOutput::new(0, "0 upgraded\n"));
     let none = machine.ask("checkupdates", json!({})).await.unwrap();
-    assert_eq!(
-        (&none["outdated_packages"], &none["count"]),
-        (&json!([]), &json!(0))
-    );
+    assert_eq!((&none["outdated_packages"], &none["count"]), (&json!([]), &json!(0)));
 }
 
 #[tokio::test]
@@ -252,40 +196,25 @@ async fn a_refresh_fails_when_a_source_does_not_answer() {
     let machine = Machine::with_apt(INSTALLED);
     let update = "apt-get -q -y -o APT::Update::Error-Mode=any update";
     let argv: Vec<&str> = update.split(' ').collect();
-    machine.system.script_output(
-        &argv,
-        CommandOutput::new(0, "Hit:1 stable\nReading package lists...\n"),
-    );
-    let said = machine.ask("refresh", json!({})).await.unwrap();
-    assert_eq!(
-        said,
-        json!({"output": "Hit:1 stable\nReading package lists..."})
-    );
-    assert_eq!(machine.changes(), [update]);
-    let text = "Err:1 stable\nE: Failed to fetch stable\n";
     machine
         .system
-        .script_output(&argv, CommandOutput::new(100, text));
+        .script_output(&argv, CommandOutput::new(0, "Hit:1 stable\nReading package lists...\n"));
+    let said = machine.ask("refresh", json!({})).await.unwrap();
+    assert_eq!(said, json!({"output": "Hit:1 stable\nReading package lists..."}));
+    assert_eq!(machine.changes(), [update]);
+    let text = "Err:1 stable\nE: Failed to fetch stable\n";
+    machine.system.script_output(&argv, CommandOutput::new(100, text));
     let error = machine.ask("refresh", json!({})).await.unwrap_err();
     assert_eq!(error.status, ReplyStatus::Failed);
-    assert!(
-        error.message.ends_with("100: E: Failed to fetch stable"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.ends_with("100: E: Failed to fetch stable"), "{}", error.message);
 }
 
 #[tokio::test]
 async fn a_tool_that_refuses_is_a_failure_with_its_own_words() {
     let machine = Machine::with_apt("");
     let text = "Reading package lists...\nE: Unable to locate package x\n";
-    machine
-        .system
-        .script_output(&["apt-get"], CommandOutput::new(100, text));
-    let error = machine
-        .ask("install", json!({"package": "x"}))
-        .await
-        .unwrap_err();
+    machine.system.script_output(&["apt-get"], CommandOutput::new(100, text));
+    let error = machine.ask("install", json!({"package": "x"})).await.unwrap_err();
     assert_eq!(error.status, ReplyStatus::Failed);
     assert_eq!(
         error.message,
@@ -304,16 +233,9 @@ async fn a_machine_without_dpkg_says_so() {
     ] {
         let error = machine.ask(action, input).await.unwrap_err();
         assert_eq!(error.status, ReplyStatus::Failed, "{action}");
-        assert!(
-            error.message.contains("no package database"),
-            "{action}: {}",
-            error.message
-        );
+        assert!(error.message.contains("no package database"), "{action}: {}", error.message);
     }
-    assert_eq!(
-        machine.system.recorded_command_lines(),
-        Vec::<String>::new()
-    );
+    assert_eq!(machine.system.recorded_command_lines(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -346,9 +268,7 @@ fn a_version_is_a_version_and_no_word_of_the_engine() {
     let agent = build_agent().unwrap();
     let install = agent.ddl().find_action("install").unwrap();
     let refused = |input: Value| install.validate_input(input.as_object().unwrap()).is_err();
-    for version in [
-        "absent", "purged", "latest", "held", ">= 1", "-o", "", "1 2",
-    ] {
+    for version in ["absent", "purged", "latest", "held", ">= 1", "-o", "", "1 2"] {
         let input = json!({"package": "x", "version": version});
         assert!(refused(input), "{version}");
     }
@@ -356,9 +276,7 @@ fn a_version_is_a_version_and_no_word_of_the_engine() {
         assert!(refused(json!({ "package": package })), "{package}");
     }
     for version in ["1:2.36-9+deb12u4", "7.4.3~rc1-1"] {
-        assert!(!refused(
-            json!({"package": "libc6:amd64", "version": version})
-        ));
+        assert!(!refused(json!({"package": "libc6:amd64", "version": version})));
     }
 }
 

@@ -45,14 +45,7 @@ pub struct PermitRequest {
 impl PermitRequest {
     /// Request with priority 0 and the default lease.
     pub fn new(pool: SubjectName, limit: NonZeroU32, run: Uuid, timeout: Duration) -> Self {
-        Self {
-            pool,
-            limit,
-            priority: 0,
-            run,
-            timeout,
-            lease: DEFAULT_LEASE,
-        }
+        Self { pool, limit, priority: 0, run, timeout, lease: DEFAULT_LEASE }
     }
 }
 
@@ -145,17 +138,11 @@ impl PermitClient {
         let mut last_claims = Vec::new();
         let acquisition = async {
             let pool_guard = pool_lock.lock_owned().await;
-            let registration = self
-                .allocate_registration(&pool, request.run, request.lease)
-                .await?;
+            let registration =
+                self.allocate_registration(&pool, request.run, request.lease).await?;
             let mut registration_guard = RegistrationGuard(Some(registration.clone()));
-            let attempt = AcquireAttempt {
-                limit: request.limit.get(),
-                priority: request.priority,
-            };
-            let acquired = attempt
-                .wait_for_permit(&registration, &mut last_claims)
-                .await;
+            let attempt = AcquireAttempt { limit: request.limit.get(), priority: request.priority };
+            let acquired = attempt.wait_for_permit(&registration, &mut last_claims).await;
             let (fence, renewed_at) = acquired.map_err(store_error(&pool))?;
             registration_guard.0 = None;
             Ok((registration, fence, renewed_at, pool_guard))
@@ -194,10 +181,7 @@ impl PermitClient {
         };
         let fence = registration
             .bucket
-            .put(
-                &registration.entry_key(PermitKeyKind::Claim),
-                encode_json(&claim),
-            )
+            .put(&registration.entry_key(PermitKeyKind::Claim), encode_json(&claim))
             .await
             .map_err(store_error(pool))?;
         Ok(Permit::with_renewal(
@@ -218,14 +202,11 @@ impl PermitClient {
         let entries = async {
             // The broker's time is known only from received entries, so write one, unless this node already sends heartbeats in the pool.
             if !self.is_pool_in_use(pool)
-                && let Ok(registration) = self
-                    .allocate_registration(pool, Uuid::nil(), DEFAULT_LEASE)
-                    .await
+                && let Ok(registration) =
+                    self.allocate_registration(pool, Uuid::nil(), DEFAULT_LEASE).await
             {
                 registration.send_heartbeat().await;
-                bucket
-                    .delete(&registration.entry_key(PermitKeyKind::Beat))
-                    .await?;
+                bucket.delete(&registration.entry_key(PermitKeyKind::Beat)).await?;
             }
             let mut watch = bucket.watch(">").await?;
             let mut state = WatchedPool::new(pool.clone());
@@ -234,20 +215,13 @@ impl PermitClient {
         };
         let state = entries.await.map_err(store_error(pool))?;
         let at = state.broker_time();
-        Ok((
-            at,
-            state.pool.live_claims(at),
-            state.pool.waiting_members(at),
-        ))
+        Ok((at, state.pool.live_claims(at), state.pool.waiting_members(at)))
     }
 
     /// Names of all pools that have an entry in the bucket.
     pub async fn list_pools(&self) -> Result<Vec<SubjectName>, PermitError> {
         let bucket = self.get_bucket().await?;
-        let entries = bucket
-            .list(">")
-            .await
-            .map_err(|source| PermitError::Open { source })?;
+        let entries = bucket.list(">").await.map_err(|source| PermitError::Open { source })?;
         let values = entries.iter().filter_map(|entry| entry.value.as_deref());
         let names: BTreeSet<SubjectName> = values.filter_map(parse_pool_name).collect();
         Ok(names.into_iter().collect())
@@ -255,10 +229,7 @@ impl PermitClient {
 
     /// Cancels this node's permits of a pool, or only that of `run`, which stops their runs. Returns how many were cancelled.
     pub fn revoke_permits(&self, pool: &SubjectName, run: Option<Uuid>) -> usize {
-        let lost_tokens = self
-            .lost_tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let lost_tokens = self.lost_tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let matching = lost_tokens.iter().filter(|((held_pool, held_run), lost)| {
             held_pool == pool && run.is_none_or(|run| run == *held_run) && !lost.is_cancelled()
         });
@@ -266,32 +237,21 @@ impl PermitClient {
     }
 
     fn is_pool_in_use(&self, pool: &SubjectName) -> bool {
-        let pool_locks = self
-            .pool_locks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        pool_locks
-            .get(pool)
-            .is_some_and(|pool_lock| pool_lock.try_lock().is_err())
+        let pool_locks = self.pool_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        pool_locks.get(pool).is_some_and(|pool_lock| pool_lock.try_lock().is_err())
     }
 
     /// Registers a permit so that [`PermitClient::revoke_permits`] can cancel it; replaces an earlier one of the same pool.
     fn track_permit(&self, pool: &SubjectName, run: Uuid) -> CancellationToken {
         let lost = CancellationToken::new();
-        let mut lost_tokens = self
-            .lost_tokens
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut lost_tokens = self.lost_tokens.lock().unwrap_or_else(PoisonError::into_inner);
         lost_tokens.retain(|(held_pool, _), _| held_pool != pool);
         lost_tokens.insert((pool.clone(), run), lost.clone());
         lost
     }
 
     fn pool_mutex(&self, pool: &SubjectName) -> Arc<tokio::sync::Mutex<()>> {
-        let mut pool_locks = self
-            .pool_locks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut pool_locks = self.pool_locks.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(pool_locks.entry(pool.clone()).or_default())
     }
 
@@ -305,10 +265,7 @@ impl PermitClient {
         let mut connections = self.bus.subscribe();
         let connected =
             tokio::time::timeout(MAX_POLL_INTERVAL, connections.wait_for(Option::is_some)).await;
-        let bus = connected
-            .ok()
-            .and_then(Result::ok)
-            .and_then(|bus| bus.clone());
+        let bus = connected.ok().and_then(Result::ok).and_then(|bus| bus.clone());
         let bus = bus.ok_or(PermitError::NotConnected)?;
         let opened = async {
             let bucket = bus.bucket(PERMITS_BUCKET.name);
@@ -347,16 +304,11 @@ struct WatchedPool {
 
 impl WatchedPool {
     fn new(pool: SubjectName) -> Self {
-        Self {
-            pool: PermitPool::new(pool),
-            clock: BrokerClock::default(),
-        }
+        Self { pool: PermitPool::new(pool), clock: BrokerClock::default() }
     }
 
     fn broker_time(&self) -> Millis {
-        self.clock
-            .time_at(std::time::Instant::now())
-            .unwrap_or_default()
+        self.clock.time_at(std::time::Instant::now()).unwrap_or_default()
     }
 
     /// Applies the next entry of the watch; returns false when the watch has ended.
@@ -364,8 +316,7 @@ impl WatchedPool {
         let Some(entry) = watch.next().await? else {
             return Ok(false);
         };
-        self.clock
-            .observe_entry(entry.created, std::time::Instant::now());
+        self.clock.observe_entry(entry.created, std::time::Instant::now());
         self.pool.apply_entry(&entry);
         Ok(true)
     }
@@ -420,10 +371,7 @@ impl AcquireAttempt {
                 self.require_next_entry(&mut state, &mut watch).await?;
             }
             *last_claims = state.pool.live_claims(state.broker_time());
-            if state
-                .pool
-                .is_turn_of(&registration.node, state.broker_time())
-            {
+            if state.pool.is_turn_of(&registration.node, state.broker_time()) {
                 renewed_at = Instant::now();
                 if let Some(fence) = self.try_claim(registration, &mut state, &mut watch).await? {
                     return Ok((fence, renewed_at));
@@ -436,11 +384,9 @@ impl AcquireAttempt {
                 }
             }
             let poll_timeout = state.poll_delay().min(registration.lease / 3);
-            if let Ok(applied) = tokio::time::timeout(
-                poll_timeout,
-                self.require_next_entry(&mut state, &mut watch),
-            )
-            .await
+            if let Ok(applied) =
+                tokio::time::timeout(poll_timeout, self.require_next_entry(&mut state, &mut watch))
+                    .await
             {
                 applied?;
             }
@@ -464,29 +410,17 @@ impl AcquireAttempt {
         };
         let own_revision = registration
             .bucket
-            .put(
-                &registration.entry_key(PermitKeyKind::Claim),
-                encode_json(&claim),
-            )
+            .put(&registration.entry_key(PermitKeyKind::Claim), encode_json(&claim))
             .await?;
         while state.pool.revision() < own_revision {
             self.require_next_entry(state, watch).await?;
         }
         // The wait entry stays until the claim holds a place, so that a claim that came too late keeps its rank among the waiters.
-        if let Some(fence) = state
-            .pool
-            .held_fence(&registration.node, state.broker_time())
-        {
-            registration
-                .bucket
-                .delete(&registration.entry_key(PermitKeyKind::Wait))
-                .await?;
+        if let Some(fence) = state.pool.held_fence(&registration.node, state.broker_time()) {
+            registration.bucket.delete(&registration.entry_key(PermitKeyKind::Wait)).await?;
             return Ok(Some(fence));
         }
-        registration
-            .bucket
-            .delete(&registration.entry_key(PermitKeyKind::Claim))
-            .await?;
+        registration.bucket.delete(&registration.entry_key(PermitKeyKind::Claim)).await?;
         Ok(None)
     }
 

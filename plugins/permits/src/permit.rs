@@ -46,11 +46,7 @@ impl Permit {
     ) -> Self {
         Self {
             fence,
-            renewal: tokio::spawn(renew_until_lost(
-                registration.clone(),
-                renewed_at,
-                lost.clone(),
-            )),
+            renewal: tokio::spawn(renew_until_lost(registration.clone(), renewed_at, lost.clone())),
             registration: Some(registration),
             lost,
             pool_guard: Some(pool_guard),
@@ -100,19 +96,12 @@ impl PermitRegistration {
     /// Writes a heartbeat; returns whether the broker accepted it.
     pub(crate) async fn send_heartbeat(&self) -> bool {
         let value = Bytes::from(self.run.to_string());
-        self.bucket
-            .put(&self.entry_key(PermitKeyKind::Beat), value)
-            .await
-            .is_ok()
+        self.bucket.put(&self.entry_key(PermitKeyKind::Beat), value).await.is_ok()
     }
 
     /// Deletes all entries of this registration.
     pub(crate) async fn remove_entries(&self) {
-        for kind in [
-            PermitKeyKind::Claim,
-            PermitKeyKind::Wait,
-            PermitKeyKind::Beat,
-        ] {
+        for kind in [PermitKeyKind::Claim, PermitKeyKind::Wait, PermitKeyKind::Beat] {
             if let Err(error) = self.bucket.delete(&self.entry_key(kind)).await {
                 tracing::warn!(%error, pool = %self.pool, "cannot release a permit; it expires with its lease");
                 return;

@@ -83,11 +83,7 @@ pub struct PermitPool {
 impl PermitPool {
     /// Creates an empty pool.
     pub fn new(name: SubjectName) -> Self {
-        Self {
-            name,
-            members: BTreeMap::new(),
-            revision: 0,
-        }
+        Self { name, members: BTreeMap::new(), revision: 0 }
     }
 
     /// Highest revision applied.
@@ -116,25 +112,15 @@ impl PermitPool {
             }
             PermitKeyKind::Beat => {}
         }
-        self.members
-            .retain(|_, member| member.wait.is_some() || member.claim.is_some());
+        self.members.retain(|_, member| member.wait.is_some() || member.claim.is_some());
     }
 
     /// Claims that are not expired at this instant, oldest first. Includes claims beyond the limit.
     pub fn live_claims(&self, at: Millis) -> Vec<PoolMember> {
         let claim = |((node, _), member): (&(Identity, u8), &MemberState)| {
             let record = member.claim.as_ref()?;
-            let ClaimRecord {
-                run,
-                priority,
-                limit,
-                lease,
-                occupied,
-                ..
-            } = record.value;
-            let expires = member
-                .last_heartbeat
-                .saturating_add(lease_with_grace(lease));
+            let ClaimRecord { run, priority, limit, lease, occupied, .. } = record.value;
+            let expires = member.last_heartbeat.saturating_add(lease_with_grace(lease));
             (expires >= at).then(|| PoolMember {
                 node: node.clone(),
                 run,
@@ -155,16 +141,8 @@ impl PermitPool {
     pub fn waiting_members(&self, at: Millis) -> Vec<PoolMember> {
         let wait = |((node, _), member): (&(Identity, u8), &MemberState)| {
             let record = member.wait.as_ref()?;
-            let WaitRecord {
-                run,
-                priority,
-                limit,
-                lease,
-                ..
-            } = record.value;
-            let expires = member
-                .last_heartbeat
-                .saturating_add(lease_with_grace(lease));
+            let WaitRecord { run, priority, limit, lease, .. } = record.value;
+            let expires = member.last_heartbeat.saturating_add(lease_with_grace(lease));
             let is_waiting = member.claim.is_none() && expires >= at;
             is_waiting.then(|| PoolMember {
                 node: node.clone(),
@@ -197,9 +175,7 @@ impl PermitPool {
         let Some(position) = waiting.iter().position(|wait| wait.node == *node) else {
             return false;
         };
-        waiting
-            .get(position)
-            .is_some_and(|wait| claimed + position < limit_as_usize(wait.limit))
+        waiting.get(position).is_some_and(|wait| claimed + position < limit_as_usize(wait.limit))
     }
 
     /// When the next live entry expires.

@@ -81,9 +81,7 @@ impl PermitKeyKind {
         };
         let slot = parts.next()?.parse().ok()?;
         let node = Identity::parse(parts.next()?).ok()?;
-        (1..=MAX_PERMIT_SLOTS)
-            .contains(&slot)
-            .then_some((kind, slot, node))
+        (1..=MAX_PERMIT_SLOTS).contains(&slot).then_some((kind, slot, node))
     }
 }
 

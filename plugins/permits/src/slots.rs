@@ -54,9 +54,8 @@ mod tests {
     #[test]
     fn a_slot_is_free_again_when_its_last_clone_is_dropped() {
         let slots = SlotAllocator::default();
-        let mut taken: Vec<AllocatedSlot> = (0..MAX_PERMIT_SLOTS)
-            .filter_map(|_| slots.allocate_slot())
-            .collect();
+        let mut taken: Vec<AllocatedSlot> =
+            (0..MAX_PERMIT_SLOTS).filter_map(|_| slots.allocate_slot()).collect();
         let numbers: Vec<u8> = taken.iter().map(AllocatedSlot::number).collect();
         assert_eq!(numbers, (1..=MAX_PERMIT_SLOTS).collect::<Vec<_>>());
         assert!(slots.allocate_slot().is_none());

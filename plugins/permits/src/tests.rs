@@ -35,11 +35,7 @@ fn types_names_and_examples_equal_the_ddl() {
 
 #[test]
 fn a_key_names_sign_slot_and_node() {
-    for sign in [
-        PermitKeyKind::Wait,
-        PermitKeyKind::Claim,
-        PermitKeyKind::Beat,
-    ] {
+    for sign in [PermitKeyKind::Wait, PermitKeyKind::Claim, PermitKeyKind::Beat] {
         let key = sign.entry_key(4, &node(1));
         assert_eq!(PermitKeyKind::parse_key(&key), Some((sign, 4, node(1))));
     }
@@ -93,11 +89,7 @@ fn a_node_that_claims_a_pool_in_every_slot_holds_one_place() {
         state.apply_entry(&claim(slot, 1, "puppet", slot.into()));
     }
     state.apply_entry(&claim(1, 2, "puppet", 9));
-    let held: Vec<u64> = state
-        .live_claims(1)
-        .iter()
-        .map(|claim| claim.revision)
-        .collect();
+    let held: Vec<u64> = state.live_claims(1).iter().map(|claim| claim.revision).collect();
     assert_eq!(held, [1, 9]);
 }
 
@@ -110,11 +102,7 @@ fn the_brokers_time_is_never_taken_for_later_than_it_is() {
     reckoning.observe_entry(1_000, start);
     assert_eq!(reckoning.time_at(after(50)), Some(1_050));
     reckoning.observe_entry(1_010, after(100));
-    assert_eq!(
-        reckoning.time_at(after(100)),
-        Some(1_100),
-        "an old entry says nothing new"
-    );
+    assert_eq!(reckoning.time_at(after(100)), Some(1_100), "an old entry says nothing new");
     reckoning.observe_entry(5_000, after(200));
     assert_eq!(reckoning.time_at(after(300)), Some(5_100));
 }
@@ -177,13 +165,7 @@ impl World {
         };
         match step {
             Step::Wait { node, priority } => {
-                let wait = WaitRecord {
-                    pool: pool(),
-                    run,
-                    priority,
-                    limit,
-                    lease,
-                };
+                let wait = WaitRecord { pool: pool(), run, priority, limit, lease };
                 self.write(PermitKeyKind::Wait, node, serde_json::to_vec(&wait).ok());
             }
             Step::Claim { node } => self.write(PermitKeyKind::Claim, node, claim(false)),

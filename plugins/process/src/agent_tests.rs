@@ -30,10 +30,7 @@ async fn ask(action: &str, input: Value) -> Result<Value, ActionError> {
 /// A process with a command line of its own, and where it leaves its end.
 fn sleeper(mark: &str) -> (ProcessId, tempfile::TempDir) {
     let spool = tempfile::tempdir().unwrap();
-    let kept = ProcessSpool {
-        directory: spool.path().to_owned(),
-        limit: 1000,
-    };
+    let kept = ProcessSpool { directory: spool.path().to_owned(), limit: 1000 };
     let words = ["/bin/sh", "-c", "sleep 600 & wait", mark];
     let process = host().start_detached(&Command::new(words), &kept).unwrap();
     (process, spool)
@@ -76,15 +73,10 @@ async fn a_process_is_listed_planned_and_signalled() {
     let pid = rows[0]["pid"].as_u64().unwrap();
     let input = json!({"pid": pid, "plan": true});
     let planned = ask("kill", input).await.unwrap();
-    assert_eq!(
-        planned,
-        json!({"matched": 1, "signalled": 0, "pids": [pid]})
-    );
+    assert_eq!(planned, json!({"matched": 1, "signalled": 0, "pids": [pid]}));
     let other = json!({"pid": pid, "user": "no-such-user"});
     assert_eq!(ask("kill", other).await.unwrap()["matched"], json!(0));
-    let killed = ask("kill", json!({"pid": pid, "signal": "kill"}))
-        .await
-        .unwrap();
+    let killed = ask("kill", json!({"pid": pid, "signal": "kill"})).await.unwrap();
     assert_eq!(killed["signalled"], json!(1));
     let exit = spool.path().join(ProcessSpool::EXIT);
     let end = std::time::Instant::now() + Duration::from_mins(1);

@@ -31,9 +31,7 @@ impl DataSource for ProcessDataSource {
         let pattern = FilterPattern::parse(query.unwrap_or_default())
             .map_err(|error| ActionError::invalid_input(error.to_string()))?;
         let system = cx.system.clone();
-        let found = cx
-            .run_blocking(move |cancel| table::read_processes(&*system, &cancel))
-            .await?;
+        let found = cx.run_blocking(move |cancel| table::read_processes(&*system, &cancel)).await?;
         let processes = found.map_err(|error| ActionError::failed(error.to_string()))?;
         let pids: Vec<u32> = processes
             .iter()

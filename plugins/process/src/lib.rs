@@ -19,9 +19,7 @@ use muster_api::{
 
 /// The data source `process`.
 pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(
-        data::ProcessDataSource,
-    )?])
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::ProcessDataSource)?])
 }
 
 /// Builds the agent with every action that its DDL declares.

@@ -53,17 +53,13 @@ pub(crate) fn read_processes(
     let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
     let running = pids.into_iter().take_while(|_| !cancel.is_cancelled());
-    Ok(running
-        .filter_map(|pid| read_process(system, pid))
-        .collect())
+    Ok(running.filter_map(|pid| read_process(system, pid)).collect())
 }
 
 /// The process with this PID, if it exists.
 pub(crate) fn read_process(system: &dyn System, pid: u32) -> Option<ProcessEntry> {
     let text = |file: &str, limit: u64| {
-        let bytes = system
-            .read_file(Path::new(&format!("/proc/{pid}/{file}")), limit)
-            .ok()?;
+        let bytes = system.read_file(Path::new(&format!("/proc/{pid}/{file}")), limit).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     let name = text("comm", MAX_NAME_BYTES)?.trim_end().to_owned();
@@ -74,9 +70,5 @@ pub(crate) fn read_process(system: &dyn System, pid: u32) -> Option<ProcessEntry
     } else {
         command_line.split('\0').map(str::to_owned).collect()
     };
-    Some(ProcessEntry {
-        pid,
-        name,
-        arguments,
-    })
+    Some(ProcessEntry { pid, name, arguments })
 }

@@ -29,11 +29,7 @@ fn machine() -> FakeSystem {
         (2, "kthreadd", ""),
         (811, "nginx", "nginx: master process /usr/sbin/nginx\0"),
         (97, "nginx", "nginx: worker process\0"),
-        (
-            812,
-            "postgres-checkp",
-            "/usr/lib/postgresql/15/bin/postgres-checkpointer\0",
-        ),
+        (812, "postgres-checkp", "/usr/lib/postgresql/15/bin/postgres-checkpointer\0"),
     ] {
         system.add_file(&format!("/proc/{pid}/comm"), format!("{name}\n"));
         system.add_file(&format!("/proc/{pid}/cmdline"), line);
@@ -45,10 +41,7 @@ fn machine() -> FakeSystem {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    assert_eq!(
-        data_differences::<ProcessDataSource>(),
-        Vec::<String>::new()
-    );
+    assert_eq!(data_differences::<ProcessDataSource>(), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -128,12 +128,8 @@ impl FencedLock {
             return Err(FencedLockError::Disabled);
         }
         let (current, fence_record) = (read_lock_record(&files)?, read_fence_record(&files)?);
-        let highest = fence_record
-            .fence
-            .max(current.as_ref().map_or(0, |lock| lock.fence));
-        let valid_lock = current
-            .as_ref()
-            .filter(|lock| remaining_lease(lock, now).is_some());
+        let highest = fence_record.fence.max(current.as_ref().map_or(0, |lock| lock.fence));
+        let valid_lock = current.as_ref().filter(|lock| remaining_lease(lock, now).is_some());
         let new_fence = match (valid_lock, fence) {
             (Some(lock), _) if lock.owner != owner => return Err(held_error(lock, now)),
             (Some(lock), None) => lock.fence,
@@ -153,10 +149,7 @@ impl FencedLock {
                 .saturating_add(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
         };
         // Write the fence first: after a crash in between it counts as used.
-        let fence_record = FenceRecord {
-            owner: owner.to_owned(),
-            fence: new_fence,
-        };
+        let fence_record = FenceRecord { owner: owner.to_owned(), fence: new_fence };
         files.replace_file(FENCE_FILE, &encode_json(&fence_record))?;
         if current.is_some() || !files.create_new(LOCK_FILE, &encode_json(&new_lock))? {
             // The guard excludes concurrent writers, so an existing lock file is unreadable, or expired or ours.
@@ -232,14 +225,10 @@ impl FencedLock {
     pub(crate) fn lock_status(&self, now: SystemTime) -> Result<LockStatus, FencedLockError> {
         let files = StateDir::open(&self.directory)?;
         let (current, fence_record) = (read_lock_record(&files)?, read_fence_record(&files)?);
-        let highest = fence_record
-            .fence
-            .max(current.as_ref().map_or(0, |lock| lock.fence));
+        let highest = fence_record.fence.max(current.as_ref().map_or(0, |lock| lock.fence));
         let lock = current.filter(|lock| remaining_lease(lock, now).is_some());
         Ok(LockStatus {
-            owner: lock
-                .as_ref()
-                .map_or(fence_record.owner, |lock| lock.owner.clone()),
+            owner: lock.as_ref().map_or(fence_record.owner, |lock| lock.owner.clone()),
             lock,
             fence: highest,
         })
@@ -265,9 +254,7 @@ fn check_step_fence(
     now: SystemTime,
 ) -> Result<(), FencedLockError> {
     let (current, fence_record) = (read_lock_record(files)?, read_fence_record(files)?);
-    let highest = fence_record
-        .fence
-        .max(current.as_ref().map_or(0, |lock| lock.fence));
+    let highest = fence_record.fence.max(current.as_ref().map_or(0, |lock| lock.fence));
     validate_fence(current.as_ref(), highest, fence, now)
 }
 
@@ -376,9 +363,7 @@ mod tests {
         ));
         // It goes on holding it with the same number.
         let later = now + LEASE / 2;
-        let again = hold
-            .acquire_lock("one", LEASE, Some(first.fence), later)
-            .unwrap();
+        let again = hold.acquire_lock("one", LEASE, Some(first.fence), later).unwrap();
         assert_eq!(again.fence, first.fence);
         assert!(again.expires > first.expires);
         hold.admit_step(Some(first.fence), later).unwrap();
@@ -389,10 +374,7 @@ mod tests {
         assert_eq!(second.fence, first.fence + 1);
         assert!(matches!(
             hold.admit_step(Some(first.fence), ended),
-            Err(FencedLockError::Fenced {
-                requested: 1,
-                highest: 2
-            })
+            Err(FencedLockError::Fenced { requested: 1, highest: 2 })
         ));
         assert!(matches!(
             hold.acquire_lock("one", LEASE, Some(first.fence), ended + LEASE),
@@ -406,10 +388,7 @@ mod tests {
             hold.admit_step(Some(7), ended),
             Err(FencedLockError::NotAcquired { requested: 7 })
         ));
-        assert!(matches!(
-            hold.admit_step(None, ended),
-            Err(FencedLockError::Held { .. })
-        ));
+        assert!(matches!(hold.admit_step(None, ended), Err(FencedLockError::Held { .. })));
     }
 
     #[test]
@@ -421,33 +400,19 @@ mod tests {
         assert!(hold.release_lock(Some(40), false, now).unwrap());
         assert!(!hold.release_lock(Some(40), false, now).unwrap());
         hold.admit_step(None, now).unwrap();
-        assert!(matches!(
-            hold.admit_step(Some(39), now),
-            Err(FencedLockError::Fenced { .. })
-        ));
+        assert!(matches!(hold.admit_step(Some(39), now), Err(FencedLockError::Fenced { .. })));
         // Another owner needs a higher number; the same one may come back with its own.
         assert!(matches!(
             hold.acquire_lock("two", LEASE, Some(40), now),
             Err(FencedLockError::Fenced { .. })
         ));
-        assert_eq!(
-            hold.acquire_lock("one", LEASE, Some(40), now)
-                .unwrap()
-                .fence,
-            40
-        );
+        assert_eq!(hold.acquire_lock("one", LEASE, Some(40), now).unwrap().fence, 40);
         assert!(hold.release_lock(None, true, now).unwrap());
-        assert_eq!(
-            hold.acquire_lock("two", LEASE, None, now).unwrap().fence,
-            41
-        );
+        assert_eq!(hold.acquire_lock("two", LEASE, None, now).unwrap().fence, 41);
         // A lock that nobody can read holds nobody up.
         hold.release_lock(None, true, now).unwrap();
         std::fs::write(directory.path().join(LOCK_FILE), "garbage").unwrap();
-        assert_eq!(
-            hold.acquire_lock("three", LEASE, None, now).unwrap().fence,
-            42
-        );
+        assert_eq!(hold.acquire_lock("three", LEASE, None, now).unwrap().fence, 42);
         let look = hold.lock_status(now).unwrap();
         assert_eq!((look.owner.as_str(), look.fence), ("three", 42));
         assert!(look.lock.is_some());
@@ -464,22 +429,12 @@ mod tests {
             hold.finish_provisioning(Some(0), true, now),
             Err(FencedLockError::Fenced { .. })
         ));
-        assert!(
-            hold.finish_provisioning(Some(lock.fence), true, now)
-                .unwrap()
-        );
+        assert!(hold.finish_provisioning(Some(lock.fence), true, now).unwrap());
         assert!(!directory.path().join(LOCK_FILE).exists());
         assert_eq!(hold.read_markers(), (true, false));
         // The answer was lost: it is asked once more.
-        assert!(
-            !hold
-                .finish_provisioning(Some(lock.fence), true, now)
-                .unwrap()
-        );
-        assert!(matches!(
-            hold.admit_step(Some(lock.fence), now),
-            Err(FencedLockError::Disabled)
-        ));
+        assert!(!hold.finish_provisioning(Some(lock.fence), true, now).unwrap());
+        assert!(matches!(hold.admit_step(Some(lock.fence), now), Err(FencedLockError::Disabled)));
         assert!(matches!(
             hold.acquire_lock("two", LEASE, None, now),
             Err(FencedLockError::Disabled)

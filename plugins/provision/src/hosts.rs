@@ -14,14 +14,10 @@ fn format_line(address: IpAddr, host: &str) -> String {
 ///
 /// The managed lines are placed before the first unmanaged line with this name, because the first match counts.
 pub(crate) fn edit_hosts(file: &[u8], host: &str, addresses: &[IpAddr]) -> (Vec<u8>, Vec<String>) {
-    let managed_lines: Vec<String> = addresses
-        .iter()
-        .map(|address| format_line(*address, host))
-        .collect();
-    let block: Vec<u8> = managed_lines
-        .iter()
-        .flat_map(|line| format!("{line}\n").into_bytes())
-        .collect();
+    let managed_lines: Vec<String> =
+        addresses.iter().map(|address| format_line(*address, host)).collect();
+    let block: Vec<u8> =
+        managed_lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect();
     let mut edited = Vec::with_capacity(file.len() + block.len());
     let mut is_written = false;
     for line in file.split_inclusive(|byte| *byte == b'\n') {
@@ -78,10 +74,7 @@ mod tests {
     #[test]
     fn only_our_own_lines_change() {
         let once = edited(FILE, &["192.0.2.10"]);
-        assert_eq!(
-            once,
-            format!("{FILE}192.0.2.10\tpuppet\t{MANAGED_COMMENT}\n")
-        );
+        assert_eq!(once, format!("{FILE}192.0.2.10\tpuppet\t{MANAGED_COMMENT}\n"));
         assert_eq!(edited(&once, &["192.0.2.10"]), once);
         let both = edited(&once, &["192.0.2.11", "2001:db8::1"]);
         assert_eq!(
@@ -107,10 +100,7 @@ mod tests {
             edited("10.0.0.1 x", &["::1"]),
             format!("10.0.0.1 x\n::1\tpuppet\t{MANAGED_COMMENT}\n")
         );
-        assert_eq!(
-            edited("", &["::1"]),
-            format!("::1\tpuppet\t{MANAGED_COMMENT}\n")
-        );
+        assert_eq!(edited("", &["::1"]), format!("::1\tpuppet\t{MANAGED_COMMENT}\n"));
     }
 
     proptest! {

@@ -60,9 +60,7 @@ pub fn build_agent(
 
 /// Builds the data source `provision`.
 pub fn data_sources(state: PathBuf) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(
-        data::ProvisionDataSource(state),
-    )?])
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::ProvisionDataSource(state))?])
 }
 
 /// What the plugin shares with the daemon.
@@ -92,11 +90,7 @@ impl NodePlugin for ProvisionPlugin {
         daemon: &DaemonContext,
         shared: ProvisionShared,
     ) -> Result<Self, PluginError> {
-        Ok(Self {
-            options,
-            state: daemon.state.clone(),
-            shared,
-        })
+        Ok(Self { options, state: daemon.state.clone(), shared })
     }
 
     fn agents(&self) -> Result<Vec<Agent>, AgentError> {

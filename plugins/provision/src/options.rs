@@ -59,11 +59,8 @@ impl Default for Options {
 impl Options {
     /// Whether a node with this state directory has the agent.
     pub fn is_enabled(&self, state: &Path) -> bool {
-        let has_marker = || {
-            [PROVISIONING_FILE, DISABLED_FILE]
-                .iter()
-                .any(|name| state.join(name).exists())
-        };
+        let has_marker =
+            || [PROVISIONING_FILE, DISABLED_FILE].iter().any(|name| state.join(name).exists());
         self.enabled.unwrap_or_else(has_marker)
     }
 }

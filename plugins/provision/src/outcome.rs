@@ -67,16 +67,10 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
     if !summary.was_applied() {
         return (
             PuppetRunClass::NotApplied,
-            format!(
-                "no catalog was applied: {}",
-                first_error_line(evidence.text)
-            ),
+            format!("no catalog was applied: {}", first_error_line(evidence.text)),
         );
     }
-    let (failures, changed) = (
-        summary.failure_count(),
-        summary.resource_count("changed") > 0,
-    );
+    let (failures, changed) = (summary.failure_count(), summary.resource_count("changed") > 0);
     let total = summary.resource_count("total");
     match (code, failures) {
         (0 | 2, 0) if changed || code == 2 => (PuppetRunClass::Changed, String::new()),
@@ -95,10 +89,7 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
         }
         _ => (
             PuppetRunClass::NotApplied,
-            format!(
-                "Puppet exited with code {code}: {}",
-                first_error_line(evidence.text)
-            ),
+            format!("Puppet exited with code {code}: {}", first_error_line(evidence.text)),
         ),
     }
 }
@@ -125,10 +116,7 @@ fn classify_exit_one(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, St
             format!("Puppet has no usable certificate: {reason}"),
         );
     }
-    (
-        PuppetRunClass::NotApplied,
-        format!("no catalog was applied (exit code 1): {reason}"),
-    )
+    (PuppetRunClass::NotApplied, format!("no catalog was applied (exit code 1): {reason}"))
 }
 
 /// The first error that Puppet printed, as one line. Skips errors about facts, which do not fail a run.
@@ -136,17 +124,13 @@ pub(crate) fn first_error_line(text: &str) -> String {
     const MAX_REASON_CHARS: usize = 300;
     let error = text.lines().find_map(|line| {
         let line = line.trim_start();
-        let error = line
-            .strip_prefix("Error: ")
-            .or_else(|| line.starts_with("Couldn't ").then_some(line));
+        let error =
+            line.strip_prefix("Error: ").or_else(|| line.starts_with("Couldn't ").then_some(line));
         error.filter(|error| !error.starts_with("Facter:"))
     });
     let line = error.or_else(|| text.lines().rfind(|line| !line.trim().is_empty()));
     let line = line.unwrap_or("no output");
-    line.chars()
-        .filter(|c| !c.is_control())
-        .take(MAX_REASON_CHARS)
-        .collect()
+    line.chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -174,13 +158,8 @@ mod tests {
         summary: Option<&ProvisionRunSummary>,
         text: &str,
     ) -> PuppetRunClass {
-        let evidence = ProvisionRunEvidence {
-            exit,
-            summary,
-            disabled: None,
-            is_locked: false,
-            text,
-        };
+        let evidence =
+            ProvisionRunEvidence { exit, summary, disabled: None, is_locked: false, text };
         classify_run(&evidence).0
     }
 
@@ -188,65 +167,30 @@ mod tests {
     #[test]
     fn every_way_to_end_is_told_apart() {
         let code = ProcessExit::Code;
-        assert_eq!(
-            class(code(0), Some(&summary(0, 0)), ""),
-            PuppetRunClass::Clean
-        );
-        assert_eq!(
-            class(code(2), Some(&summary(2, 0)), ""),
-            PuppetRunClass::Changed
-        );
-        assert_eq!(
-            class(code(4), Some(&summary(0, 1)), ""),
-            PuppetRunClass::Failed
-        );
-        assert_eq!(
-            class(code(6), Some(&summary(1, 1)), ""),
-            PuppetRunClass::FailedChanged
-        );
+        assert_eq!(class(code(0), Some(&summary(0, 0)), ""), PuppetRunClass::Clean);
+        assert_eq!(class(code(2), Some(&summary(2, 0)), ""), PuppetRunClass::Changed);
+        assert_eq!(class(code(4), Some(&summary(0, 1)), ""), PuppetRunClass::Failed);
+        assert_eq!(class(code(6), Some(&summary(1, 1)), ""), PuppetRunClass::FailedChanged);
         // The code claims success, the summary knows better.
+        assert_eq!(class(code(0), Some(&summary(0, 1)), ""), PuppetRunClass::Failed);
         assert_eq!(
-            class(code(0), Some(&summary(0, 1)), ""),
-            PuppetRunClass::Failed
-        );
-        assert_eq!(
-            class(
-                code(1),
-                None,
-                "Error: Could not retrieve catalog from remote server"
-            ),
+            class(code(1), None, "Error: Could not retrieve catalog from remote server"),
             PuppetRunClass::NotApplied
         );
         let empty = ProvisionRunSummary::parse(EMPTY).unwrap();
         for ended in [0, 1, 2, 4] {
-            assert_eq!(
-                class(code(ended), Some(&empty), ""),
-                PuppetRunClass::NotApplied,
-                "{ended}"
-            );
+            assert_eq!(class(code(ended), Some(&empty), ""), PuppetRunClass::NotApplied, "{ended}");
         }
         let text = "Error: Couldn't fetch certificate from CA server; you might still need to sign this agent's certificate (web1).";
         assert_eq!(class(code(1), None, text), PuppetRunClass::NoCertificate);
         let text =
             "Notice: Run of Puppet configuration client already in progress; skipping  (/x exists)";
         assert_eq!(class(code(1), None, text), PuppetRunClass::Locked);
-        assert_eq!(
-            class(code(0), None, "Notice: Caught TERM; exiting"),
-            PuppetRunClass::Stopped
-        );
+        assert_eq!(class(code(0), None, "Notice: Caught TERM; exiting"), PuppetRunClass::Stopped);
         assert_eq!(class(code(137), None, ""), PuppetRunClass::Stopped);
-        assert_eq!(
-            class(ProcessExit::Timeout, None, ""),
-            PuppetRunClass::Timeout
-        );
-        assert_eq!(
-            class(ProcessExit::Cancelled, None, ""),
-            PuppetRunClass::Stopped
-        );
-        assert_eq!(
-            class(code(3), Some(&summary(0, 0)), ""),
-            PuppetRunClass::NotApplied
-        );
+        assert_eq!(class(ProcessExit::Timeout, None, ""), PuppetRunClass::Timeout);
+        assert_eq!(class(ProcessExit::Cancelled, None, ""), PuppetRunClass::Stopped);
+        assert_eq!(class(code(3), Some(&summary(0, 0)), ""), PuppetRunClass::NotApplied);
     }
 
     #[test]

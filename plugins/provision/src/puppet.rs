@@ -61,10 +61,7 @@ pub(crate) struct PuppetSettings {
 impl PuppetSettings {
     /// A setting as a path.
     pub(crate) fn setting_path(&self, setting: &str) -> PathBuf {
-        self.settings
-            .get(setting)
-            .map(PathBuf::from)
-            .unwrap_or_default()
+        self.settings.get(setting).map(PathBuf::from).unwrap_or_default()
     }
 }
 
@@ -75,13 +72,7 @@ impl<'a> PuppetRunner<'a> {
         cancel: CancelFlag,
         timeout: Duration,
     ) -> Self {
-        Self {
-            options,
-            system: &*cx.system,
-            progress: cx.progress.clone(),
-            cancel,
-            timeout,
-        }
+        Self { options, system: &*cx.system, progress: cx.progress.clone(), cancel, timeout }
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -126,26 +117,18 @@ impl<'a> PuppetRunner<'a> {
 
     /// Reads the settings with `puppet config print`, because only Puppet can interpret its configuration.
     pub(crate) fn read_settings(&self) -> Result<PuppetSettings, ActionError> {
-        let args = [
-            &["config", "print", "--section", "agent"],
-            &REQUIRED_SETTINGS[..],
-        ]
-        .concat();
+        let args = [&["config", "print", "--section", "agent"], &REQUIRED_SETTINGS[..]].concat();
         let mut command = self.build_command(&args);
         command.timeout = Some(SETTINGS_TIMEOUT.min(self.timeout));
-        let output = self
-            .system
-            .run_command(&command)
-            .map_err(|error| to_action_error(&error))?;
+        let output = self.system.run_command(&command).map_err(|error| to_action_error(&error))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let settings: BTreeMap<String, String> = text
             .lines()
             .filter_map(|line| line.split_once(" = "))
             .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
             .collect();
-        let missing = REQUIRED_SETTINGS
-            .iter()
-            .find(|name| settings.get(**name).is_none_or(String::is_empty));
+        let missing =
+            REQUIRED_SETTINGS.iter().find(|name| settings.get(**name).is_none_or(String::is_empty));
         if let Some(missing) = missing {
             return Err(ActionError::failed(format!(
                 "cannot read the Puppet setting `{missing}`: `{}` exited with code {}: {}",
@@ -172,10 +155,7 @@ impl<'a> PuppetRunner<'a> {
         &self,
         settings: &PuppetSettings,
     ) -> Option<(u64, std::time::SystemTime)> {
-        let metadata = self
-            .system
-            .metadata(&settings.setting_path("lastrunfile"))
-            .ok()??;
+        let metadata = self.system.metadata(&settings.setting_path("lastrunfile")).ok()??;
         let FileMetadata { inode, changed, .. } = metadata;
         Some((inode, changed))
     }
@@ -183,10 +163,7 @@ impl<'a> PuppetRunner<'a> {
     /// Reads the current summary.
     pub(crate) fn read_summary(&self, settings: &PuppetSettings) -> Option<ProvisionRunSummary> {
         let path = settings.setting_path("lastrunfile");
-        let bytes = self
-            .system
-            .read_file(&path, summary::MAX_SUMMARY_BYTES)
-            .ok()?;
+        let bytes = self.system.read_file(&path, summary::MAX_SUMMARY_BYTES).ok()?;
         ProvisionRunSummary::parse(&String::from_utf8_lossy(&bytes))
     }
 
@@ -201,13 +178,7 @@ impl<'a> PuppetRunner<'a> {
         let document: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let message = document.get("disabled_message").and_then(Value::as_str);
         let message = message.unwrap_or("reason not specified");
-        Some(
-            message
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(300)
-                .collect(),
-        )
+        Some(message.chars().filter(|c| !c.is_control()).take(300).collect())
     }
 
     /// Whether a run of Puppet is in progress, by Puppet's lock.
@@ -223,9 +194,7 @@ pub(crate) fn printable_tail(output: &CommandOutput) -> String {
     let start = output.combined.len().saturating_sub(MAX_ANSWER_BYTES);
     let tail = output.combined.get(start..).unwrap_or_default();
     let text = String::from_utf8_lossy(tail);
-    text.chars()
-        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .collect()
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// Converts an error of the system layer into an action error.
@@ -237,11 +206,7 @@ pub(crate) fn to_action_error(error: &SystemError) -> ActionError {
 fn emit_lines(progress: &ProgressSink, pending: &mut String, bytes: &[u8]) {
     pending.push_str(&String::from_utf8_lossy(bytes));
     while let Some((line, remainder)) = pending.split_once('\n') {
-        let plain: String = line
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(MAX_LINE_CHARS)
-            .collect();
+        let plain: String = line.chars().filter(|c| !c.is_control()).take(MAX_LINE_CHARS).collect();
         if !plain.is_empty() {
             progress.emit_event(json!({ "message": plain }));
         }

@@ -53,8 +53,7 @@ impl StepContext {
         work: impl FnOnce(&Self, &CallContext, CancelFlag) -> Result<T, ActionError> + Send + 'static,
     ) -> Result<T, ActionError> {
         let (context, call) = (Arc::clone(self), cx.clone());
-        cx.run_blocking(move |cancel| work(&context, &call, cancel))
-            .await?
+        cx.run_blocking(move |cancel| work(&context, &call, cancel)).await?
     }
 
     /// Runs a step, if provisioning has not ended and the fence is current.
@@ -80,11 +79,6 @@ impl StepContext {
     ) -> PuppetRunner<'a> {
         let left = cx.deadline.saturating_duration_since(Instant::now());
         let left = left.saturating_sub(ANSWER_MARGIN).max(left / 2);
-        PuppetRunner::new(
-            &self.options,
-            cx,
-            cancel,
-            Duration::from_secs(seconds).min(left),
-        )
+        PuppetRunner::new(&self.options, cx, cancel, Duration::from_secs(seconds).min(left))
     }
 }

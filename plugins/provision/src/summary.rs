@@ -38,9 +38,7 @@ impl ProvisionRunSummary {
     /// The environment that the run ended with, if the summary contains it.
     pub(crate) fn environment(&self) -> Option<String> {
         let names = ["converged_environment", "initial_environment"];
-        names
-            .iter()
-            .find_map(|name| value_text(self.application.get(*name)?))
+        names.iter().find_map(|name| value_text(self.application.get(*name)?))
     }
 
     pub(crate) fn resource_count(&self, name: &str) -> u64 {

@@ -72,10 +72,7 @@ impl Machine {
 
     fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("calls")).unwrap_or_default();
-        text.lines()
-            .filter(|line| !line.starts_with("config "))
-            .map(str::to_owned)
-            .collect()
+        text.lines().filter(|line| !line.starts_with("config ")).map(str::to_owned).collect()
     }
 
     async fn ask(&self, action: &str, input: Value) -> Result<Map<String, Value>, ActionError> {
@@ -84,12 +81,7 @@ impl Machine {
         let node = TestNode::named("web1.acme.net").unwrap();
         let system = Arc::new(RealSystem::new("/".into()));
         let cx = node.context("provision", action, system).unwrap();
-        let output = self
-            .agent
-            .find_handler(action)
-            .unwrap()
-            .call(&cx, input)
-            .await?;
+        let output = self.agent.find_handler(action).unwrap().call(&cx, input).await?;
         Ok(declared.validate_output(&output).unwrap())
     }
 }
@@ -127,12 +119,9 @@ fn run(changed: u64, failed: u64, code: i32) -> String {
 
 #[tokio::test]
 async fn a_run_is_what_became_of_it() {
-    for (changed, failed, code, class) in [
-        (0, 0, 0, "clean"),
-        (3, 0, 2, "changed"),
-        (0, 2, 4, "failed"),
-        (1, 1, 6, "failed+changed"),
-    ] {
+    for (changed, failed, code, class) in
+        [(0, 0, 0, "clean"), (3, 0, 2, "changed"), (0, 2, 4, "failed"), (1, 1, 6, "failed+changed")]
+    {
         let machine = Machine::new(&run(changed, failed, code));
         let answer = machine.ask("run_puppet", json!({})).await;
         let data = match answer {
@@ -158,25 +147,16 @@ async fn exit_code_1_is_a_failure_that_says_what_it_was() {
         Machine::new("echo 'Error: Could not retrieve catalog from remote server'; exit 1");
     let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
     assert_eq!(error.data["class"], json!("not_applied"));
-    assert!(
-        error.message.contains("Could not retrieve catalog"),
-        "{error}"
-    );
+    assert!(error.message.contains("Could not retrieve catalog"), "{error}");
 
-    machine.write(
-        "agent_disabled_lockfile",
-        r#"{"disabled_message":"hand hacking"}"#,
-    );
+    machine.write("agent_disabled_lockfile", r#"{"disabled_message":"hand hacking"}"#);
     let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
     assert_eq!(error.data["class"], json!("disabled"));
     assert!(error.message.contains("hand hacking"), "{error}");
 
     // An old summary is none of this run's.
     let machine = Machine::new("exit 0");
-    machine.write(
-        "lastrunfile",
-        "version:\n  config: 7\nresources:\n  total: 9\n",
-    );
+    machine.write("lastrunfile", "version:\n  config: 7\nresources:\n  total: 9\n");
     let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
     assert_eq!(error.data["class"], json!("stopped"), "{error}");
 }
@@ -250,10 +230,7 @@ async fn a_lock_fences_every_step() {
     let take = json!({"owner": "one", "lease": 60});
     let lock = machine.ask("lock", take.clone()).await.unwrap();
     assert_eq!(lock["fence"], json!(1));
-    let other = machine
-        .ask("lock", json!({"owner": "two"}))
-        .await
-        .unwrap_err();
+    let other = machine.ask("lock", json!({"owner": "two"})).await.unwrap_err();
     assert_eq!(other.data["owner"], json!("one"));
     assert!(matches!(other.reason, Some(ReplyReason::Busy { .. })));
     for (action, input) in [
@@ -268,31 +245,19 @@ async fn a_lock_fences_every_step() {
     ] {
         // Without its number, and with an old one.
         let error = machine.ask(action, input.clone()).await.unwrap_err();
-        assert!(
-            matches!(error.reason, Some(ReplyReason::Busy { .. })),
-            "{action}: {error:?}"
-        );
+        assert!(matches!(error.reason, Some(ReplyReason::Busy { .. })), "{action}: {error:?}");
         let mut old = input;
         old["fence"] = json!(0);
         let error = machine.ask(action, old).await.unwrap_err();
-        assert!(
-            matches!(error.reason, Some(ReplyReason::Denied { .. })),
-            "{action}: {error:?}"
-        );
+        assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })), "{action}: {error:?}");
     }
     assert_eq!(machine.calls(), Vec::<String>::new());
-    machine
-        .ask("run_puppet", json!({"fence": 1}))
-        .await
-        .unwrap();
+    machine.ask("run_puppet", json!({"fence": 1})).await.unwrap();
     let unlocked = machine.ask("unlock", json!({"fence": 1})).await.unwrap();
     assert_eq!(unlocked["unlocked"], json!(true));
     let unlocked = machine.ask("unlock", json!({"fence": 1})).await.unwrap();
     assert_eq!(unlocked["unlocked"], json!(false));
-    assert_eq!(
-        machine.ask("is_locked", json!({})).await.unwrap()["locked"],
-        json!(false)
-    );
+    assert_eq!(machine.ask("is_locked", json!({})).await.unwrap()["locked"], json!(false));
 }
 
 #[tokio::test]
@@ -301,10 +266,7 @@ async fn a_node_that_is_released_refuses_every_step_until_it_begins_anew() {
     machine.write("state/provisioning", "");
     assert!(Options::default().is_enabled(&machine.path("state")));
     let marks = machine.ask("is_disabled", json!({})).await.unwrap();
-    assert_eq!(
-        Value::Object(marks),
-        json!({"disabled": false, "provisioning": true})
-    );
+    assert_eq!(Value::Object(marks), json!({"disabled": false, "provisioning": true}));
     machine.ask("lock", json!({"owner": "one"})).await.unwrap();
     for changed in [true, false] {
         let done = machine.ask("release", json!({"fence": 1})).await.unwrap();
@@ -319,9 +281,7 @@ async fn a_node_that_is_released_refuses_every_step_until_it_begins_anew() {
         ("lock", json!({"owner": "two"})),
     ] {
         let error = machine.ask(action, input).await.unwrap_err();
-        let expected = Some(ReplyReason::Denied {
-            rule: DISABLED_FILE.to_owned(),
-        });
+        let expected = Some(ReplyReason::Denied { rule: DISABLED_FILE.to_owned() });
         assert_eq!(error.reason, expected, "{action}");
     }
     assert_eq!(machine.calls(), Vec::<String>::new());
@@ -329,17 +289,11 @@ async fn a_node_that_is_released_refuses_every_step_until_it_begins_anew() {
     let begun = machine.ask("reprovision", json!({})).await.unwrap();
     assert_eq!(Value::Object(begun), json!({"changed": true, "wiped": []}));
     assert!(machine.path("hostprivkey").exists());
-    let wiped = machine
-        .ask("reprovision", json!({"wipe": true}))
-        .await
-        .unwrap();
+    let wiped = machine.ask("reprovision", json!({"wipe": true})).await.unwrap();
     let key = machine.path("hostprivkey").display().to_string();
     assert_eq!(wiped["wiped"], json!([key]));
     assert!(!machine.path("hostprivkey").exists());
-    assert_eq!(
-        machine.ask("lock", json!({"owner": "two"})).await.unwrap()["fence"],
-        json!(2)
-    );
+    assert_eq!(machine.ask("lock", json!({"owner": "two"})).await.unwrap()["fence"], json!(2));
 }
 
 #[tokio::test]
@@ -358,10 +312,7 @@ async fn the_hosts_file_keeps_its_lines_mode_and_owner() {
         text,
         "127.0.0.1 localhost\n192.0.2.10\tpuppet\t# managed by rpc provision\n2001:db8::a\tpuppet\t# managed by rpc provision\n"
     );
-    let mode = std::fs::metadata(machine.path("hosts"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(machine.path("hosts")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
 }
 
@@ -371,21 +322,12 @@ async fn puppet_in_the_background_is_the_operators_command_or_a_service() {
         options.daemon_command = ["/bin/echo", "started"].map(str::to_owned).to_vec();
     });
     let answer = machine.ask("daemonize_puppet", json!({})).await.unwrap();
-    assert_eq!(
-        Value::Object(answer),
-        json!({"changed": true, "output": "started\n"})
-    );
+    assert_eq!(Value::Object(answer), json!({"changed": true, "output": "started\n"}));
     let machine = Machine::with("", |options| {
         options.daemon_command = ["/bin/false"].map(str::to_owned).to_vec();
     });
-    let error = machine
-        .ask("daemonize_puppet", json!({}))
-        .await
-        .unwrap_err();
-    assert!(
-        error.message.contains("`/bin/false` exited with code 1"),
-        "{error}"
-    );
+    let error = machine.ask("daemonize_puppet", json!({})).await.unwrap_err();
+    assert!(error.message.contains("`/bin/false` exited with code 1"), "{error}");
 }
 
 /// A request of this name, and its key.
@@ -416,43 +358,25 @@ async fn a_request_is_told_with_what_proves_whose_it_is() {
     machine.write("does", conflict);
     machine.write("hostprivkey", &key.serialize_pem());
     for fresh in [false, true] {
-        let again = machine
-            .ask("request_certificate", json!({ "fresh": fresh }))
-            .await
-            .unwrap();
+        let again = machine.ask("request_certificate", json!({ "fresh": fresh })).await.unwrap();
         assert_eq!(again["state"], json!("pending"));
         assert_eq!(again["fingerprint"], answer["fingerprint"]);
     }
 
     // It has one that is not ours: the key on this machine is another one.
     machine.write("hostprivkey", &request("web1.acme.net").1.serialize_pem());
-    let error = machine
-        .ask("request_certificate", json!({}))
-        .await
-        .unwrap_err();
+    let error = machine.ask("request_certificate", json!({})).await.unwrap_err();
     assert!(error.message.contains("clean the name"), "{error}");
 
     // A request of another name is not told as ours.
     let (other, _) = request("web2.acme.net");
     machine.write("csr", &other);
     machine.write("does", submitted);
-    let error = machine
-        .ask("request_certificate", json!({}))
-        .await
-        .unwrap_err();
+    let error = machine.ask("request_certificate", json!({})).await.unwrap_err();
     assert!(error.message.contains("web2.acme.net"), "{error}");
-    machine.write(
-        "does",
-        "echo 'Error: Failed to open TCP connection to puppet:8140'; exit 1",
-    );
-    let error = machine
-        .ask("request_certificate", json!({}))
-        .await
-        .unwrap_err();
-    assert!(
-        error.message.contains("Failed to open TCP connection"),
-        "{error}"
-    );
+    machine.write("does", "echo 'Error: Failed to open TCP connection to puppet:8140'; exit 1");
+    let error = machine.ask("request_certificate", json!({})).await.unwrap_err();
+    assert!(error.message.contains("Failed to open TCP connection"), "{error}");
 }
 
 #[tokio::test]
@@ -508,16 +432,10 @@ fn the_agent_is_there_where_the_daemon_provisions_or_the_operator_wants_it() {
     let directory = tempfile::tempdir().unwrap();
     let (state, options) = (directory.path(), Options::default());
     assert!(!options.is_enabled(state));
-    let wanted = Options {
-        enabled: Some(true),
-        ..Options::default()
-    };
+    let wanted = Options { enabled: Some(true), ..Options::default() };
     assert!(wanted.is_enabled(Path::new("/nowhere")));
     std::fs::write(state.join(DISABLED_FILE), "").unwrap();
     assert!(options.is_enabled(state));
-    let unwanted = Options {
-        enabled: Some(false),
-        ..Options::default()
-    };
+    let unwanted = Options { enabled: Some(false), ..Options::default() };
     assert!(!unwanted.is_enabled(state));
 }

@@ -41,11 +41,7 @@ pub struct EnrolmentService {
 impl EnrolmentService {
     /// Creates the service on a connection to the bootstrap account.
     pub fn new(bus: Bus, enroller: NodeEnroller<BucketEnrolmentStore>) -> Self {
-        Self {
-            bus,
-            enroller,
-            unverified_log: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
-        }
+        Self { bus, enroller, unverified_log: LogThrottle::new(UNVERIFIED_LOG_INTERVAL) }
     }
 
     /// Serves requests one at a time, until the connection is closed.
@@ -58,10 +54,8 @@ impl EnrolmentService {
             bucket: PROVISION_BUCKET.name.to_owned(),
             problem: error.to_string(),
         };
-        let subjects = [
-            subject::ENROLMENT_SUBJECT.to_owned(),
-            subject::NEWCOMERS_TRUST_SUBJECT.to_owned(),
-        ];
+        let subjects =
+            [subject::ENROLMENT_SUBJECT.to_owned(), subject::NEWCOMERS_TRUST_SUBJECT.to_owned()];
         let subscriptions = self.bus.subscribe_all(&subjects).await.map_err(failed)?;
         let Ok::<[BusSubscription; 2], _>([mut requests, mut announcements]) =
             subscriptions.try_into()
@@ -95,11 +89,7 @@ impl EnrolmentService {
             .handle_message(message.payload(), unix_millis_now())
             .await
         {
-            Ok(HandledEnrolment::Answered {
-                request,
-                outcome,
-                bytes,
-            }) => (request, outcome, bytes),
+            Ok(HandledEnrolment::Answered { request, outcome, bytes }) => (request, outcome, bytes),
             Ok(HandledEnrolment::Ignored(error)) => {
                 if let Some(suppressed) = self.unverified_log.admit(Instant::now()) {
                     tracing::warn!(%error, untold = suppressed, "ignored an invalid enrolment request");
@@ -144,10 +134,7 @@ impl EnrolmentService {
 
     /// Renews due node tokens periodically.
     pub(crate) async fn renew_tokens(&self) -> std::convert::Infallible {
-        let lifetime = self
-            .enroller
-            .token_lifetime()
-            .unwrap_or(MAX_NODE_TOKEN_SECONDS);
+        let lifetime = self.enroller.token_lifetime().unwrap_or(MAX_NODE_TOKEN_SECONDS);
         let interval = Duration::from_secs(lifetime / CHECKS_PER_LIFETIME)
             .clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL);
         let enrolment_store = self.enroller.enrolment_store();
@@ -156,10 +143,7 @@ impl EnrolmentService {
                 Ok(nodes) if nodes.is_empty() => {}
                 Ok(nodes) => tracing::info!(nodes = nodes.len(), "renewed node tokens"),
                 Err(error) => {
-                    tracing::warn!(
-                        error = error_chain(&error),
-                        "cannot renew the tokens of nodes"
-                    );
+                    tracing::warn!(error = error_chain(&error), "cannot renew the tokens of nodes");
                 }
             }
             tokio::time::sleep(interval).await;
@@ -175,9 +159,7 @@ impl EnrolmentService {
             let _ = self.enroller.update_fleet(&account);
         }
         let trust = self.enroller.fleet_trust();
-        enrolment_store
-            .renew_due_tokens(&trust, self.enroller.node_role(), unix_millis_now())
-            .await
+        enrolment_store.renew_due_tokens(&trust, self.enroller.node_role(), unix_millis_now()).await
     }
 
     fn update_account_token(&self, token: &[u8]) {
@@ -204,10 +186,7 @@ async fn begin_provisioning(
         let is_retired = matches!(record.state, ProvisioningState::Retired);
         if is_retired {
             let epoch = record.epoch;
-            *record = NodeRecord {
-                epoch,
-                ..new_record.clone()
-            };
+            *record = NodeRecord { epoch, ..new_record.clone() };
         }
         Ok(is_retired)
     });

@@ -81,11 +81,7 @@ impl BucketEnrolmentStore {
         token: &str,
     ) -> Result<(), BucketError> {
         let token = Bytes::from(token.to_owned());
-        match self
-            .account
-            .put(&renewed_token_key(node.as_str()), token)
-            .await
-        {
+        match self.account.put(&renewed_token_key(node.as_str()), token).await {
             Ok(_) => Ok(()),
             Err(BucketError::Missing { .. }) => {
                 tracing::warn!(%node, "cannot store the token of the node for renewal: the broker has no trust bucket; run `rpc org push`");
@@ -102,12 +98,7 @@ impl BucketEnrolmentStore {
         node_role: &KeyPair,
         now: Millis,
     ) -> Result<Vec<Identity>, BucketEnrolmentError> {
-        let renewal = TokenRenewal {
-            names: &self.names,
-            tokens: &self.account,
-            trust,
-            node_role,
-        };
+        let renewal = TokenRenewal { names: &self.names, tokens: &self.account, trust, node_role };
         Ok(renewal.renew_due(now).await?)
     }
 
@@ -201,10 +192,7 @@ impl EnrolmentStore for BucketEnrolmentStore {
 
 /// Whether a node is subscribed under this name. A node that is subscribed and does not reply counts as connected.
 async fn is_connected(client: &Client, node: &Identity) -> Result<bool, BucketEnrolmentError> {
-    let to_error = |problem: String| BucketEnrolmentError::Probe {
-        node: node.clone(),
-        problem,
-    };
+    let to_error = |problem: String| BucketEnrolmentError::Probe { node: node.clone(), problem };
     let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
     let mut call =
         RpcCall::new("rpcutil", "ping", target).map_err(|error| to_error(error.to_string()))?;

@@ -54,10 +54,7 @@ impl FleetClient {
     /// Fetches the account's newest token, so that replies of revoked nodes are rejected.
     pub async fn refresh_trust(&self) {
         if let Err(error) = self.client.refresh_trust().await {
-            tracing::debug!(
-                error = error_chain(&error),
-                "cannot confirm the account token"
-            );
+            tracing::debug!(error = error_chain(&error), "cannot confirm the account token");
         }
     }
 
@@ -70,10 +67,8 @@ impl FleetClient {
         } else {
             filter.and_then(|filter| filter.with_words(words))
         };
-        let filter = filter.map_err(|source| MasterFilterError {
-            text: words.to_owned(),
-            source,
-        })?;
+        let filter =
+            filter.map_err(|source| MasterFilterError { text: words.to_owned(), source })?;
         Ok(Self {
             client,
             filter,
@@ -100,10 +95,8 @@ impl FleetClient {
         call.wait = timeout + SHORT_CALL_TIMEOUT;
         let operation = format!("{agent}.{action}");
         let mut events = self.client.call(call);
-        let mut checks = interval_at(
-            Instant::now() + PROGRESS_CHECK_INTERVAL,
-            PROGRESS_CHECK_INTERVAL,
-        );
+        let mut checks =
+            interval_at(Instant::now() + PROGRESS_CHECK_INTERVAL, PROGRESS_CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut request_id, mut was_unknown) = (None, false);
         loop {
@@ -152,9 +145,7 @@ impl FleetClient {
         let Some(data) = self.facts_request(&[]) else {
             return Ok(Map::new());
         };
-        let answer = self
-            .call_node(node, "rpcutil", "get_facts", data, SHORT_CALL_TIMEOUT)
-            .await?;
+        let answer = self.call_node(node, "rpcutil", "get_facts", data, SHORT_CALL_TIMEOUT).await?;
         Ok(read_facts(&answer))
     }
 
@@ -189,11 +180,7 @@ impl FleetClient {
         let to_step_error = |error: muster_client::ClientError| {
             StepError::transient(format!("cannot query the masters: {error}"))
         };
-        let found = self
-            .client
-            .discover_nodes(&self.filter)
-            .await
-            .map_err(to_step_error)?;
+        let found = self.client.discover_nodes(&self.filter).await.map_err(to_step_error)?;
         if found.nodes.is_empty() {
             return Err(StepError::transient(
                 "no master was found: no node has the agent `puppetca` and matches the configured filter",
@@ -201,9 +188,7 @@ impl FleetClient {
         }
         let mut call = RpcCall::new("rpcutil", "get_facts", CallTarget::Nodes(found.nodes))
             .map_err(|error| StepError::permanent(error.to_string()))?;
-        call.data = self
-            .facts_request(&[&self.address_fact])
-            .unwrap_or_default();
+        call.data = self.facts_request(&[&self.address_fact]).unwrap_or_default();
         let mut masters = Vec::new();
         let stats = self
             .client
@@ -235,11 +220,7 @@ impl FleetClient {
             .map_err(|error| StepError::permanent(error.to_string()))?;
         let to_step_error =
             |error: muster_client::ClientError| StepError::transient(error.to_string());
-        let found = self
-            .client
-            .discover_nodes(&filter)
-            .await
-            .map_err(to_step_error)?;
+        let found = self.client.discover_nodes(&filter).await.map_err(to_step_error)?;
         if found.nodes.is_empty() {
             return Ok(Vec::new());
         }
@@ -303,10 +284,8 @@ fn step_result(answer: &ReceivedReply) -> Result<Map<String, Value>, StepError> 
     if answer.is_ok() {
         return Ok(reply.data.clone());
     }
-    let message = format!(
-        "{}.{} on {}: {}",
-        reply.agent, reply.action, reply.sender, reply.statusmsg
-    );
+    let message =
+        format!("{}.{} on {}: {}", reply.agent, reply.action, reply.sender, reply.statusmsg);
     let is_final = match (&reply.reason, reply.statuscode) {
         (Some(ReplyReason::Denied { .. }), _) => true,
         (Some(_), _) => false,
@@ -315,9 +294,5 @@ fn step_result(answer: &ReceivedReply) -> Result<Map<String, Value>, StepError> 
             ReplyStatus::UnknownAction | ReplyStatus::MissingData | ReplyStatus::InvalidData
         ),
     };
-    Err(if is_final {
-        StepError::permanent(message)
-    } else {
-        StepError::transient(message)
-    })
+    Err(if is_final { StepError::permanent(message) } else { StepError::transient(message) })
 }

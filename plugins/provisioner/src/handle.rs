@@ -23,9 +23,7 @@ pub struct ProvisionerHandle {
 
 impl Default for ProvisionerHandle {
     fn default() -> Self {
-        Self {
-            bus: Arc::new(watch::Sender::new(None)),
-        }
+        Self { bus: Arc::new(watch::Sender::new(None)) }
     }
 }
 
@@ -43,10 +41,7 @@ impl ProvisionerHandle {
 
     /// Records of all known nodes, by name.
     pub(crate) async fn list_records(&self) -> Result<Vec<NodeRecord>, ActionError> {
-        self.open_store()?
-            .list_records()
-            .await
-            .map_err(to_action_error)
+        self.open_store()?.list_records().await.map_err(to_action_error)
     }
 
     /// The current leader.
@@ -80,12 +75,7 @@ impl ProvisionerHandle {
     ) -> Result<(NodeRecord, bool), ActionError> {
         let mut record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
         record.request_retirement(caller, unix_millis_now());
-        if self
-            .open_store()?
-            .create_record(&record)
-            .await
-            .map_err(to_action_error)?
-        {
+        if self.open_store()?.create_record(&record).await.map_err(to_action_error)? {
             return Ok((record, true));
         }
         self.change_record(node, |record| {

@@ -62,9 +62,7 @@ fn parse_answer(exit: &ProgramExit) -> Result<Map<String, Value>, StepError> {
         return Err(StepError::deferred(message(&output)));
     }
     if let Some(reason) = output.get("fail") {
-        let reason = reason
-            .as_str()
-            .map_or_else(|| message(&output), str::to_owned);
+        let reason = reason.as_str().map_or_else(|| message(&output), str::to_owned);
         return Err(StepError::permanent(reason));
     }
     output.remove("defer");
@@ -99,9 +97,7 @@ pub(crate) async fn run_program(
             })),
             ..Command::new(argv)
         };
-        let output = system
-            .run_command(&command)
-            .map_err(|error| error.to_string())?;
+        let output = system.run_command(&command).map_err(|error| error.to_string())?;
         let stderr = stderr.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(ProgramExit {
             code: output.code,

@@ -41,10 +41,7 @@ pub async fn wait_for_leadership(
     host: &Identity,
     lease: Duration,
 ) -> Result<LeaderLease, BucketError> {
-    let leader = LeaderRecord {
-        host: host.clone(),
-        instance: Uuid::now_v7(),
-    };
+    let leader = LeaderRecord { host: host.clone(), instance: Uuid::now_v7() };
     let value = Bytes::from(serde_json::to_vec(&leader).unwrap_or_default());
     let mut last_seen: Option<(u64, Instant)> = None;
     loop {
@@ -105,12 +102,7 @@ impl LeaderLease {
             lease,
             lost.clone(),
         ));
-        Self {
-            epoch,
-            lost,
-            renewal,
-            bucket,
-        }
+        Self { epoch, lost, renewal, bucket }
     }
 
     /// Gives up leadership by deleting the key, so that another host can take over at once.

@@ -36,21 +36,13 @@ pub fn choose_master<'a>(
         let Some(value) = facts.get(criterion).filter(|value| is_meaningful(value)) else {
             continue;
         };
-        let matching = masters
-            .iter()
-            .filter(|master| master.facts.get(criterion) == Some(value));
+        let matching = masters.iter().filter(|master| master.facts.get(criterion) == Some(value));
         if let Some(master) = preferred_master(node, matching) {
-            return Some(MasterPlacement {
-                master,
-                criterion: Some(criterion),
-            });
+            return Some(MasterPlacement { master, criterion: Some(criterion) });
         }
     }
     let master = preferred_master(node, masters.iter().filter(|_| allow_any))?;
-    Some(MasterPlacement {
-        master,
-        criterion: None,
-    })
+    Some(MasterPlacement { master, criterion: None })
 }
 
 /// Whether a fact can match: null and the empty string mean that the fact is unknown.

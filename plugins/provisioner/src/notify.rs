@@ -103,18 +103,13 @@ pub async fn send_message(
         };
     }
     let sent = tokio::task::spawn_blocking(move || match &channel {
-        NotificationChannel::Webhook {
-            url,
-            token_file,
-            ca,
-        } => post_webhook(url, token_file.as_deref(), ca.as_deref(), &message),
+        NotificationChannel::Webhook { url, token_file, ca } => {
+            post_webhook(url, token_file.as_deref(), ca.as_deref(), &message)
+        }
         NotificationChannel::Smtp { server, from, to } => send_mail(server, from, to, &message),
         NotificationChannel::Command { .. } => Ok(()),
     });
-    sent.await
-        .map_err(|error| error.to_string())
-        .flatten()
-        .map_err(StepError::transient)
+    sent.await.map_err(|error| error.to_string()).flatten().map_err(StepError::transient)
 }
 
 fn post_webhook(
@@ -147,9 +142,7 @@ fn post_webhook(
     let body = message.document.to_string();
     // Errors are stored and logged, and the path or query of a webhook often is its secret.
     let origin = url.origin();
-    let response = request
-        .send(body)
-        .map_err(|error| format!("{origin}: {error}"))?;
+    let response = request.send(body).map_err(|error| format!("{origin}: {error}"))?;
     let status = response.status();
     if status.is_success() {
         return Ok(());
@@ -167,9 +160,7 @@ fn load_root_certificates(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, Str
                 Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
                 _ => None,
             };
-            ureq::tls::parse_pem(&pem)
-                .filter_map(to_certificate)
-                .collect()
+            ureq::tls::parse_pem(&pem).filter_map(to_certificate).collect()
         }
         None => rustls_native_certs::load_native_certs()
             .certs
@@ -187,9 +178,7 @@ fn send_mail(
     message: &NotificationMessage,
 ) -> Result<(), String> {
     let (host, port) = server.rsplit_once(':').unwrap_or((server, "25"));
-    let port: u16 = port
-        .parse()
-        .map_err(|_| format!("`{server}` is not of the form host:port"))?;
+    let port: u16 = port.parse().map_err(|_| format!("`{server}` is not of the form host:port"))?;
     let tls = TlsParameters::new(host.to_owned()).map_err(|error| error.to_string())?;
     let transport = SmtpTransport::builder_dangerous(host)
         .port(port)
@@ -205,18 +194,11 @@ fn send_mail(
         .message_id(Some(format!("<{}@muster>", message.id)))
         .subject(subject);
     for address in to {
-        mail = mail.to(address
-            .parse()
-            .map_err(|error| format!("{address}: {error}"))?);
+        mail = mail.to(address.parse().map_err(|error| format!("{address}: {error}"))?);
     }
-    let mail = mail
-        .header(ContentType::TEXT_PLAIN)
-        .body(text)
-        .map_err(|error| error.to_string())?;
-    transport
-        .send(&mail)
-        .map(drop)
-        .map_err(|error| format!("{server}: {error}"))
+    let mail =
+        mail.header(ContentType::TEXT_PLAIN).body(text).map_err(|error| error.to_string())?;
+    transport.send(&mail).map(drop).map_err(|error| format!("{server}: {error}"))
 }
 
 #[cfg(test)]
@@ -270,9 +252,7 @@ mod tests {
             let (mut connection, _) = receiver.accept().unwrap();
             let mut request = [0; 4096];
             assert!(connection.read(&mut request).unwrap() > 0);
-            connection
-                .write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n")
-                .unwrap();
+            connection.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").unwrap();
         });
         let refused = post_webhook(&url, None, None, &message).unwrap_err();
         answering.join().unwrap();

@@ -249,10 +249,7 @@ impl ProvisioningPlan {
                 let needs = needed.step_name();
                 let is_before = self.step_position(&needs).is_some_and(|at| at < index);
                 if !is_before && !is_disabled(&needs) {
-                    return Err(ProvisioningPlanError::Order {
-                        step: step.name.clone(),
-                        needs,
-                    });
+                    return Err(ProvisioningPlanError::Order { step: step.name.clone(), needs });
                 }
             }
         }
@@ -270,42 +267,24 @@ fn build_step(
     tries: u32,
 ) -> Result<PlanStep, ProvisioningPlanError> {
     let work = match step_options {
-        Some(StepOptions {
-            agent: Some(_),
-            helper: Some(_),
-            ..
-        }) => return Err(ProvisioningPlanError::Both(name)),
-        Some(StepOptions {
-            agent: Some(agent), ..
-        }) => StepKind::Agent(agent.clone()),
-        Some(StepOptions {
-            helper: Some(helper),
-            ..
-        }) if helper.command.is_empty() => return Err(ProvisioningPlanError::NoProgram(name)),
-        Some(StepOptions {
-            helper: Some(helper),
-            ..
-        }) => StepKind::Helper(helper.clone()),
+        Some(StepOptions { agent: Some(_), helper: Some(_), .. }) => {
+            return Err(ProvisioningPlanError::Both(name));
+        }
+        Some(StepOptions { agent: Some(agent), .. }) => StepKind::Agent(agent.clone()),
+        Some(StepOptions { helper: Some(helper), .. }) if helper.command.is_empty() => {
+            return Err(ProvisioningPlanError::NoProgram(name));
+        }
+        Some(StepOptions { helper: Some(helper), .. }) => StepKind::Helper(helper.clone()),
         _ => {
             let builtin = BuiltinStep::from_name(&name)
                 .ok_or_else(|| ProvisioningPlanError::Unknown(name.clone()))?;
-            let inputs = step_options
-                .map(|step_options| step_options.inputs.clone())
-                .unwrap_or_default();
+            let inputs =
+                step_options.map(|step_options| step_options.inputs.clone()).unwrap_or_default();
             StepKind::Builtin(builtin, inputs)
         }
     };
-    let tries = step_options
-        .and_then(|step_options| step_options.tries)
-        .unwrap_or(tries)
-        .max(1);
-    let timeout = step_options
-        .and_then(|step_options| step_options.timeout)
-        .map(Duration::from_secs);
-    Ok(PlanStep {
-        name,
-        work,
-        tries,
-        timeout,
-    })
+    let tries = step_options.and_then(|step_options| step_options.tries).unwrap_or(tries).max(1);
+    let timeout =
+        step_options.and_then(|step_options| step_options.timeout).map(Duration::from_secs);
+    Ok(PlanStep { name, work, tries, timeout })
 }

@@ -154,26 +154,17 @@ pub enum FailureKind {
 impl StepError {
     /// A temporary error: another try may succeed.
     pub fn transient(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            kind: FailureKind::Transient,
-        }
+        Self { message: message.into(), kind: FailureKind::Transient }
     }
 
     /// A permanent error: no further try helps.
     pub fn permanent(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            kind: FailureKind::Permanent,
-        }
+        Self { message: message.into(), kind: FailureKind::Permanent }
     }
 
     /// A deferral: not possible yet.
     pub fn deferred(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            kind: FailureKind::Deferred,
-        }
+        Self { message: message.into(), kind: FailureKind::Deferred }
     }
 }
 
@@ -247,10 +238,7 @@ impl NodeRecord {
                 return NextAction::Rest;
             }
         }
-        let next_step = plan
-            .steps()
-            .iter()
-            .find(|step| !self.done.contains(&step.name));
+        let next_step = plan.steps().iter().find(|step| !self.done.contains(&step.name));
         match next_step {
             Some(step) => self.wait_until_due(NextAction::Step(step), now),
             None => NextAction::Rest,
@@ -273,12 +261,8 @@ impl NodeRecord {
             Some(current) if current.step == *step => current.attempt + 1,
             _ => 1,
         };
-        self.current = Some(CurrentStep {
-            step: step.clone(),
-            attempt,
-            underway: true,
-            not_before: 0,
-        });
+        self.current =
+            Some(CurrentStep { step: step.clone(), attempt, underway: true, not_before: 0 });
         self.append_history(now, step.as_str(), EventKind::Began, "");
     }
 
@@ -331,11 +315,7 @@ impl NodeRecord {
             step: step.clone(),
             attempt: counted_attempts,
             underway: false,
-            not_before: if is_over {
-                0
-            } else {
-                now + backoff.delay_after(attempt)
-            },
+            not_before: if is_over { 0 } else { now + backoff.delay_after(attempt) },
         });
         if is_over {
             self.state = ProvisioningState::Failed;
@@ -355,8 +335,7 @@ impl NodeRecord {
         self.state = ProvisioningState::Working;
         self.settled = false;
         self.current = None;
-        self.notices
-            .retain(|key, _| !key.starts_with(NotificationEvent::Failed.as_str()));
+        self.notices.retain(|key, _| !key.starts_with(NotificationEvent::Failed.as_str()));
         if std::mem::take(&mut self.compensated) {
             // Repeat all steps from the lock on, because the node was unlocked too.
             self.done.clear();

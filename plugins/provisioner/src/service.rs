@@ -72,11 +72,7 @@ impl ProvisionerService {
             host,
             bus,
             plan,
-            worker: StepWorker {
-                fleet,
-                options: Arc::clone(&options),
-                system,
-            },
+            worker: StepWorker { fleet, options: Arc::clone(&options), system },
             options,
             enrolment: None,
         })
@@ -229,11 +225,8 @@ impl LeaderTerm<'_> {
     fn start_due_nodes(&mut self) {
         let now = unix_millis_now();
         while self.busy.len() < self.service.options.workers.max(1) {
-            let next = self
-                .due
-                .iter()
-                .find(|(at, node)| *at <= now && !self.busy.contains(node))
-                .cloned();
+            let next =
+                self.due.iter().find(|(at, node)| *at <= now && !self.busy.contains(node)).cloned();
             let Some(next) = next else { return };
             self.due.remove(&next);
             let (_, node) = next;
@@ -289,9 +282,7 @@ async fn discover_nodes(store: &NodeRecordStore, worker: &StepWorker) -> Result<
             Some(record)
                 if record.state == ProvisioningState::Done && record.changed < started_at =>
             {
-                restart_provisioning(store, &node, started_at)
-                    .await
-                    .map_err(to_step_error)?;
+                restart_provisioning(store, &node, started_at).await.map_err(to_step_error)?;
             }
             Some(_) => {}
         }
@@ -310,10 +301,7 @@ async fn restart_provisioning(
         if is_stale {
             let new_record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
             let epoch = record.epoch;
-            *record = NodeRecord {
-                epoch,
-                ..new_record
-            };
+            *record = NodeRecord { epoch, ..new_record };
         }
         Ok(is_stale)
     });

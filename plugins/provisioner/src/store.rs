@@ -77,11 +77,7 @@ impl NodeRecordStore {
 
     /// Creates the record of an unknown node; returns false if there is one.
     pub async fn create_record(&self, record: &NodeRecord) -> Result<bool, NodeRecordError> {
-        match self
-            .bucket
-            .create(&node_key(&record.identity), encode_record(record))
-            .await
-        {
+        match self.bucket.create(&node_key(&record.identity), encode_record(record)).await {
             Ok(_) => Ok(true),
             Err(BucketError::Conflict { .. }) => Ok(false),
             Err(error) => Err(error.into()),
@@ -103,11 +99,7 @@ impl NodeRecordStore {
             if !change(&mut record)? {
                 return Ok((record, entry.revision));
             }
-            match self
-                .bucket
-                .update(&key, encode_record(&record), entry.revision)
-                .await
-            {
+            match self.bucket.update(&key, encode_record(&record), entry.revision).await {
                 Ok(revision) => return Ok((record, revision)),
                 Err(BucketError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -127,10 +119,8 @@ pub fn decode_if_readable(entry: &BucketEntry) -> Option<NodeRecord> {
 
 fn decode_record(entry: &BucketEntry) -> Result<NodeRecord, NodeRecordError> {
     let value = entry.value.as_deref().unwrap_or_default();
-    serde_json::from_slice(value).map_err(|source| NodeRecordError::Unreadable {
-        node: entry.key.clone(),
-        source,
-    })
+    serde_json::from_slice(value)
+        .map_err(|source| NodeRecordError::Unreadable { node: entry.key.clone(), source })
 }
 
 fn node_key(node: &Identity) -> String {

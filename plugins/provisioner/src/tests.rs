@@ -27,10 +27,7 @@ fn names(plan: &ProvisioningPlan) -> Vec<&str> {
     plan.steps().iter().map(|step| step.name.as_str()).collect()
 }
 
-const PAUSES: RetryBackoff = RetryBackoff {
-    initial: 1_000,
-    max: 60_000,
-};
+const PAUSES: RetryBackoff = RetryBackoff { initial: 1_000, max: 60_000 };
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
@@ -103,10 +100,7 @@ fn what_cannot_be_done_in_that_order_is_refused() {
     let name = |text: &str| StepName::try_from(text.to_owned()).unwrap();
     assert_eq!(
         refused(json!([{ "name": "sign", "after": "lock" }])),
-        ProvisioningPlanError::Order {
-            step: name("sign"),
-            needs: name("request_certificate")
-        }
+        ProvisioningPlanError::Order { step: name("sign"), needs: name("request_certificate") }
     );
     assert_eq!(
         refused(json!([{ "name": "puppet_daemonize" }])),
@@ -114,10 +108,7 @@ fn what_cannot_be_done_in_that_order_is_refused() {
     );
     assert_eq!(
         refused(json!([{ "name": "clean", "after": "nothing" }])),
-        ProvisioningPlanError::NoSuch {
-            step: name("clean"),
-            after: name("nothing")
-        }
+        ProvisioningPlanError::NoSuch { step: name("clean"), after: name("nothing") }
     );
     assert_eq!(
         refused(json!([{ "name": "sign" }, { "name": "sign", "enabled": false }])),
@@ -127,27 +118,12 @@ fn what_cannot_be_done_in_that_order_is_refused() {
         |value: Value| serde_json::from_value::<Options>(value).map_err(|error| error.to_string());
     let hook = |more: Value| {
         let mut target = json!({ "name": "hook", "kind": "webhook", "url": "https://example.net", "events": ["failed"] });
-        target
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
+        target.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({ "notify": [target] })
     };
-    assert!(
-        read(json!({ "stepps": [] }))
-            .unwrap_err()
-            .contains("stepps")
-    );
-    assert!(
-        read(hook(json!({ "urll": 1 })))
-            .unwrap_err()
-            .contains("urll")
-    );
-    assert!(
-        read(hook(json!({ "kind": "pigeon" })))
-            .unwrap_err()
-            .contains("pigeon")
-    );
+    assert!(read(json!({ "stepps": [] })).unwrap_err().contains("stepps"));
+    assert!(read(hook(json!({ "urll": 1 }))).unwrap_err().contains("urll"));
+    assert!(read(hook(json!({ "kind": "pigeon" }))).unwrap_err().contains("pigeon"));
     assert_eq!(read(hook(json!({}))).unwrap().notify.len(), 1);
 }
 
@@ -183,56 +159,29 @@ fn master(name: &str, facts: Value) -> PuppetMaster {
     let Value::Object(facts) = facts else {
         panic!("facts are an object");
     };
-    PuppetMaster {
-        identity: identity(name),
-        address: "192.0.2.1".to_owned(),
-        facts,
-    }
+    PuppetMaster { identity: identity(name), address: "192.0.2.1".to_owned(), facts }
 }
 
 /// A9.1: the first criterion decides, not the last one that matches; a tie is decided the same way each time.
 #[test]
 fn the_first_criterion_that_any_master_shares_decides() {
     let masters = [
-        master(
-            "puppet-a.example.net",
-            json!({ "region": "a", "country": "de" }),
-        ),
-        master(
-            "puppet-b.example.net",
-            json!({ "region": "b", "country": "fr" }),
-        ),
+        master("puppet-a.example.net", json!({ "region": "a", "country": "de" })),
+        master("puppet-b.example.net", json!({ "region": "b", "country": "fr" })),
     ];
     let criteria = ["region".to_owned(), "country".to_owned()];
     let placed = |facts: Value, any| {
         let facts = facts.as_object().unwrap().clone();
-        choose_master(
-            &identity("web1.example.net"),
-            &facts,
-            &criteria,
-            &masters,
-            any,
+        choose_master(&identity("web1.example.net"), &facts, &criteria, &masters, any).map(
+            |placement| {
+                (placement.master.identity.to_string(), placement.criterion.map(str::to_owned))
+            },
         )
-        .map(|placement| {
-            (
-                placement.master.identity.to_string(),
-                placement.criterion.map(str::to_owned),
-            )
-        })
     };
     let at = |name: &str, by: &str| Some((format!("{name}.example.net"), Some(by.to_owned())));
-    assert_eq!(
-        placed(json!({ "region": "a", "country": "fr" }), true),
-        at("puppet-a", "region")
-    );
-    assert_eq!(
-        placed(json!({ "region": "c", "country": "fr" }), true),
-        at("puppet-b", "country")
-    );
-    assert_eq!(
-        placed(json!({ "region": "", "country": null }), false),
-        None
-    );
+    assert_eq!(placed(json!({ "region": "a", "country": "fr" }), true), at("puppet-a", "region"));
+    assert_eq!(placed(json!({ "region": "c", "country": "fr" }), true), at("puppet-b", "country"));
+    assert_eq!(placed(json!({ "region": "", "country": null }), false), None);
     let any = placed(json!({ "region": "c" }), true).unwrap();
     assert_eq!(any.1, None);
     assert_eq!(placed(json!({ "region": "c" }), true), Some(any));
@@ -241,12 +190,7 @@ fn the_first_criterion_that_any_master_shares_decides() {
 #[test]
 fn nodes_spread_over_masters_that_are_equally_near() {
     let masters: Vec<PuppetMaster> = (1..=4)
-        .map(|number| {
-            master(
-                &format!("puppet{number}.example.net"),
-                json!({ "region": "a" }),
-            )
-        })
+        .map(|number| master(&format!("puppet{number}.example.net"), json!({ "region": "a" })))
         .collect();
     let facts = json!({ "region": "a" }).as_object().unwrap().clone();
     let criteria = ["region".to_owned()];
@@ -257,10 +201,7 @@ fn nodes_spread_over_masters_that_are_equally_near() {
         *counts.entry(chosen.master.identity.clone()).or_insert(0) += 1;
     }
     assert_eq!(counts.len(), 4);
-    assert!(
-        counts.values().all(|count| (150..350).contains(count)),
-        "{counts:?}"
-    );
+    assert!(counts.values().all(|count| (150..350).contains(count)), "{counts:?}");
 }
 
 #[test]
@@ -275,13 +216,7 @@ fn a_step_is_tried_again_with_growing_pauses_and_then_fails_for_good() {
         );
         record.begin_step(&lock, now);
         assert_eq!(record.current.as_ref().unwrap().attempt, attempt);
-        record.fail_step(
-            &lock,
-            &StepError::transient("not connected"),
-            3,
-            PAUSES,
-            now,
-        );
+        record.fail_step(&lock, &StepError::transient("not connected"), 3, PAUSES, now);
         if attempt < 3 {
             let NextAction::Wait(until) = record.next_action(&plan, now) else {
                 panic!("it must wait");
@@ -383,10 +318,8 @@ async fn a_helper_finds_out_defers_or_fails() {
 
     let record = NodeRecord::new(identity("web1.example.net"), Uuid::nil(), 0);
     let ask = async |script: &str, timeout: u64| {
-        let helper = HelperStep {
-            command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
-            timeout,
-        };
+        let helper =
+            HelperStep { command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(), timeout };
         let system = Arc::new(RealSystem::new("/".into()));
         crate::helper::run_helper(system, &helper, &record).await
     };
@@ -397,26 +330,10 @@ async fn a_helper_finds_out_defers_or_fails() {
     assert_eq!(Value::Object(found.await.unwrap()), json!({ "rack": 7 }));
 
     for (script, trouble, words) in [
-        (
-            r#"echo '{"defer": true, "msg": "no quota yet"}'"#,
-            FailureKind::Deferred,
-            "no quota yet",
-        ),
-        (
-            r#"echo '{"fail": "not ours"}'"#,
-            FailureKind::Permanent,
-            "not ours",
-        ),
-        (
-            "echo nonsense; echo 'bad day' >&2",
-            FailureKind::Deferred,
-            "bad day",
-        ),
-        (
-            "echo '[]'",
-            FailureKind::Deferred,
-            "did not print a JSON object",
-        ),
+        (r#"echo '{"defer": true, "msg": "no quota yet"}'"#, FailureKind::Deferred, "no quota yet"),
+        (r#"echo '{"fail": "not ours"}'"#, FailureKind::Permanent, "not ours"),
+        ("echo nonsense; echo 'bad day' >&2", FailureKind::Deferred, "bad day"),
+        ("echo '[]'", FailureKind::Deferred, "did not print a JSON object"),
         (
             "echo 'disk on fire' >&2; exit 3",
             FailureKind::Deferred,

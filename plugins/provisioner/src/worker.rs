@@ -51,8 +51,7 @@ impl StepWorker {
         match &step.work {
             StepKind::Builtin(builtin, inputs) => {
                 let arguments = (inputs, step.timeout);
-                self.execute_builtin(*builtin, arguments, record, fence)
-                    .await
+                self.execute_builtin(*builtin, arguments, record, fence).await
             }
             StepKind::Agent(agent) => {
                 let answer = self.call_agent(agent, record).await?;
@@ -80,8 +79,7 @@ impl StepWorker {
         };
         let provision = |action: &'static str, data: StepValues, default_timeout: Duration| {
             let timeout = timeout.unwrap_or(default_timeout);
-            self.fleet
-                .call_node(node, "provision", action, data, timeout)
+            self.fleet.call_node(node, "provision", action, data, timeout)
         };
         match builtin {
             BuiltinStep::Lock => self.lock_node(record, fence).await,
@@ -134,27 +132,16 @@ impl StepWorker {
             fence: Some(fence),
         });
         self.fleet
-            .call_node(
-                &record.identity,
-                "provision",
-                "lock",
-                data,
-                SHORT_CALL_TIMEOUT,
-            )
+            .call_node(&record.identity, "provision", "lock", data, SHORT_CALL_TIMEOUT)
             .await?;
         Ok(Map::new())
     }
 
     /// Unlocks the node regardless of the holder. A failure is not an error, because the node may be gone.
     pub async fn unlock_node(&self, node: &Identity) {
-        let data = write_values(&ProvisionUnlockInput {
-            fence: None,
-            force: true,
-        });
-        let unlocked = self
-            .fleet
-            .call_node(node, "provision", "unlock", data, SHORT_CALL_TIMEOUT)
-            .await;
+        let data = write_values(&ProvisionUnlockInput { fence: None, force: true });
+        let unlocked =
+            self.fleet.call_node(node, "provision", "unlock", data, SHORT_CALL_TIMEOUT).await;
         if let Err(error) = unlocked {
             tracing::warn!(%node, %error, "cannot unlock the node; its lock will expire");
         }
@@ -189,14 +176,10 @@ impl StepWorker {
     }
 
     fn placement_values(&self, placement: &MasterPlacement<'_>) -> Result<StepValues, StepError> {
-        let PuppetMaster {
-            identity, address, ..
-        } = placement.master;
+        let PuppetMaster { identity, address, .. } = placement.master;
         if address.is_empty() {
             let fact = &self.options.address_fact;
-            return Err(StepError::transient(format!(
-                "the master {identity} has no fact {fact}"
-            )));
+            return Err(StepError::transient(format!("the master {identity} has no fact {fact}")));
         }
         Ok(into_object(json!({
             "master": identity,
@@ -209,18 +192,10 @@ impl StepWorker {
     pub async fn clean_certificates(&self, node: &Identity) -> Result<Value, StepError> {
         let mut serials = Vec::new();
         for master in self.fleet.current_masters().await? {
-            let data = write_values(&CertNameInput {
-                certname: node.to_string(),
-            });
+            let data = write_values(&CertNameInput { certname: node.to_string() });
             let answer = self
                 .fleet
-                .call_node(
-                    &master.identity,
-                    "puppetca",
-                    "clean",
-                    data,
-                    SHORT_CALL_TIMEOUT,
-                )
+                .call_node(&master.identity, "puppetca", "clean", data, SHORT_CALL_TIMEOUT)
                 .await?;
             let cleaned: PuppetcaCleanOutput = read_values(&answer).unwrap_or_default();
             if cleaned.revoked {
@@ -247,10 +222,8 @@ impl StepWorker {
             public_key: stored_value("public_key").map(str::to_owned),
             ttl: None,
         }));
-        let answer = self
-            .fleet
-            .call_node(&master, "puppetca", "sign", data, SHORT_CALL_TIMEOUT)
-            .await?;
+        let answer =
+            self.fleet.call_node(&master, "puppetca", "sign", data, SHORT_CALL_TIMEOUT).await?;
         let signed: PuppetcaSignOutput = read_values(&answer).unwrap_or_default();
         Ok(single_value("serial", signed.serial.into()))
     }
@@ -267,9 +240,7 @@ impl StepWorker {
         };
         let inputs = fill_inputs(&step.inputs, record)?;
         let timeout = Duration::from_secs(step.timeout);
-        self.fleet
-            .call_node(&target, &step.agent, &step.action, inputs, timeout)
-            .await
+        self.fleet.call_node(&target, &step.agent, &step.action, inputs, timeout).await
     }
 }
 
@@ -309,9 +280,7 @@ fn run_summary(run: &StepValues) -> Value {
 /// Replaces `{{name}}` in inputs by the node's stored values.
 fn fill_inputs(inputs: &StepValues, record: &NodeRecord) -> Result<StepValues, StepError> {
     let fill = |(name, value): (&String, &Value)| {
-        let reference = value
-            .as_str()
-            .and_then(|text| text.strip_prefix("{{")?.strip_suffix("}}"));
+        let reference = value.as_str().and_then(|text| text.strip_prefix("{{")?.strip_suffix("}}"));
         let value = match reference.map(str::trim) {
             None => value.clone(),
             Some("identity") => record.identity.as_str().into(),

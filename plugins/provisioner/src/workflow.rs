@@ -40,13 +40,7 @@ impl NodeWorkflow {
         node: Identity,
         epoch: u64,
     ) -> Self {
-        Self {
-            store,
-            worker,
-            plan,
-            node,
-            epoch,
-        }
+        Self { store, worker, plan, node, epoch }
     }
 
     /// Runs until there is nothing to do now.
@@ -153,8 +147,7 @@ impl NodeWorkflow {
                 record = edited.await.map_err(to_step_error)?.0;
             }
             self.worker.unlock_node(&self.node).await;
-            self.notify_targets(NotificationEvent::Failed, &record)
-                .await
+            self.notify_targets(NotificationEvent::Failed, &record).await
         };
         match settled.await {
             Ok(()) => {
@@ -165,8 +158,7 @@ impl NodeWorkflow {
                 Ok(edited.await?.0)
             }
             Err(error) => {
-                self.record_failure(&parse_step_name("settle"), &error, UNLIMITED_TRIES)
-                    .await
+                self.record_failure(&parse_step_name("settle"), &error, UNLIMITED_TRIES).await
             }
         }
     }
@@ -176,12 +168,8 @@ impl NodeWorkflow {
         let retired = async {
             let revoked = self.worker.clean_certificates(&self.node).await?;
             // Keep the serial numbers that were revoked in earlier tries.
-            let mut serials = record
-                .values
-                .get("retired")
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default();
+            let mut serials =
+                record.values.get("retired").and_then(Value::as_array).cloned().unwrap_or_default();
             serials.extend(revoked.as_array().cloned().unwrap_or_default());
             let values = Map::from_iter([("retired".to_owned(), Value::Array(serials))]);
             let edited = self.edit_record(|record| {
@@ -193,8 +181,7 @@ impl NodeWorkflow {
                 .release_name(&self.node)
                 .await
                 .map_err(|error| StepError::transient(error.to_string()))?;
-            self.notify_targets(NotificationEvent::Retired, &record)
-                .await
+            self.notify_targets(NotificationEvent::Retired, &record).await
         };
         match retired.await {
             Ok(()) => {
@@ -205,8 +192,7 @@ impl NodeWorkflow {
                 Ok(edited.await?.0)
             }
             Err(error) => {
-                self.record_failure(&parse_step_name("retire"), &error, UNLIMITED_TRIES)
-                    .await
+                self.record_failure(&parse_step_name("retire"), &error, UNLIMITED_TRIES).await
             }
         }
     }
@@ -226,14 +212,12 @@ impl NodeWorkflow {
                 continue;
             }
             let id = previous.map_or_else(Uuid::now_v7, |notice| notice.id);
-            self.record_notification(&key, id, DeliveryState::Sending)
-                .await?;
+            self.record_notification(&key, id, DeliveryState::Sending).await?;
             let message = build_message(id, event, record);
             let system = Arc::clone(&self.worker.system);
             match notify::send_message(system, &target.channel, &message).await {
                 Ok(()) => {
-                    self.record_notification(&key, id, DeliveryState::Sent)
-                        .await?;
+                    self.record_notification(&key, id, DeliveryState::Sent).await?;
                 }
                 Err(error) => {
                     let text = format!("cannot notify {}: {}", target.name, error.message);
@@ -251,11 +235,7 @@ impl NodeWorkflow {
         delivery: DeliveryState,
     ) -> Result<(), StepError> {
         let edited = self.edit_record(|record| {
-            let notice = NotificationRecord {
-                id,
-                delivery,
-                at: unix_millis_now(),
-            };
+            let notice = NotificationRecord { id, delivery, at: unix_millis_now() };
             record.notices.insert(key.to_owned(), notice);
             true
         });
@@ -312,10 +292,7 @@ fn needs_node_lock(work: &StepKind) -> bool {
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "`map_err` requires this signature"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` requires this signature")]
 fn to_step_error(error: NodeRecordError) -> StepError {
     StepError::transient(error.to_string())
 }

@@ -25,11 +25,7 @@ pub(crate) struct PuppetRunOptions {
 impl PuppetRunOptions {
     /// The same options for a replay of owed refreshes: cached catalog, no splay.
     pub(crate) fn for_replay(&self) -> Self {
-        Self {
-            use_cached_catalog: Some(true),
-            splay: Some(false),
-            ..self.clone()
-        }
+        Self { use_cached_catalog: Some(true), splay: Some(false), ..self.clone() }
     }
 
     /// Whether the whole catalog is applied without restrictions; owed refreshes are replayed only after such a run.
@@ -59,12 +55,7 @@ pub(crate) fn build_arguments(
     let is_agent = options.application == PuppetApplication::Agent;
     argv.push_word(if is_agent { "agent" } else { "apply" });
     push_directories(options, &mut argv);
-    for word in [
-        "--color=false",
-        "--verbose",
-        "--evaltrace",
-        "--detailed-exitcodes",
-    ] {
+    for word in ["--color=false", "--verbose", "--evaltrace", "--detailed-exitcodes"] {
         argv.push_word(word);
     }
     argv.push_pair("--logdest", format!("{},console", files.trace.display()));
@@ -82,10 +73,7 @@ pub(crate) fn build_arguments(
     if is_agent {
         push_agent_arguments(options, run_options, &mut argv);
     }
-    options
-        .arguments
-        .iter()
-        .for_each(|word| argv.push_word(word));
+    options.arguments.iter().for_each(|word| argv.push_word(word));
     if !is_agent {
         match (files.catalog, &options.manifest) {
             (Some(catalog), _) => argv.push_pair("--catalog", catalog.display().to_string()),
@@ -129,14 +117,7 @@ fn push_agent_arguments(
     // Without a certificate, fail at once instead of waiting for one while holding the permit.
     argv.push_pair("--waitforcert", "0");
     let splay = run_options.splay.or(options.splay);
-    argv.push_switch(
-        "splay",
-        if run_options.force {
-            Some(false)
-        } else {
-            splay
-        },
-    );
+    argv.push_switch("splay", if run_options.force { Some(false) } else { splay });
     if let Some(limit) = run_options.splaylimit.or(options.splaylimit) {
         argv.push_pair("--splaylimit", limit.to_string());
     }
@@ -222,31 +203,17 @@ mod tests {
         assert_eq!(after("--skip_tags"), "c");
         assert_eq!(after("--environment"), "dev");
         assert_eq!(after("--splaylimit"), "7");
-        assert_eq!(
-            (after("--server"), after("--masterport")),
-            ("puppet2.example.net", "8141")
-        );
-        for word in [
-            "--no-noop",
-            "--splay",
-            "--ignoreschedules",
-            "--no-use_cached_catalog",
-        ] {
+        assert_eq!((after("--server"), after("--masterport")), ("puppet2.example.net", "8141"));
+        for word in ["--no-noop", "--splay", "--ignoreschedules", "--no-use_cached_catalog"] {
             assert!(argv.iter().any(|found| found == word), "{word}");
         }
     }
 
     #[test]
     fn force_means_at_once() {
-        let options = Options {
-            splay: Some(true),
-            ..Options::default()
-        };
-        let wish = PuppetRunOptions {
-            force: true,
-            splay: Some(true),
-            ..PuppetRunOptions::default()
-        };
+        let options = Options { splay: Some(true), ..Options::default() };
+        let wish =
+            PuppetRunOptions { force: true, splay: Some(true), ..PuppetRunOptions::default() };
         let argv = build_arguments(&options, &wish, files());
         assert!(argv.contains(&"--no-splay".to_owned()) && !argv.contains(&"--splay".to_owned()));
     }
@@ -258,17 +225,11 @@ mod tests {
             vardir: Some("/x/var".into()),
             ..Options::default()
         };
-        let files = PuppetRunFiles {
-            catalog: Some(Path::new("/x/catalog.json")),
-            ..files()
-        };
+        let files = PuppetRunFiles { catalog: Some(Path::new("/x/catalog.json")), ..files() };
         let argv = build_arguments(&options, &PuppetRunOptions::default(), files);
         assert_eq!(argv[1], "apply");
         assert!(argv.ends_with(&["--catalog".to_owned(), "/x/catalog.json".to_owned()]));
-        assert!(
-            argv.windows(2)
-                .any(|pair| pair == ["--publicdir", "/x/var/public"])
-        );
+        assert!(argv.windows(2).any(|pair| pair == ["--publicdir", "/x/var/public"]));
         assert!(!argv.contains(&"--onetime".to_owned()));
     }
 }

@@ -110,19 +110,11 @@ fn record_counts(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
 fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
     outcome.state = PuppetRunState::Finished;
     let class = class_by_report(report);
-    let errors = || {
-        report
-            .log_lines(&["err", "alert", "emerg", "crit"])
-            .into_iter()
-    };
+    let errors = || report.log_lines(&["err", "alert", "emerg", "crit"]).into_iter();
     outcome.error = match class {
         PuppetRunClass::CompileFailed => Some(format!(
             "Puppet had no catalog to apply{}",
-            format_cause(
-                errors()
-                    .find(|line| mentions_catalog(line))
-                    .or_else(|| errors().next())
-            )
+            format_cause(errors().find(|line| mentions_catalog(line)).or_else(|| errors().next()))
         )),
         PuppetRunClass::StaleCatalog => Some(format!(
             "Puppet applied its cached catalog because it received no new one{}",
@@ -141,11 +133,7 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
 pub(crate) fn class_by_report(report: &PuppetRunReport) -> PuppetRunClass {
     if report.is_failed_run() {
         let has_total = report.resource_count("total").unwrap_or_default() > 0;
-        return if has_total {
-            PuppetRunClass::Failed
-        } else {
-            PuppetRunClass::CompileFailed
-        };
+        return if has_total { PuppetRunClass::Failed } else { PuppetRunClass::CompileFailed };
     }
     let has_failures = report.has_failures();
     let cached = report.text_field("cached_catalog_status");
@@ -189,10 +177,7 @@ fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence)
         ),
         (None, Some(0)) => outcome.end_without_result(
             PuppetRunClass::NoReport,
-            format!(
-                "Puppet ended with code 0 but wrote no report{}",
-                format_cause(first_line())
-            ),
+            format!("Puppet ended with code 0 but wrote no report{}", format_cause(first_line())),
         ),
         (None, Some(code)) => outcome.end_without_result(
             PuppetRunClass::NotStarted,
@@ -227,20 +212,13 @@ mod tests {
     }
 
     fn class(evidence: &RunEvidence) -> String {
-        let mut outcome = PuppetRunOutcome {
-            started_at: Some(1),
-            ..PuppetRunOutcome::default()
-        };
+        let mut outcome = PuppetRunOutcome { started_at: Some(1), ..PuppetRunOutcome::default() };
         record_result(&mut outcome, evidence);
         outcome.class.unwrap().as_str().to_owned()
     }
 
     fn reported(report: PuppetRunReport) -> RunEvidence {
-        RunEvidence {
-            report: Some(report),
-            exit: Some(0),
-            ..RunEvidence::default()
-        }
+        RunEvidence { report: Some(report), exit: Some(0), ..RunEvidence::default() }
     }
 
     #[test]
@@ -252,13 +230,7 @@ mod tests {
             (reported(report("failed", 7, 2, 1, "")), "failed+changed"),
             (reported(report("failed", 0, 0, 0, "")), "compile_failed"),
             (
-                reported(report(
-                    "unchanged",
-                    7,
-                    0,
-                    0,
-                    "cached_catalog_status: on_failure\n",
-                )),
+                reported(report("unchanged", 7, 0, 0, "cached_catalog_status: on_failure\n")),
                 "stale_catalog",
             ),
         ] {
@@ -268,33 +240,17 @@ mod tests {
 
     #[test]
     fn a_run_without_a_report_is_told_by_what_is_known() {
-        let none = |exit| RunEvidence {
-            exit,
-            ..RunEvidence::default()
-        };
+        let none = |exit| RunEvidence { exit, ..RunEvidence::default() };
         assert_eq!(class(&none(None)), "killed");
         assert_eq!(class(&none(Some(137))), "killed");
         assert_eq!(class(&none(Some(0))), "no_report");
         assert_eq!(class(&none(Some(1))), "not_started");
         let summary = "---\nversion:\n  config: 7\nresources:\n  total: 3\n  failed: 1\n  changed: 1\ntime:\n  config_retrieval: 1\n  last_run: 5\n";
-        let counted = RunEvidence {
-            summary: PuppetRunSummary::parse(summary),
-            ..none(Some(0))
-        };
-        assert_eq!(
-            class(&counted),
-            "failed+changed",
-            "reports are switched off"
-        );
-        let disabled = RunEvidence {
-            disabled: Some("hand hacking".to_owned()),
-            ..none(Some(1))
-        };
+        let counted = RunEvidence { summary: PuppetRunSummary::parse(summary), ..none(Some(0)) };
+        assert_eq!(class(&counted), "failed+changed", "reports are switched off");
+        let disabled = RunEvidence { disabled: Some("hand hacking".to_owned()), ..none(Some(1)) };
         assert_eq!(class(&disabled), "disabled");
-        let locked = RunEvidence {
-            was_locked: true,
-            ..none(Some(1))
-        };
+        let locked = RunEvidence { was_locked: true, ..none(Some(1)) };
         assert_eq!(class(&locked), "locked");
         let fenced = RunEvidence {
             stopped: Some(PuppetRunClass::Fenced),

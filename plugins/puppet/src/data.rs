@@ -49,8 +49,7 @@ impl DataSource for PuppetDataSource {
         _: Option<&str>,
     ) -> Result<PuppetDataOutput, ActionError> {
         let (options, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| read_values(&options, &*system))
-            .await?
+        cx.run_blocking(move |_| read_values(&options, &*system)).await?
     }
 }
 

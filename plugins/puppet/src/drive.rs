@@ -250,10 +250,8 @@ impl RunDriver {
             (outcome.reason, outcome.error) = (replay.reason, replay.error);
         } else if failed > 0 {
             outcome.failed = Some(add_counts(outcome.failed, replay.failed));
-            outcome.failed_to_restart = Some(add_counts(
-                outcome.failed_to_restart,
-                replay.failed_to_restart,
-            ));
+            outcome.failed_to_restart =
+                Some(add_counts(outcome.failed_to_restart, replay.failed_to_restart));
             let was_changed = matches!(
                 outcome.class,
                 Some(PuppetRunClass::Changed | PuppetRunClass::FailedChanged)
@@ -322,12 +320,7 @@ impl RunDriver {
         run_blocking(move || {
             let path = program::catalog_path(&options, &paths, &*system)?;
             let owed = program::owed_targets(&engine);
-            Some(program::replayable_targets(
-                &*system,
-                &path,
-                report.as_ref(),
-                owed,
-            ))
+            Some(program::replayable_targets(&*system, &path, report.as_ref(), owed))
         })
         .await
         .map(Option::unwrap_or_default)
@@ -335,16 +328,12 @@ impl RunDriver {
 
     fn puppet_state(&self) -> Vec<PathBuf> {
         let paths = self.paths.iter();
-        paths
-            .map(|paths| paths::host_path(&*self.system, &paths.state_dir()))
-            .collect()
+        paths.map(|paths| paths::host_path(&*self.system, &paths.state_dir())).collect()
     }
 
     fn set_state(&mut self, state: PuppetRunState) {
         self.record.outcome.state = state;
-        self.active_run
-            .outcome
-            .send_replace(self.record.outcome.clone());
+        self.active_run.outcome.send_replace(self.record.outcome.clone());
     }
 
     /// Writes the result to disk, then publishes it to the waiters.
@@ -366,9 +355,7 @@ impl RunDriver {
         if let Ok(Err(error)) = result.await {
             tracing::error!(%error, run = %self.record.id, "cannot store the result of the run");
         }
-        self.active_run
-            .outcome
-            .send_replace(self.record.outcome.clone());
+        self.active_run.outcome.send_replace(self.record.outcome.clone());
         self.runs.forget_run(self.record.id);
         tracing::info!(run = %self.record.id, outcome = self.record.outcome.state.as_str(), class = ?self.record.outcome.class.as_ref().map(PuppetRunClass::as_str), "run ended");
     }
@@ -385,9 +372,7 @@ enum AttemptOutcome {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, RunFailure> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| join_failure(&error))
+    tokio::task::spawn_blocking(work).await.map_err(|error| join_failure(&error))
 }
 
 fn add_counts(one: Option<u64>, other: Option<u64>) -> u64 {

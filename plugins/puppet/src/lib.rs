@@ -125,7 +125,5 @@ impl NodePlugin for PuppetPlugin {
 
 /// Builds the data source `puppet`.
 pub fn data_sources(options: Options) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(
-        data::PuppetDataSource(Arc::new(options)),
-    )?])
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::PuppetDataSource(Arc::new(options)))?])
 }

@@ -133,11 +133,7 @@ mod tests {
     fn where_puppet_is_is_found_out_now_and_then_and_a_move_is_noticed() {
         let (mut whereabouts, mut asked) = (StateDirCache::default(), 0);
         for look in 0..=2 * POLLS_PER_LOOKUP {
-            let place = if look < POLLS_PER_LOOKUP {
-                "/old"
-            } else {
-                "/new"
-            };
+            let place = if look < POLLS_PER_LOOKUP { "/old" } else { "/new" };
             let found = whereabouts.cached_state_dir(|| {
                 asked += 1;
                 Some(PathBuf::from(place))
@@ -151,10 +147,7 @@ mod tests {
     fn a_machine_without_puppet_is_looked_at_seldom() {
         let mut whereabouts = StateDirCache::default();
         assert_eq!(whereabouts.cached_state_dir(|| None), None);
-        assert_eq!(
-            whereabouts.poll_delay(),
-            LOCK_POLL_INTERVAL * POLLS_PER_LOOKUP
-        );
+        assert_eq!(whereabouts.poll_delay(), LOCK_POLL_INTERVAL * POLLS_PER_LOOKUP);
         let there = Some(PathBuf::from("/installed/meanwhile"));
         assert_eq!(whereabouts.cached_state_dir(|| there.clone()), there);
         assert_eq!(whereabouts.poll_delay(), LOCK_POLL_INTERVAL);

@@ -91,10 +91,7 @@ pub(crate) fn record_result(
 
 fn record_report(outcome: &mut PuppetRunOutcome, report: &RunReport) {
     let count = |predicate: fn(&ResourceStatus) -> bool| {
-        let count = report
-            .resource_statuses
-            .iter()
-            .filter(|status| predicate(status));
+        let count = report.resource_statuses.iter().filter(|status| predicate(status));
         u64::try_from(count.count()).ok()
     };
     outcome.state = PuppetRunState::Finished;
@@ -110,10 +107,7 @@ fn record_report(outcome: &mut PuppetRunOutcome, report: &RunReport) {
     outcome.config_version = crate::files::summary::value_text(&report.configuration_version);
     outcome.environment = Some(report.environment.clone());
     outcome.noop = Some(report.noop);
-    let warnings = report
-        .logs
-        .iter()
-        .filter(|log| log.level >= RunLogLevel::Warning);
+    let warnings = report.logs.iter().filter(|log| log.level >= RunLogLevel::Warning);
     outcome.log = warnings
         .map(|log| format!("{}: {}: {}", log.level.as_str(), log.source, log.message))
         .take(crate::classification::MAX_LOG_LINES)

@@ -7,28 +7,19 @@ use muster_api::system::{System, SystemError};
 use crate::options::Options;
 
 /// Where the program is searched if none is configured.
-const PROGRAM_CANDIDATES: [&str; 3] = [
-    "/opt/puppetlabs/bin/puppet",
-    "/usr/bin/puppet",
-    "/usr/local/bin/puppet",
-];
+const PROGRAM_CANDIDATES: [&str; 3] =
+    ["/opt/puppetlabs/bin/puppet", "/usr/bin/puppet", "/usr/local/bin/puppet"];
 /// Puppet's `vardir` with the corresponding `publicdir`, which exists since Puppet 7.
 const VARDIR_CANDIDATES: [(&str, &str); 3] = [
-    (
-        "/opt/puppetlabs/puppet/cache",
-        "/opt/puppetlabs/puppet/public",
-    ),
+    ("/opt/puppetlabs/puppet/cache", "/opt/puppetlabs/puppet/public"),
     ("/var/cache/puppet", "/var/cache/puppet/public"),
     ("/var/lib/puppet", "/var/lib/puppet/public"),
 ];
 /// Directories that may contain the pid file of Puppet's daemon.
 const RUNDIR_CANDIDATES: [&str; 3] = ["/var/run/puppetlabs", "/run/puppetlabs", "/run/puppet"];
 /// Directories that may contain the certificates.
-const SSLDIR_CANDIDATES: [&str; 3] = [
-    "/etc/puppetlabs/puppet/ssl",
-    "/var/lib/puppet/ssl",
-    "/etc/puppet/ssl",
-];
+const SSLDIR_CANDIDATES: [&str; 3] =
+    ["/etc/puppetlabs/puppet/ssl", "/var/lib/puppet/ssl", "/etc/puppet/ssl"];
 
 /// Puppet's directories, as paths of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,10 +57,8 @@ impl PuppetPaths {
             (Some(vardir), _) => (vardir.clone(), vardir.join("public")),
             (None, Some(found)) => found,
             (None, None) => {
-                let candidates: Vec<String> = VARDIR_CANDIDATES
-                    .iter()
-                    .map(|(var, _)| format!("{var}/state"))
-                    .collect();
+                let candidates: Vec<String> =
+                    VARDIR_CANDIDATES.iter().map(|(var, _)| format!("{var}/state")).collect();
                 return Err(PuppetPathsError::State(candidates.join(", ")));
             }
         };
@@ -145,10 +134,7 @@ fn find_ssldir(system: &dyn System) -> Result<PathBuf, SystemError> {
             return Ok(path.into());
         }
     }
-    Ok(SSLDIR_CANDIDATES
-        .first()
-        .map(PathBuf::from)
-        .unwrap_or_default())
+    Ok(SSLDIR_CANDIDATES.first().map(PathBuf::from).unwrap_or_default())
 }
 
 fn path_exists(system: &dyn System, path: &Path) -> Result<bool, SystemError> {

@@ -36,10 +36,7 @@ impl OptionalPermit {
         let mut request =
             PermitRequest::new(parameters.pool.clone(), limit, run, parameters.timeout);
         request.priority = parameters.priority;
-        permits
-            .acquire_permit(request, cancel)
-            .await
-            .map(|permit| Self(Some(permit)))
+        permits.acquire_permit(request, cancel).await.map(|permit| Self(Some(permit)))
     }
 
     /// Takes a place for a run that is already in progress. Without a permit store the run is not counted.

@@ -83,11 +83,7 @@ impl PreparedProgram<'_> {
         let argv = build_arguments(options, self.run_options, files);
         let process =
             session::start_process(self.system, argv, &self.directory, self.trace.clone())?;
-        Ok(StartedProgram {
-            process,
-            directory: self.directory,
-            targets,
-        })
+        Ok(StartedProgram { process, directory: self.directory, targets })
     }
 
     fn replay_targets(&self, targets: Vec<String>) -> Vec<String> {
@@ -114,9 +110,8 @@ impl PreparedProgram<'_> {
             return Ok(None);
         }
         let path = catalog_path(self.options, self.paths, self.system);
-        let original = path
-            .as_ref()
-            .and_then(|path| self.system.read_file(path, MAX_CATALOG_BYTES).ok());
+        let original =
+            path.as_ref().and_then(|path| self.system.read_file(path, MAX_CATALOG_BYTES).ok());
         let (Some(path), Some(original)) = (path, original) else {
             return Ok(None);
         };
@@ -133,8 +128,7 @@ impl PreparedProgram<'_> {
         // Save the original before the overwrite, so that it can be restored after a crash.
         state.replace_file(ORIGINAL_FILE, &original)?;
         state.replace_file(ORIGINAL_PATH_FILE, path.as_os_str().as_encoded_bytes())?;
-        self.system
-            .write_file(&path, &bytes, &FileAttributes::default())?;
+        self.system.write_file(&path, &bytes, &FileAttributes::default())?;
         Ok(None)
     }
 }
@@ -212,11 +206,7 @@ pub(crate) fn catalog_path(
         return Some(catalog_file(&host));
     }
     let mut files = system.read_dir(&directory).unwrap_or_default();
-    files.retain(|name| {
-        Path::new(name)
-            .extension()
-            .is_some_and(|kind| kind == "json")
-    });
+    files.retain(|name| Path::new(name).extension().is_some_and(|kind| kind == "json"));
     match files.as_slice() {
         [only] => Some(directory.join(only)),
         _ => None,
@@ -253,9 +243,7 @@ pub(crate) fn replayable_targets(
 /// Targets that are owed a refresh, by the ledger in this directory; empty if the ledger cannot be read.
 pub(crate) fn owed_targets(engine: &Path) -> Vec<String> {
     let state = StateDir::open(engine);
-    state
-        .and_then(|state| refresh_tracker::owed_targets(&state))
-        .unwrap_or_default()
+    state.and_then(|state| refresh_tracker::owed_targets(&state)).unwrap_or_default()
 }
 
 /// Reads the report; waits at most [`REPORT_TIMEOUT`] for one that is being written.
@@ -271,7 +259,5 @@ pub(crate) fn wait_for_report(system: &dyn System, paths: &PuppetPaths) -> Optio
 }
 
 fn report_exists(system: &dyn System, paths: &PuppetPaths) -> bool {
-    system
-        .metadata(&paths.report_path())
-        .is_ok_and(|found| found.is_some())
+    system.metadata(&paths.report_path()).is_ok_and(|found| found.is_some())
 }

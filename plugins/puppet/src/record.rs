@@ -55,10 +55,7 @@ pub(crate) struct RunRecordStore {
 
 impl RunRecordStore {
     pub(crate) fn new(directory: PathBuf, keep: usize) -> Self {
-        Self {
-            directory,
-            keep: keep.max(1),
-        }
+        Self { directory, keep: keep.max(1) }
     }
 
     /// Directory of a run.
@@ -79,10 +76,8 @@ impl RunRecordStore {
         if !directory.is_dir() {
             return None;
         }
-        let bytes = StateDir::open(&directory)
-            .ok()?
-            .read_file(RECORD_FILE, MAX_RECORD_BYTES)
-            .ok()??;
+        let bytes =
+            StateDir::open(&directory).ok()?.read_file(RECORD_FILE, MAX_RECORD_BYTES).ok()??;
         serde_json::from_slice(&bytes).ok()
     }
 
@@ -92,10 +87,8 @@ impl RunRecordStore {
         let id = |entry: io::Result<fs::DirEntry>| {
             Uuid::try_parse(entry.ok()?.file_name().to_str()?).ok()
         };
-        let mut records: Vec<PuppetRunRecord> = entries
-            .filter_map(id)
-            .filter_map(|id| self.read(id))
-            .collect();
+        let mut records: Vec<PuppetRunRecord> =
+            entries.filter_map(id).filter_map(|id| self.read(id)).collect();
         records.sort_by_key(|record| std::cmp::Reverse((record.outcome.initiated_at, record.id)));
         records
     }

@@ -130,13 +130,8 @@ impl PuppetRunManager {
         let waiter = RunWaiter::new(&active_run);
         active_runs.insert(request.id, Arc::clone(&active_run));
         drop(active_runs);
-        let driver = RunDriver::new(
-            Arc::clone(self),
-            active_run,
-            record,
-            request,
-            Arc::clone(system),
-        );
+        let driver =
+            RunDriver::new(Arc::clone(self), active_run, record, request, Arc::clone(system));
         tokio::spawn(driver.run_from_start());
         Ok(BeginRunResult::Active(waiter, false))
     }
@@ -150,8 +145,7 @@ impl PuppetRunManager {
 
     /// Whether a program of this agent is running.
     pub(crate) fn is_applying(&self) -> bool {
-        self.current_outcome()
-            .is_some_and(|outcome| outcome.state.is_running())
+        self.current_outcome().is_some_and(|outcome| outcome.state.is_running())
     }
 
     /// Outcome of the run with this identity; without one, of all kept runs, newest first.
@@ -176,9 +170,7 @@ impl PuppetRunManager {
     ) {
         if record.step.is_none() {
             let error = "the daemon was restarted before the run started";
-            record
-                .outcome
-                .end_without_result(PuppetRunClass::DaemonRestart, error);
+            record.outcome.end_without_result(PuppetRunClass::DaemonRestart, error);
             // If the write fails, the next start finds the unfinished record and ends it again.
             if let Err(error) = self.records.write(&record) {
                 tracing::error!(%error, run = %record.id, "cannot store the result of the run");
@@ -186,8 +178,7 @@ impl PuppetRunManager {
             return;
         }
         let active_run = ActiveRun::new(record.outcome.clone(), true);
-        self.active_runs()
-            .insert(record.id, Arc::clone(&active_run));
+        self.active_runs().insert(record.id, Arc::clone(&active_run));
         let driver =
             RunDriver::from_record(Arc::clone(self), active_run, record, Arc::clone(system));
         tokio::spawn(driver.resume_run());
@@ -199,9 +190,7 @@ impl PuppetRunManager {
     }
 
     fn active_runs(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<ActiveRun>>> {
-        self.active_runs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.active_runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn engine_dir(&self) -> PathBuf {

@@ -66,21 +66,14 @@ pub(crate) fn start_process(
     trace: Option<String>,
 ) -> Result<ProcessId, SystemError> {
     let mut command = Command::new(argv);
-    for (name, value) in [
-        ("PATH", PROGRAM_PATH),
-        ("LC_ALL", "C.UTF-8"),
-        ("LANG", "C.UTF-8"),
-    ] {
+    for (name, value) in [("PATH", PROGRAM_PATH), ("LC_ALL", "C.UTF-8"), ("LANG", "C.UTF-8")] {
         command.env.insert(name.to_owned(), value.to_owned());
     }
     if let Some(trace) = trace {
         let name = muster_api::wire::trace::TRACEPARENT_VARIABLE;
         command.env.insert(name.to_owned(), trace);
     }
-    let spool = ProcessSpool {
-        directory: directory.to_owned(),
-        limit: MAX_OUTPUT_BYTES,
-    };
+    let spool = ProcessSpool { directory: directory.to_owned(), limit: MAX_OUTPUT_BYTES };
     system.start_detached(&command, &spool)
 }
 
@@ -141,13 +134,11 @@ impl ProcessWatcher<'_> {
     fn escalate_stop(&self, stop_sent_at: &mut Option<Instant>) -> Result<bool, SystemError> {
         let Some(since) = *stop_sent_at else {
             *stop_sent_at = Some(Instant::now());
-            self.system
-                .signal_process(&self.process, Signal::SIGTERM, true)?;
+            self.system.signal_process(&self.process, Signal::SIGTERM, true)?;
             return Ok(false);
         };
         if since.elapsed() >= self.grace {
-            self.system
-                .signal_process(&self.process, Signal::SIGKILL, true)?;
+            self.system.signal_process(&self.process, Signal::SIGKILL, true)?;
         }
         Ok(since.elapsed() >= self.grace + KILL_TIMEOUT)
     }
@@ -177,11 +168,7 @@ fn collect_log_line(outcome: &mut SessionOutcome, line: &TraceLine) {
     outcome.was_locked |= line.message.contains(IN_PROGRESS_MESSAGE);
     let is_reportable = !matches!(line.level.as_str(), "debug" | "info" | "notice");
     if is_reportable && outcome.log.len() < MAX_LOG_LINES {
-        let TraceLine {
-            level,
-            message,
-            source,
-        } = line;
+        let TraceLine { level, message, source } = line;
         outcome.log.push(format!("{level}: {source}: {message}"));
     }
 }
@@ -196,11 +183,7 @@ struct LogTail {
 
 impl LogTail {
     fn new(path: PathBuf) -> Self {
-        Self {
-            path,
-            offset: 0,
-            lines: TraceSplitter::default(),
-        }
+        Self { path, offset: 0, lines: TraceSplitter::default() }
     }
 
     /// Lines added since the last call; `None` if there are none or the log does not exist yet.

@@ -38,9 +38,8 @@ pub(crate) struct CaHttpClient {
 
 impl CaHttpClient {
     pub(crate) fn connect(options: &Options, timeout: Duration) -> Result<Self, CaError> {
-        let url = parse_base_url(&options.url).ok_or_else(|| CaError::Url {
-            url: options.url.escape_debug().to_string(),
-        })?;
+        let url = parse_base_url(&options.url)
+            .ok_or_else(|| CaError::Url { url: options.url.escape_debug().to_string() })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = read_certificates(&options.cert)?;
         let key = muster_secret::read_secret(&options.key, SecretOwner::Puppet, MAX_FILE_BYTES)?;
@@ -62,10 +61,7 @@ impl CaHttpClient {
             .https_only(true)
             .tls_config(tls)
             .build();
-        Ok(Self {
-            agent: config.into(),
-            url: format!("{url}/puppet-ca/v1"),
-        })
+        Ok(Self { agent: config.into(), url: format!("{url}/puppet-ca/v1") })
     }
 
     fn endpoint_url(&self, path: &str) -> String {
@@ -77,10 +73,7 @@ impl CaHttpClient {
     }
 
     fn http_error(&self, source: ureq::Error) -> CaError {
-        CaError::Http {
-            url: self.url.clone(),
-            source: Box::new(source),
-        }
+        CaError::Http { url: self.url.clone(), source: Box::new(source) }
     }
 
     fn get(&self, url: &str) -> Result<Response<Body>, CaError> {
@@ -103,10 +96,8 @@ impl CaHttpClient {
     ) -> Result<T, CaError> {
         let body = answer.body_mut().with_config().limit(limit).read_to_vec();
         let body = body.map_err(|error| self.http_error(error))?;
-        serde_json::from_slice(&body).map_err(|source| CaError::Answer {
-            endpoint: self.url.clone(),
-            source,
-        })
+        serde_json::from_slice(&body)
+            .map_err(|source| CaError::Answer { endpoint: self.url.clone(), source })
     }
 
     /// Fetches a public PEM text; `None` if it does not exist.
@@ -144,9 +135,7 @@ impl CaHttpClient {
     fn check_done(&self, name: &CertName, answer: Response<Body>) -> Result<(), CaError> {
         match answer.status().as_u16() {
             200 | 204 => Ok(()),
-            404 => Err(CaError::Conflict {
-                text: format!("there is no entry for {name}"),
-            }),
+            404 => Err(CaError::Conflict { text: format!("there is no entry for {name}") }),
             _ => Err(self.refusal_error(answer)),
         }
     }
@@ -220,15 +209,10 @@ fn strip_control_chars(text: &str) -> String {
 fn read_pem_file(path: &Path) -> Result<String, CaError> {
     let read = || {
         let mut text = String::new();
-        File::open(path)?
-            .take(MAX_FILE_BYTES.saturating_add(1))
-            .read_to_string(&mut text)?;
+        File::open(path)?.take(MAX_FILE_BYTES.saturating_add(1)).read_to_string(&mut text)?;
         Ok(text)
     };
-    let text = read().map_err(|source| CaError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = read().map_err(|source| CaError::Read { path: path.to_owned(), source })?;
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
         return Err(pem_error(path, "the file is larger than 1 MiB"));
     }
@@ -236,10 +220,7 @@ fn read_pem_file(path: &Path) -> Result<String, CaError> {
 }
 
 fn pem_error(path: &Path, problem: &str) -> CaError {
-    CaError::Pem {
-        path: path.to_owned(),
-        problem: problem.to_owned(),
-    }
+    CaError::Pem { path: path.to_owned(), problem: problem.to_owned() }
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CaError> {
@@ -274,12 +255,7 @@ mod tests {
         let [cert, key] = ["own.pem", "own.key"].map(|name| scratch.path().join(name));
         write(&cert, own.cert.pem()).unwrap();
         write(&key, own.signing_key.serialize_pem()).unwrap();
-        let options = Options {
-            ca: cert.clone(),
-            cert,
-            key: key.clone(),
-            ..Options::default()
-        };
+        let options = Options { ca: cert.clone(), cert, key: key.clone(), ..Options::default() };
         for (mode, good) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false)] {
             set_permissions(&key, Permissions::from_mode(mode)).unwrap();
             match CaHttpClient::connect(&options, Duration::from_secs(1)) {
@@ -296,10 +272,7 @@ mod tests {
 
     #[test]
     fn addresses_are_encrypted_and_nothing_but_addresses() {
-        assert_eq!(
-            parse_base_url("https://puppet:8140/"),
-            Some("https://puppet:8140")
-        );
+        assert_eq!(parse_base_url("https://puppet:8140/"), Some("https://puppet:8140"));
         for bad in [
             "http://puppet:8140",
             "puppet:8140",

@@ -112,12 +112,7 @@ pub(crate) enum CaError {
     #[error(
         "the request of {name} was not signed: its {item} is {found}, but the caller gave {expected}"
     )]
-    Mismatch {
-        name: CertName,
-        item: &'static str,
-        found: String,
-        expected: String,
-    },
+    Mismatch { name: CertName, item: &'static str, found: String, expected: String },
     /// The name has a certificate for another request.
     #[error(
         "{name} already has a certificate for another request: {problem}; clean the name before you sign a new request"
@@ -135,11 +130,7 @@ pub(crate) enum CaError {
     Unproven { name: CertName },
     /// The request asks for alternative names or extensions that are not allowed.
     #[error("the request of {name} asks for {item}, which `{rule}` does not allow")]
-    Disallowed {
-        name: CertName,
-        item: String,
-        rule: &'static str,
-    },
+    Disallowed { name: CertName, item: String, rule: &'static str },
     /// The authority's data or a file is not a valid request or certificate.
     #[error("cannot use the CA's data for {name}: {problem}")]
     Document { name: CertName, problem: String },
@@ -153,11 +144,7 @@ pub(crate) enum CaError {
     Forbidden { text: String },
     /// Any other error response.
     #[error("the request to the CA at {endpoint} failed with {status}: {text}")]
-    Refused {
-        endpoint: String,
-        status: String,
-        text: String,
-    },
+    Refused { endpoint: String, status: String, text: String },
     /// The HTTP request failed.
     #[error("no valid response from the CA at {url}")]
     Http {

@@ -59,10 +59,7 @@ pub(crate) struct CleanOutcome {
 
 impl CaService {
     pub(crate) fn new(options: Options, state: PathBuf) -> Self {
-        Self {
-            options,
-            records: SigningRecordStore::new(state),
-        }
+        Self { options, records: SigningRecordStore::new(state) }
     }
 
     /// Opens the configured backend for one call.
@@ -88,10 +85,7 @@ impl CaService {
         name: &CertName,
     ) -> Result<CertDetails, CaError> {
         let Some(entry) = ca.find_entry(name)? else {
-            return Ok(CertDetails {
-                state: "absent",
-                ..CertDetails::default()
-            });
+            return Ok(CertDetails { state: "absent", ..CertDetails::default() });
         };
         certificate_details(ca, name, entry)
     }
@@ -171,10 +165,8 @@ impl CaService {
                 problem: format!("it is a request for `{}`", request.name.escape_debug()),
             });
         }
-        let found = request.map_or_else(
-            || entry.sha256_fingerprint(),
-            |request| &request.fingerprint,
-        );
+        let found =
+            request.map_or_else(|| entry.sha256_fingerprint(), |request| &request.fingerprint);
         check_fingerprint(name, "fingerprint", spec.fingerprint.as_deref(), found)?;
         let found = request.map_or("not available", |request| &request.public_key);
         check_fingerprint(name, "public key", spec.public_key.as_deref(), found)?;
@@ -219,10 +211,7 @@ impl CaService {
         let name = &spec.name;
         let details = certificate_details(ca, name, entry)?;
         let mismatch = |problem: &str| {
-            Err(CaError::OtherSigned {
-                name: name.clone(),
-                problem: problem.to_owned(),
-            })
+            Err(CaError::OtherSigned { name: name.clone(), problem: problem.to_owned() })
         };
         if let Some(expected) = &spec.public_key
             && !same_fingerprint(expected, &details.public_key)
@@ -276,11 +265,7 @@ impl CaService {
     ) -> Result<CleanOutcome, CaError> {
         let Some(entry) = ca.find_entry(name)? else {
             self.records.remove_record(name)?;
-            return Ok(CleanOutcome {
-                found: false,
-                revoked: false,
-                serial: String::new(),
-            });
+            return Ok(CleanOutcome { found: false, revoked: false, serial: String::new() });
         };
         let is_signed = entry.state == CertState::Signed;
         let serial = certificate_details(ca, name, entry)?.serial;
@@ -293,11 +278,7 @@ impl CaService {
         }
         ca.delete_entry(name)?;
         self.records.remove_record(name)?;
-        Ok(CleanOutcome {
-            found: true,
-            revoked: is_signed,
-            serial,
-        })
+        Ok(CleanOutcome { found: true, revoked: is_signed, serial })
     }
 }
 
@@ -322,10 +303,7 @@ fn map_document_error<T>(
     name: &CertName,
     result: Result<T, CertificateParseError>,
 ) -> Result<T, CaError> {
-    result.map_err(|error| CaError::Document {
-        name: name.clone(),
-        problem: error.to_string(),
-    })
+    result.map_err(|error| CaError::Document { name: name.clone(), problem: error.to_string() })
 }
 
 /// Combines the authority's entry with the contents of the request or certificate.
@@ -367,10 +345,7 @@ fn certificate_details(
 
 /// Parses `2030-11-20T02:00:00UTC` into seconds since 1970.
 fn parse_utc_seconds(text: &str) -> Option<i64> {
-    let text = text
-        .strip_suffix("UTC")
-        .unwrap_or(text)
-        .trim_end_matches('Z');
+    let text = text.strip_suffix("UTC").unwrap_or(text).trim_end_matches('Z');
     let timestamp: jiff::Timestamp = format!("{text}Z").parse().ok()?;
     Some(timestamp.as_second())
 }

@@ -42,12 +42,7 @@ impl<'a> CaCommandLine<'a> {
         timeout: Duration,
         cancel: CancelFlag,
     ) -> Self {
-        Self {
-            options,
-            system,
-            timeout,
-            cancel,
-        }
+        Self { options, system, timeout, cancel }
     }
 
     /// Runs the command. Returns exit code, standard output, and all output as one line.
@@ -61,12 +56,8 @@ impl<'a> CaCommandLine<'a> {
         let output = self.system.run_command(&command)?;
         let lines = output.combined_text();
         let words: Vec<&str> = lines.split_whitespace().collect();
-        let text: String = words
-            .join(" ")
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(MAX_SHOWN_CHARS)
-            .collect();
+        let text: String =
+            words.join(" ").chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect();
         Ok((output.code, output.stdout, text))
     }
 
@@ -83,10 +74,9 @@ impl<'a> CaCommandLine<'a> {
             self.run_command(&[&["list", "--format", "json"], args].concat())?;
         match serde_json::from_slice(&stdout) {
             Ok(list) => Ok(list),
-            Err(source) if code == 0 => Err(CaError::Answer {
-                endpoint: self.display_command(),
-                source,
-            }),
+            Err(source) if code == 0 => {
+                Err(CaError::Answer { endpoint: self.display_command(), source })
+            }
             Err(_) => Err(CaError::Refused {
                 endpoint: self.display_command(),
                 status: format!("exit code {code}"),
@@ -100,11 +90,7 @@ impl<'a> CaCommandLine<'a> {
     }
 
     fn read_pem(&self, directory: &str, name: &CertName) -> Result<Option<String>, CaError> {
-        let path = self
-            .options
-            .cadir
-            .join(directory)
-            .join(format!("{name}.pem"));
+        let path = self.options.cadir.join(directory).join(format!("{name}.pem"));
         match self.system.read_file(&path, MAX_PEM_BYTES) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if error.is_not_found() => Ok(None),
@@ -113,11 +99,7 @@ impl<'a> CaCommandLine<'a> {
     }
 
     fn remove_pem(&self, directory: &str, name: &CertName) -> Result<(), SystemError> {
-        let path = self
-            .options
-            .cadir
-            .join(directory)
-            .join(format!("{name}.pem"));
+        let path = self.options.cadir.join(directory).join(format!("{name}.pem"));
         self.system.remove_file(&path)
     }
 }
@@ -135,9 +117,7 @@ impl CertAuthority for CaCommandLine<'_> {
 
     fn find_entry(&self, name: &CertName) -> Result<Option<CertEntry>, CaError> {
         let found = self.list_certificates(&["--certname", name.as_str()])?;
-        let mut entries = [found.requested, found.signed, found.revoked]
-            .concat()
-            .into_iter();
+        let mut entries = [found.requested, found.signed, found.revoked].concat().into_iter();
         Ok(entries.find(|entry| entry.name == name.as_str()))
     }
 

@@ -50,10 +50,7 @@ impl NodePlugin for PuppetcaPlugin {
     type Shared = ();
 
     fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self {
-            options,
-            records: daemon.state.join("puppetca"),
-        })
+        Ok(Self { options, records: daemon.state.join("puppetca") })
     }
 
     fn agents(&self) -> Result<Vec<Agent>, AgentError> {

@@ -23,9 +23,7 @@ impl CertName {
         if is_valid {
             Ok(Self(text.to_owned()))
         } else {
-            Err(CaError::Name {
-                name: text.escape_debug().to_string(),
-            })
+            Err(CaError::Name { name: text.escape_debug().to_string() })
         }
     }
 
@@ -50,9 +48,9 @@ mod tests {
             assert_eq!(CertName::parse(good).unwrap().as_str(), good);
         }
         let long = "a".repeat(254);
-        for bad in [
-            "", "Web1", "a/b", "..", "a..b", ".a", "-a", "--all", "a b", "a\n", "é", "*", &long,
-        ] {
+        for bad in
+            ["", "Web1", "a/b", "..", "a..b", ".a", "-a", "--all", "a b", "a\n", "é", "*", &long]
+        {
             assert!(CertName::parse(bad).is_err(), "{bad:?}");
         }
     }

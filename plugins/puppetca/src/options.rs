@@ -7,10 +7,7 @@ use serde::Deserialize;
 /// The options. Unknown keys are rejected.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each field is a separate configuration key"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each field is a separate configuration key")]
 pub struct Options {
     /// Whether the agent is enabled.
     pub enabled: bool,

@@ -67,11 +67,8 @@ impl Memory {
         let key = KeyPair::generate().unwrap();
         let csr: CertificateSigningRequest = params(name, others).serialize_request(&key).unwrap();
         let pem = csr.pem().unwrap();
-        let held = Held {
-            state: CertState::Requested,
-            request: Some(pem.clone()),
-            certificate: None,
-        };
+        let held =
+            Held { state: CertState::Requested, request: Some(pem.clone()), certificate: None };
         self.names.borrow_mut().insert(name.to_owned(), held);
         self.keys.borrow_mut().insert(name.to_owned(), key);
         CertificateRequest::parse(&pem).unwrap()
@@ -86,11 +83,8 @@ impl Memory {
         let mut params = params(name, &[name]);
         params.serial_number = Some(SerialNumber::from(31_u64));
         let certificate = params.signed_by(key, &self.issuer).unwrap();
-        *held = Held {
-            state: CertState::Signed,
-            request: None,
-            certificate: Some(certificate.pem()),
-        };
+        *held =
+            Held { state: CertState::Signed, request: None, certificate: Some(certificate.pem()) };
     }
 }
 
@@ -109,16 +103,12 @@ impl CertAuthority for Memory {
 
     fn read_request(&self, name: &CertName) -> Result<Option<String>, CaError> {
         let names = self.names.borrow();
-        Ok(names
-            .get(name.as_str())
-            .and_then(|held| held.request.clone()))
+        Ok(names.get(name.as_str()).and_then(|held| held.request.clone()))
     }
 
     fn read_certificate(&self, name: &CertName) -> Result<Option<String>, CaError> {
         let names = self.names.borrow();
-        Ok(names
-            .get(name.as_str())
-            .and_then(|held| held.certificate.clone()))
+        Ok(names.get(name.as_str()).and_then(|held| held.certificate.clone()))
     }
 
     fn sign_request(&self, name: &CertName, _: Option<u64>) -> Result<(), CaError> {
@@ -131,11 +121,7 @@ impl CertAuthority for Memory {
     }
 
     fn revoke_certificate(&self, name: &CertName) -> Result<(), CaError> {
-        self.names
-            .borrow_mut()
-            .get_mut(name.as_str())
-            .unwrap()
-            .state = CertState::Revoked;
+        self.names.borrow_mut().get_mut(name.as_str()).unwrap().state = CertState::Revoked;
         Ok(())
     }
 
@@ -189,9 +175,7 @@ fn only_the_request_that_is_meant_is_signed() {
         let refused = desk.sign_verified_request(&ca, &wrong).unwrap_err();
         assert!(matches!(refused, CaError::Mismatch { .. }), "{refused}");
     }
-    let unproven = desk
-        .sign_verified_request(&ca, &ask("web1", None, None))
-        .unwrap_err();
+    let unproven = desk.sign_verified_request(&ca, &ask("web1", None, None)).unwrap_err();
     assert!(matches!(unproven, CaError::Unproven { .. }), "{unproven}");
     assert_eq!(ca.names.borrow()["web1"].state, CertState::Requested);
     let good = ask(
@@ -216,10 +200,9 @@ fn signing_twice_is_signing_once_and_another_request_is_refused() {
         assert!(!desk.sign_verified_request(&ca, &same).unwrap().0);
     }
     let other = Memory::new().ask("web1", &[]);
-    for wrong in [
-        ask("web1", Some(&other.fingerprint), None),
-        ask("web1", None, Some(&other.public_key)),
-    ] {
+    for wrong in
+        [ask("web1", Some(&other.fingerprint), None), ask("web1", None, Some(&other.public_key))]
+    {
         let refused = desk.sign_verified_request(&ca, &wrong).unwrap_err();
         assert!(matches!(refused, CaError::OtherSigned { .. }), "{refused}");
     }
@@ -227,28 +210,20 @@ fn signing_twice_is_signing_once_and_another_request_is_refused() {
     let request = ca.ask("web2", &[]);
     ca.signed("web2");
     assert!(
-        desk.sign_verified_request(&ca, &ask("web2", Some(&request.fingerprint), None))
-            .is_err()
+        desk.sign_verified_request(&ca, &ask("web2", Some(&request.fingerprint), None)).is_err()
     );
     assert!(
-        !desk
-            .sign_verified_request(&ca, &ask("web2", None, Some(&request.public_key)))
-            .unwrap()
-            .0
+        !desk.sign_verified_request(&ca, &ask("web2", None, Some(&request.public_key))).unwrap().0
     );
 }
 
 #[test]
 fn who_was_quicker_with_the_same_request_is_fine() {
     let (_directory, desk) = desk(Options::default());
-    let ca = Memory {
-        is_slow: true,
-        ..Memory::new()
-    };
+    let ca = Memory { is_slow: true, ..Memory::new() };
     let request = ca.ask("web1", &[]);
-    let (changed, known) = desk
-        .sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None))
-        .unwrap();
+    let (changed, known) =
+        desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None)).unwrap();
     assert!(!changed);
     assert_eq!(known.public_key, request.public_key);
 }
@@ -256,10 +231,7 @@ fn who_was_quicker_with_the_same_request_is_fine() {
 #[test]
 fn a_certificate_for_another_key_is_revoked_at_once() {
     let (_directory, desk) = desk(Options::default());
-    let ca = Memory {
-        is_wicked: true,
-        ..Memory::new()
-    };
+    let ca = Memory { is_wicked: true, ..Memory::new() };
     let request = ca.ask("web1", &[]);
     let error = desk
         .sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None))
@@ -279,18 +251,12 @@ fn a_request_for_more_than_its_name_is_refused_unless_that_is_allowed() {
     let error = ActionError::from(refused);
     assert!(error.message.contains("DNS:puppet"), "{error}");
     assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })));
-    let (_directory, lax) = desk(Options {
-        allow_alt_names: true,
-        ..Options::default()
-    });
+    let (_directory, lax) = desk(Options { allow_alt_names: true, ..Options::default() });
     assert!(lax.sign_verified_request(&ca, &asked).unwrap().0);
     // Its own name again is nothing more.
     let own = ca.ask("web2", &["web2"]);
     assert!(
-        strict
-            .sign_verified_request(&ca, &ask("web2", Some(&own.fingerprint), None))
-            .unwrap()
-            .0
+        strict.sign_verified_request(&ca, &ask("web2", Some(&own.fingerprint), None)).unwrap().0
     );
 }
 
@@ -301,8 +267,7 @@ fn cleaning_revokes_first_and_may_be_repeated() {
     let name = CertName::parse("web1").unwrap();
     assert!(!desk.clean_certificate(&ca, &name).unwrap().found);
     let request = ca.ask("web1", &[]);
-    desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None))
-        .unwrap();
+    desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None)).unwrap();
     let cleaned = desk.clean_certificate(&ca, &name).unwrap();
     assert!(cleaned.found && cleaned.revoked);
     assert_eq!(cleaned.serial, "1F");
@@ -321,16 +286,9 @@ fn revoking_twice_is_revoking_once_and_nothing_is_no_certificate() {
     assert!(CaService::revoke_certificate(&ca, &name).is_err());
     let request = ca.ask("web1", &[]);
     assert!(CaService::revoke_certificate(&ca, &name).is_err());
-    desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None))
-        .unwrap();
-    assert_eq!(
-        CaService::revoke_certificate(&ca, &name).unwrap(),
-        (true, "1F".to_owned())
-    );
-    assert_eq!(
-        CaService::revoke_certificate(&ca, &name).unwrap(),
-        (false, "1F".to_owned())
-    );
+    desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None)).unwrap();
+    assert_eq!(CaService::revoke_certificate(&ca, &name).unwrap(), (true, "1F".to_owned()));
+    assert_eq!(CaService::revoke_certificate(&ca, &name).unwrap(), (false, "1F".to_owned()));
     let again = desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None));
     assert!(matches!(again, Err(CaError::Revoked { .. })));
 }
@@ -394,9 +352,7 @@ async fn the_command_line_is_another_way_to_the_same() {
         Value::Object(listed),
         json!({"requests": ["web1"], "signed": [], "revoked": [], "count": 1})
     );
-    let found = call(&agent, "status", json!({"certname": "web1"}))
-        .await
-        .unwrap();
+    let found = call(&agent, "status", json!({"certname": "web1"})).await.unwrap();
     assert_eq!(found["fingerprint"], json!(request.fingerprint));
     let sign = json!({"certname": "web1", "fingerprint": request.fingerprint, "ttl": 3600});
     for message in ["signed", "already signed"] {
@@ -404,16 +360,11 @@ async fn the_command_line_is_another_way_to_the_same() {
         assert_eq!(signed["message"], json!(message));
         assert_eq!(signed["public_key"], json!(request.public_key));
     }
-    let error = call(&agent, "revoke", json!({"certname": "web1"}))
-        .await
-        .unwrap_err();
+    let error = call(&agent, "revoke", json!({"certname": "web1"})).await.unwrap_err();
     assert_eq!(error.status, ReplyStatus::Failed);
     assert!(error.message.contains("no such thing"), "{error}");
     let calls = std::fs::read_to_string(path("calls")).unwrap();
-    assert!(
-        calls.contains("sign --certname web1 --ttl 3600s --config /etc/p.conf\n"),
-        "{calls}"
-    );
+    assert!(calls.contains("sign --certname web1 --ttl 3600s --config /etc/p.conf\n"), "{calls}");
 }
 
 #[tokio::test]
@@ -427,9 +378,7 @@ async fn what_is_no_name_never_reaches_the_authority() {
             assert!(declared.validate_input(&input).is_err(), "{action} {name}");
         }
         // The field's expression does not see it; the authority must not either.
-        let error = call(&agent, action, json!({"certname": "a..b"}))
-            .await
-            .unwrap_err();
+        let error = call(&agent, action, json!({"certname": "a..b"})).await.unwrap_err();
         assert_eq!(error.status, ReplyStatus::InvalidData, "{action}");
     }
 }

@@ -64,11 +64,7 @@ pub(crate) struct ChangeReport {
 
 impl ResourceChanger {
     pub(crate) fn new(options: Arc<Options>, engines: Arc<EngineFactory>) -> Self {
-        Self {
-            options,
-            engines,
-            lock: ChangeQueue::default(),
-        }
+        Self { options, engines, lock: ChangeQueue::default() }
     }
 
     /// The resource as it was before an earlier request, as a new desired state.
@@ -84,14 +80,8 @@ impl ResourceChanger {
             let record =
                 UndoRecord::load(&state, &id).map_err(|error| undo_action_error(&error))?;
             let (type_name, title) = (record.type_name.clone(), record.title.clone());
-            let attributes = record
-                .into_values()
-                .map_err(|error| undo_action_error(&error))?;
-            Ok(DesiredResource {
-                type_name,
-                title,
-                attributes,
-            })
+            let attributes = record.into_values().map_err(|error| undo_action_error(&error))?;
+            Ok(DesiredResource { type_name, title, attributes })
         })
         .await?
     }
@@ -132,9 +122,7 @@ impl ResourceChanger {
             change_guard,
             request: cx.request.to_string(),
         };
-        let outcome = cx
-            .run_blocking(move |cancel| task.run_change(cancel))
-            .await??;
+        let outcome = cx.run_blocking(move |cancel| task.run_change(cancel)).await??;
         build_report(outcome)
     }
 }
@@ -158,13 +146,10 @@ impl ChangeTask {
             Some(_) => Some(acquire_lock_file(&*self.system, self.options.lock_wait)),
             None => None,
         };
-        let _lock_file = lock
-            .transpose()
-            .map_err(|error| action_errors::from_system_error(&error))?;
-        let puppet_locks = self
-            .change_guard
-            .as_ref()
-            .map(|_| lock_puppet(&*self.system, &self.options));
+        let _lock_file =
+            lock.transpose().map_err(|error| action_errors::from_system_error(&error))?;
+        let puppet_locks =
+            self.change_guard.as_ref().map(|_| lock_puppet(&*self.system, &self.options));
         let _puppet_locks = puppet_locks.transpose()?;
         let state = open_undo_state(&self.options)?;
         // Saves the undo record before the change; if that fails, nothing is changed.
@@ -177,9 +162,7 @@ impl ChangeTask {
             })
         };
         let noop = self.change_guard.is_none();
-        Ok(self
-            .engine
-            .apply_with_plan_hook(&self.resource, cancel, noop, &mut save_undo))
+        Ok(self.engine.apply_with_plan_hook(&self.resource, cancel, noop, &mut save_undo))
     }
 
     fn refuse_managed(&self) -> Result<(), ActionError> {
@@ -195,19 +178,14 @@ impl ChangeTask {
             "{} is managed by Puppet, which would revert the change; change the manifest instead",
             self.resource.reference()
         );
-        Err(ActionError::denied_by_rule(
-            message,
-            "plugins.puppetral.allow_managed",
-        ))
+        Err(ActionError::denied_by_rule(message, "plugins.puppetral.allow_managed"))
     }
 }
 
 /// Opens the directory of the undo records, if configured.
 fn open_undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
     let state = options.state_dir.as_deref().map(StateDir::open);
-    state
-        .transpose()
-        .map_err(|error| action_errors::from_system_error(&error))
+    state.transpose().map_err(|error| action_errors::from_system_error(&error))
 }
 
 fn undo_action_error(error: &UndoError) -> ActionError {
@@ -215,17 +193,9 @@ fn undo_action_error(error: &UndoError) -> ActionError {
 }
 
 fn build_report(outcome: ApplyOutcome) -> Result<ChangeReport, ActionError> {
-    let ApplyOutcome {
-        resource,
-        events,
-        log,
-        not_evaluated,
-        error,
-    } = outcome;
+    let ApplyOutcome { resource, events, log, not_evaluated, error } = outcome;
     let not_evaluated = not_evaluated.map(|reason| format!("not evaluated: {reason}"));
-    let failure = events
-        .iter()
-        .find(|event| event.status == ChangeEventStatus::Failure);
+    let failure = events.iter().find(|event| event.status == ChangeEventStatus::Failure);
     let failure = match (failure, &error) {
         (None, None) => None,
         (None, Some(error)) if error.is_invalid() => {
@@ -236,13 +206,8 @@ fn build_report(outcome: ApplyOutcome) -> Result<ChangeReport, ActionError> {
     };
     let report = ChangeReport {
         changed: not_evaluated.is_some()
-            || events
-                .iter()
-                .any(|event| event.status != ChangeEventStatus::Failure),
-        result: failure
-            .clone()
-            .or(not_evaluated)
-            .unwrap_or_else(|| summarise_events(&events)),
+            || events.iter().any(|event| event.status != ChangeEventStatus::Failure),
+        result: failure.clone().or(not_evaluated).unwrap_or_else(|| summarise_events(&events)),
         events,
         resource,
         log,

@@ -21,10 +21,7 @@ pub(crate) struct EngineFactory {
 
 impl EngineFactory {
     pub(crate) fn new(options: Arc<Options>) -> Self {
-        Self {
-            options,
-            type_source: OnceLock::new(),
-        }
+        Self { options, type_source: OnceLock::new() }
     }
 
     /// An engine on this daemon's machine, which is the same in all requests.
@@ -47,11 +44,7 @@ impl EngineFactory {
 
 /// The engine for reading a resource: for built-in types it starts only the engine's own read tools.
 pub(crate) fn read_only_for_own_types(engine: ResourceEngine, type_name: &str) -> ResourceEngine {
-    if engine.is_builtin_type(type_name) {
-        engine.to_read_only()
-    } else {
-        engine
-    }
+    if engine.is_builtin_type(type_name) { engine.to_read_only() } else { engine }
 }
 
 /// Requires that an operator has allowed a foreign type by name, because its effects are unknown and may include running commands.
@@ -65,19 +58,12 @@ pub(crate) fn check_foreign(
         return Ok(());
     }
     if engine.empty_resource(type_name, "x").is_err() {
-        let unknown = engine
-            .without_type_source()
-            .empty_resource(type_name, "x")
-            .err();
-        return unknown.map_or(Ok(()), |error| {
-            Err(crate::action_errors::from_engine_error(&error))
-        });
+        let unknown = engine.without_type_source().empty_resource(type_name, "x").err();
+        return unknown
+            .map_or(Ok(()), |error| Err(crate::action_errors::from_engine_error(&error)));
     }
     let message = format!(
         "{type_name} is not a built-in type; this node allows changes to it only if allow_types lists it"
     );
-    Err(ActionError::denied_by_rule(
-        message,
-        "plugins.puppetral.allow_types",
-    ))
+    Err(ActionError::denied_by_rule(message, "plugins.puppetral.allow_types"))
 }

@@ -68,9 +68,7 @@ impl NodePlugin for PuppetralPlugin {
         daemon: &DaemonContext,
         (): (),
     ) -> Result<Self, PluginError> {
-        options
-            .state_dir
-            .get_or_insert_with(|| daemon.state.join("engine"));
+        options.state_dir.get_or_insert_with(|| daemon.state.join("engine"));
         Ok(Self(options))
     }
 

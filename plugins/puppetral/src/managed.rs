@@ -43,14 +43,8 @@ pub(crate) fn look_up_managed(
 ) -> Result<ManagedStatus, SystemError> {
     for path in puppet::state_file(options.resources_file.as_deref(), "resources.txt") {
         if let Some(list) = read_list(system, &path)? {
-            let names = list
-                .lines()
-                .any(|line| matches_resource(line.trim(), resource));
-            return Ok(if names {
-                ManagedStatus::Yes
-            } else {
-                ManagedStatus::No
-            });
+            let names = list.lines().any(|line| matches_resource(line.trim(), resource));
+            return Ok(if names { ManagedStatus::Yes } else { ManagedStatus::No });
         }
     }
     Ok(ManagedStatus::Unknown)

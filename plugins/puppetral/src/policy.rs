@@ -28,10 +28,7 @@ pub(crate) fn check_type(options: &Options, type_name: &str) -> Result<(), Actio
         _ => return Ok(()),
     };
     let message = format!("this node does not allow changes to resources of type {type_name}");
-    Err(ActionError::denied_by_rule(
-        message,
-        format!("plugins.puppetral.{rule}"),
-    ))
+    Err(ActionError::denied_by_rule(message, format!("plugins.puppetral.{rule}")))
 }
 
 /// Checks whether this resource may be changed, after its type was checked.
@@ -48,10 +45,7 @@ pub(crate) fn check_resource(
         let message = format!(
             "`{parameter}` of a {type_name} is a command, and this node does not allow commands"
         );
-        return Err(ActionError::denied_by_rule(
-            message,
-            "plugins.puppetral.deny_types",
-        ));
+        return Err(ActionError::denied_by_rule(message, "plugins.puppetral.deny_types"));
     }
     let name = resource_name(engine, resource);
     match options.allow_names.get(type_name) {
@@ -66,9 +60,7 @@ pub(crate) fn check_resource(
 
 fn is_denied(options: &Options, type_name: &str) -> bool {
     let names = |types: &Option<BTreeSet<String>>| {
-        types
-            .as_ref()
-            .is_some_and(|types| types.contains(type_name))
+        types.as_ref().is_some_and(|types| types.contains(type_name))
     };
     match options.deny_types {
         Some(_) => names(&options.deny_types),
@@ -78,9 +70,7 @@ fn is_denied(options: &Options, type_name: &str) -> bool {
 
 /// Name by which the machine identifies the resource: the value of its namevar, not its title. A command given as a list is joined into one line.
 fn resource_name(engine: &ResourceEngine, resource: &Resource) -> String {
-    let schema = engine
-        .type_schemas()
-        .find(|schema| schema.type_name == resource.type_name);
+    let schema = engine.type_schemas().find(|schema| schema.type_name == resource.type_name);
     match schema.and_then(|schema| resource.get(schema.namevar)) {
         Some(ResourceValue::List(values)) => values.join(" "),
         Some(other) => other.to_string(),

@@ -17,11 +17,7 @@ pub(crate) fn declared_properties(
     declared
         .filter_map(|property| {
             let value = found.get(property.name)?;
-            let json_value = if property.sensitive {
-                json!(REDACTED)
-            } else {
-                json!(value)
-            };
+            let json_value = if property.sensitive { json!(REDACTED) } else { json!(value) };
             Some((property.name.to_owned(), json_value))
         })
         .collect()

@@ -56,9 +56,7 @@ impl ChangeQueue {
         loop {
             let system = Arc::clone(&cx.system);
             let lock = options.lock.clone();
-            let runs = cx
-                .run_blocking(move |_| find_puppet_run(&*system, lock.as_deref()))
-                .await?;
+            let runs = cx.run_blocking(move |_| find_puppet_run(&*system, lock.as_deref())).await?;
             match runs.map_err(|error| action_errors::from_system_error(&error))? {
                 None => return Ok(ChangeGuard { _guard: guard }),
                 Some(pid) if Instant::now() >= deadline => return Err(busy_error(pid)),
@@ -73,11 +71,7 @@ pub(crate) fn acquire_lock_file(
     system: &dyn System,
     timeout: Duration,
 ) -> Result<Box<dyn LockGuard>, SystemError> {
-    paths::create_dirs(
-        system,
-        Path::new(LOCK_DIRECTORY),
-        &FileAttributes::default(),
-    )?;
+    paths::create_dirs(system, Path::new(LOCK_DIRECTORY), &FileAttributes::default())?;
     system.lock_file(Path::new(LOCK_FILE), timeout)
 }
 
@@ -132,8 +126,7 @@ fn find_puppet_run(system: &dyn System, lock: Option<&Path>) -> Result<Option<u3
 fn is_puppet(system: &dyn System, pid: u32) -> bool {
     let text = |file: &str| {
         let read = system.read_file(Path::new(&format!("/proc/{pid}/{file}")), MAX_FILE_BYTES);
-        read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     };
     let name = text("comm");
     let name = name.trim();

@@ -177,9 +177,8 @@ impl RestartCycle {
     /// Merges a request: the most urgent options and the strictest verification apply.
     fn merge_request(&mut self, options: &RestartOptions, now: ClockReading) {
         self.requests = self.requests.saturating_add(1);
-        self.deadline = self
-            .deadline
-            .min(now.wall.saturating_add(duration_millis(options.deadline)));
+        self.deadline =
+            self.deadline.min(now.wall.saturating_add(duration_millis(options.deadline)));
         self.when_idle &= options.when_idle;
         self.force |= options.force;
         // `None` compares as less than any value, so it must not win.
@@ -200,11 +199,7 @@ impl RestartCycle {
             // The first step holds the start time, so the second is dropped.
             self.steps.remove(1);
         }
-        self.steps.push(RestartStep {
-            state,
-            at: now,
-            text: self.text.clone(),
-        });
+        self.steps.push(RestartStep { state, at: now, text: self.text.clone() });
     }
 
     /// End of the restart.
@@ -285,10 +280,7 @@ impl RestartRecord {
         };
         if let Some(cycle) = open {
             cycle.merge_request(options, now);
-            return RequestPlacement {
-                id: cycle.id,
-                merged: true,
-            };
+            return RequestPlacement { id: cycle.id, merged: true };
         }
         self.next = Some(RestartCycle::new(id, options, now));
         RequestPlacement { id, merged: false }
@@ -316,9 +308,7 @@ impl RestartRecord {
     /// The restart with this identifier.
     pub fn find_cycle(&self, id: Uuid) -> Option<&RestartCycle> {
         let others = self.next.iter().chain(&self.past);
-        std::iter::once(&self.current)
-            .chain(others)
-            .find(|cycle| cycle.id == id)
+        std::iter::once(&self.current).chain(others).find(|cycle| cycle.id == id)
     }
 
     fn begin_cycle(&mut self, cycle: RestartCycle) {
@@ -340,26 +330,13 @@ mod tests {
     use crate::target::RestartTarget;
 
     fn at(seconds: u64) -> ClockReading {
-        ClockReading {
-            wall: 1_700_000_000_000 + seconds * 1000,
-            uptime: seconds * 1000,
-        }
+        ClockReading { wall: 1_700_000_000_000 + seconds * 1000, uptime: seconds * 1000 }
     }
 
     fn record() -> RestartRecord {
-        let places = MachinePaths {
-            root: "/".into(),
-            engine: "/e".into(),
-            puppet: Vec::new(),
-        };
+        let places = MachinePaths { root: "/".into(), engine: "/e".into(), puppet: Vec::new() };
         let target = RestartTarget::parse_unit("puppet").unwrap();
-        RestartRecord::new(
-            target,
-            places,
-            Uuid::from_u128(1),
-            &RestartOptions::default(),
-            at(0),
-        )
+        RestartRecord::new(target, places, Uuid::from_u128(1), &RestartOptions::default(), at(0))
     }
 
     #[test]
@@ -389,11 +366,7 @@ mod tests {
 
     #[test]
     fn a_request_that_comes_too_late_has_a_restart_of_its_own() {
-        for late in [
-            RestartState::Locked,
-            RestartState::Restarting,
-            RestartState::Verifying,
-        ] {
+        for late in [RestartState::Locked, RestartState::Restarting, RestartState::Verifying] {
             let mut record = record();
             record.current.record_step(late, "", at(1));
             let second = record.add_request(Uuid::from_u128(2), &RestartOptions::default(), at(2));

@@ -37,9 +37,7 @@ impl DaemonInstance {
         if !store.path().is_dir() {
             return Ok(None);
         }
-        let bytes = store
-            .open_directory()?
-            .read_file(INSTANCE_FILE, MAX_INSTANCE_BYTES)?;
+        let bytes = store.open_directory()?.read_file(INSTANCE_FILE, MAX_INSTANCE_BYTES)?;
         let found: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Ok(found.filter(|found| ProcessId::from_pid(found.process.pid) == Some(found.process)))
     }

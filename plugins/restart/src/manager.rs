@@ -79,12 +79,7 @@ impl RestartManager {
         launcher: Arc<dyn WorkerLauncher>,
         system: Arc<dyn System>,
     ) -> Self {
-        Self {
-            store,
-            paths,
-            launcher,
-            system,
-        }
+        Self { store, paths, launcher, system }
     }
 
     /// The store of requests.
@@ -110,10 +105,8 @@ impl RestartManager {
             *record = Some(RestartRecord::new(target, paths, id, options, now));
             RequestPlacement { id, merged: false }
         };
-        let RequestPlacement { id, merged } = self
-            .store
-            .update_record(&key, add_request)
-            .map_err(RestartError::Store)?;
+        let RequestPlacement { id, merged } =
+            self.store.update_record(&key, add_request).map_err(RestartError::Store)?;
         self.ensure_worker(&key)?;
         Ok(AcceptedRestart { id, merged })
     }
@@ -152,10 +145,7 @@ impl RestartManager {
                 }
                 record.as_ref().is_some_and(|record| !record.is_idle())
             };
-            let is_pending = self
-                .store
-                .update_record(&key, prune)
-                .map_err(RestartError::Store)?;
+            let is_pending = self.store.update_record(&key, prune).map_err(RestartError::Store)?;
             if is_pending && self.ensure_worker(&key)? {
                 started += 1;
             }
@@ -165,17 +155,12 @@ impl RestartManager {
 
     /// Starts a worker unless one runs. A second worker would fail to take the lock and exit.
     fn ensure_worker(&self, key: &str) -> Result<bool, RestartError> {
-        let free = self
-            .store
-            .try_lock_worker(key)
-            .map_err(RestartError::Store)?;
+        let free = self.store.try_lock_worker(key).map_err(RestartError::Store)?;
         let Some(lock) = free else {
             return Ok(false);
         };
         drop(lock);
-        self.launcher
-            .launch(&self.store, key)
-            .map_err(RestartError::Launch)?;
+        self.launcher.launch(&self.store, key).map_err(RestartError::Launch)?;
         Ok(true)
     }
 }

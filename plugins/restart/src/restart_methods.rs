@@ -56,9 +56,7 @@ fn restart_with_systemd(system: &dyn System, name: &str) -> Result<(), String> {
     let argv = ["systemctl", "restart", "--", &systemd_unit(name)];
     let mut command = Command::new(argv);
     command.timeout = Some(RESTART_TIMEOUT);
-    let output = system
-        .run_command(&command)
-        .map_err(|error| error_chain(&error))?;
+    let output = system.run_command(&command).map_err(|error| error_chain(&error))?;
     if output.is_success() {
         return Ok(());
     }
@@ -70,13 +68,9 @@ fn restart_with_systemd(system: &dyn System, name: &str) -> Result<(), String> {
 fn run_spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Result<(), String> {
     let command_line = argv.join(" ");
     StateDir::recreate(directory).map_err(|error| error_chain(&error))?;
-    let spool = ProcessSpool {
-        directory: directory.to_owned(),
-        limit: MAX_SPOOL_BYTES,
-    };
-    let process = system
-        .start_detached(&Command::new(argv), &spool)
-        .map_err(|error| error_chain(&error))?;
+    let spool = ProcessSpool { directory: directory.to_owned(), limit: MAX_SPOOL_BYTES };
+    let process =
+        system.start_detached(&Command::new(argv), &spool).map_err(|error| error_chain(&error))?;
     let exit_code = || -> Option<i32> {
         let text = fs::read_to_string(directory.join(ProcessSpool::EXIT)).ok()?;
         text.trim().parse().ok()
@@ -99,11 +93,7 @@ fn run_spooled(system: &dyn System, argv: Vec<String>, directory: &Path) -> Resu
     wait_until(OUTPUT_DRAIN_TIMEOUT, || !is_running());
     let read = |name: &str| fs::read(directory.join(name)).unwrap_or_default();
     let output = [read(ProcessSpool::STDOUT), read(ProcessSpool::STDERR)].concat();
-    Err(exit_message(
-        &command_line,
-        code,
-        &String::from_utf8_lossy(&output),
-    ))
+    Err(exit_message(&command_line, code, &String::from_utf8_lossy(&output)))
 }
 
 fn stop_process(system: &dyn System, process: &muster_api::system::ProcessId) {
@@ -115,12 +105,7 @@ fn stop_process(system: &dyn System, process: &muster_api::system::ProcessId) {
 
 fn exit_message(command_line: &str, code: i32, output: &str) -> String {
     let last = output.lines().rev().find(|line| !line.trim().is_empty());
-    let last: String = last
-        .unwrap_or_default()
-        .trim()
-        .chars()
-        .take(MAX_MESSAGE_CHARS)
-        .collect();
+    let last: String = last.unwrap_or_default().trim().chars().take(MAX_MESSAGE_CHARS).collect();
     let colon = if last.is_empty() { "" } else { ": " };
     format!("`{command_line}` ended with code {code}{colon}{last}")
 }

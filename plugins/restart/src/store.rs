@@ -71,10 +71,7 @@ impl RestartStore {
 
     /// Takes the worker lock; `None` if a worker holds it.
     pub fn try_lock_worker(&self, key: &str) -> Result<Option<Box<dyn LockGuard>>, SystemError> {
-        match self
-            .open_directory()?
-            .acquire_lock(&format!("{key}.worker"), Duration::ZERO)
-        {
+        match self.open_directory()?.acquire_lock(&format!("{key}.worker"), Duration::ZERO) {
             Ok(lock) => Ok(Some(lock)),
             Err(SystemError::Locked { .. }) => Ok(None),
             Err(other) => Err(other),
@@ -87,9 +84,7 @@ impl RestartStore {
             return Ok(Vec::new());
         }
         let names = self.open_directory()?.list_names("")?;
-        let keys = names
-            .iter()
-            .filter_map(|name| name.strip_suffix(RECORD_EXTENSION));
+        let keys = names.iter().filter_map(|name| name.strip_suffix(RECORD_EXTENSION));
         Ok(keys.map(str::to_owned).collect())
     }
 
@@ -100,8 +95,5 @@ impl RestartStore {
 
 /// Reads both clocks.
 pub fn read_clocks(system: &dyn muster_api::system::System) -> ClockReading {
-    ClockReading {
-        wall: unix_millis(system.now()),
-        uptime: duration_millis(system_uptime()),
-    }
+    ClockReading { wall: unix_millis(system.now()), uptime: duration_millis(system_uptime()) }
 }

@@ -40,19 +40,14 @@ impl RestartTarget {
     /// Parses a service name.
     pub fn parse_unit(name: &str) -> Result<Self, RestartTargetError> {
         let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"_.@:-".contains(&byte);
-        let valid_start = name
-            .bytes()
-            .next()
-            .is_some_and(|first| !b".-".contains(&first));
+        let valid_start = name.bytes().next().is_some_and(|first| !b".-".contains(&first));
         let short = name.strip_suffix(".service").unwrap_or(name);
         if !valid_start
             || short.is_empty()
             || name.len() > MAX_NAME_BYTES
             || !name.bytes().all(is_named)
         {
-            return Err(RestartTargetError::Name {
-                name: name.to_owned(),
-            });
+            return Err(RestartTargetError::Name { name: name.to_owned() });
         }
         Ok(Self::Unit(short.to_owned()))
     }
@@ -103,15 +98,9 @@ mod tests {
             RestartTarget::parse_unit("puppet.service"),
             RestartTarget::parse_unit("puppet")
         );
-        assert!(
-            RestartTarget::parse_unit("rpcd.service")
-                .unwrap()
-                .is_daemon()
-        );
+        assert!(RestartTarget::parse_unit("rpcd.service").unwrap().is_daemon());
         assert_eq!(
-            RestartTarget::parse_unit("getty@tty1")
-                .unwrap()
-                .record_key(),
+            RestartTarget::parse_unit("getty@tty1").unwrap().record_key(),
             "unit.getty@tty1"
         );
         for wrong in ["", ".", "..", "-x", "../x", "a b", "a/b", ".service", "é"] {

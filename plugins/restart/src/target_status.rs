@@ -48,11 +48,7 @@ pub(crate) fn query_target(
     let system = &**machine;
     let process = pid_file.and_then(|path| process_from_file(system, path));
     let RestartTarget::Unit(name) = target else {
-        return Ok(TargetStatus {
-            missing: None,
-            running: process.is_some(),
-            process,
-        });
+        return Ok(TargetStatus { missing: None, running: process.is_some(), process });
     };
     let resource = ResourceEngine::new(Arc::clone(machine)).empty_resource("service", name)?;
     let cx = ResourceContext::new(system, CancelFlag::default());
@@ -80,13 +76,7 @@ fn process_from_file(system: &dyn System, path: &Path) -> Option<ProcessId> {
 
 /// The main process as reported by systemd.
 fn main_pid(system: &dyn System, name: &str) -> Option<ProcessId> {
-    let argv = [
-        "systemctl",
-        "show",
-        "--property=MainPID",
-        "--",
-        &systemd_unit(name),
-    ];
+    let argv = ["systemctl", "show", "--property=MainPID", "--", &systemd_unit(name)];
     let output = system.run_command(&Command::new(argv)).ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let pid = text.trim().strip_prefix("MainPID=")?.parse().ok()?;

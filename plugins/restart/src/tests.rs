@@ -80,33 +80,22 @@ impl Machine {
     fn becomes(&self, after: u32) {
         let restarted = Arc::new(AtomicBool::new(false));
         let state = "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\n";
-        self.system
-            .script_output(&["systemctl", "show"], CommandOutput::new(0, state));
+        self.system.script_output(&["systemctl", "show"], CommandOutput::new(0, state));
         let told = Arc::clone(&restarted);
-        self.system
-            .script_handler(&["systemctl", "restart"], move |_, _| {
-                told.store(true, Ordering::SeqCst);
-                CommandOutput::new(0, "")
-            });
+        self.system.script_handler(&["systemctl", "restart"], move |_, _| {
+            told.store(true, Ordering::SeqCst);
+            CommandOutput::new(0, "")
+        });
         let main = ["systemctl", "show", "--property=MainPID"];
         self.system.script_handler(&main, move |_, _| {
-            let pid = if restarted.load(Ordering::SeqCst) {
-                after
-            } else {
-                1
-            };
+            let pid = if restarted.load(Ordering::SeqCst) { after } else { 1 };
             CommandOutput::new(0, format!("MainPID={pid}\n"))
         });
     }
 
     fn worker(&self) -> RestartWorker {
         let system: Arc<dyn System> = Arc::new(self.system.clone());
-        RestartWorker::new(
-            self.restarts.store().clone(),
-            &self.target.record_key(),
-            system,
-        )
-        .hasty()
+        RestartWorker::new(self.restarts.store().clone(), &self.target.record_key(), system).hasty()
     }
 
     /// Asks, and does it.
@@ -117,10 +106,7 @@ impl Machine {
     }
 
     fn outcome(&self) -> RestartCycle {
-        self.restarts
-            .find_cycle(&self.target, None)
-            .unwrap()
-            .unwrap()
+        self.restarts.find_cycle(&self.target, None).unwrap().unwrap()
     }
 
     fn restarts(&self) -> usize {
@@ -145,10 +131,7 @@ fn a_new_main_process_is_what_a_restart_is_known_by() {
     let cycle = machine.restart(&RestartOptions::default());
     let pid = std::process::id();
     assert_eq!(cycle.text, format!("process {pid} in place of 1"));
-    assert_eq!(
-        words(&cycle),
-        ["requested", "locked", "restarting", "verifying", "ok"]
-    );
+    assert_eq!(words(&cycle), ["requested", "locked", "restarting", "verifying", "ok"]);
     assert_eq!(cycle.after.map(|process| process.pid), Some(pid));
     assert_eq!(machine.restarts(), 1);
     let steps = &cycle.steps;
@@ -156,10 +139,7 @@ fn a_new_main_process_is_what_a_restart_is_known_by() {
     // The next one begins from what there is now: the same process again is no restart.
     let cycle = machine.restart(&RestartOptions::default());
     assert_eq!(cycle.state, RestartState::Failed);
-    assert_eq!(
-        cycle.text,
-        format!("puppet is still process {pid}, as before")
-    );
+    assert_eq!(cycle.text, format!("puppet is still process {pid}, as before"));
 }
 
 #[test]
@@ -167,58 +147,35 @@ fn what_systemd_says_of_a_failed_restart_is_told() {
     let machine = Machine::new();
     let said =
         "Job for puppet.service failed because the control process exited with error code.\n";
-    machine
-        .system
-        .script_output(&["systemctl", "restart"], CommandOutput::new(1, said));
+    machine.system.script_output(&["systemctl", "restart"], CommandOutput::new(1, said));
     let cycle = machine.restart(&RestartOptions::default());
     assert_eq!(cycle.state, RestartState::Failed);
     assert_eq!(
         cycle.text,
-        format!(
-            "`systemctl restart -- puppet.service` ended with code 1: {}",
-            said.trim()
-        )
+        format!("`systemctl restart -- puppet.service` ended with code 1: {}", said.trim())
     );
     let missing = "LoadState=not-found\nActiveState=inactive\nUnitFileState=\n";
     machine.becomes(std::process::id());
-    let shown = [
-        "systemctl",
-        "show",
-        "--property=LoadState,ActiveState,UnitFileState",
-    ];
-    machine
-        .system
-        .script_output(&shown, CommandOutput::new(0, missing));
+    let shown = ["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState"];
+    machine.system.script_output(&shown, CommandOutput::new(0, missing));
     let cycle = machine.restart(&RestartOptions::default());
     let text = "there is no such service: looked for a systemd unit puppet.service";
-    assert_eq!(
-        (cycle.state, cycle.text.as_str()),
-        (RestartState::Failed, text)
-    );
+    assert_eq!((cycle.state, cycle.text.as_str()), (RestartState::Failed, text));
 }
 
 #[test]
 fn a_run_that_does_not_end_is_the_deadlines_and_force_is_stronger() {
     let machine = Machine::new();
     let _run = machine.run_lock();
-    let wish = RestartOptions {
-        deadline: Duration::ZERO,
-        ..RestartOptions::default()
-    };
+    let wish = RestartOptions { deadline: Duration::ZERO, ..RestartOptions::default() };
     let cycle = machine.restart(&wish);
     assert_eq!(cycle.state, RestartState::Timeout);
     let text = "restart_timeout: not restarted, because another run is in progress (";
     assert!(cycle.text.starts_with(text), "{}", cycle.text);
     assert_eq!(machine.restarts(), 0);
-    let forced = RestartOptions {
-        force: true,
-        ..wish
-    };
+    let forced = RestartOptions { force: true, ..wish };
     assert_eq!(machine.restart(&forced).state, RestartState::Ok);
-    let at_once = RestartOptions {
-        when_idle: false,
-        ..RestartOptions::default()
-    };
+    let at_once = RestartOptions { when_idle: false, ..RestartOptions::default() };
     machine.becomes(std::process::id());
     assert_eq!(machine.restart(&at_once).state, RestartState::Ok);
     assert_eq!(machine.restarts(), 2);
@@ -226,10 +183,7 @@ fn a_run_that_does_not_end_is_the_deadlines_and_force_is_stronger() {
 
 /// As if a worker had been killed there.
 fn left_in(machine: &Machine, state: RestartState, before: Option<ProcessId>) {
-    machine
-        .restarts
-        .request_restart(&machine.target, &RestartOptions::default())
-        .unwrap();
+    machine.restarts.request_restart(&machine.target, &RestartOptions::default()).unwrap();
     let key = machine.target.record_key();
     let leave = |record: &mut Option<RestartRecord>| {
         let cycle = &mut record.as_mut().unwrap().current;
@@ -271,47 +225,25 @@ fn a_killed_workers_restart_is_made_once() {
     }
     let machine = Machine::new();
     machine.restart(&RestartOptions::default());
-    assert_eq!(
-        machine.restarts.resume_pending().unwrap(),
-        0,
-        "nothing is left to do"
-    );
+    assert_eq!(machine.restarts.resume_pending().unwrap(), 0, "nothing is left to do");
 }
 
 #[test]
 fn there_is_one_worker_and_damage_is_no_end() {
     let machine = Machine::new();
     let key = machine.target.record_key();
-    machine
-        .restarts
-        .request_restart(&machine.target, &RestartOptions::default())
-        .unwrap();
-    let occupied = machine
-        .restarts
-        .store()
-        .try_lock_worker(&key)
-        .unwrap()
-        .unwrap();
+    machine.restarts.request_restart(&machine.target, &RestartOptions::default()).unwrap();
+    let occupied = machine.restarts.store().try_lock_worker(&key).unwrap().unwrap();
     machine.worker().run().unwrap();
-    assert_eq!(
-        machine.outcome().state,
-        RestartState::Requested,
-        "somebody else is at it"
-    );
+    assert_eq!(machine.outcome().state, RestartState::Requested, "somebody else is at it");
     drop(occupied);
     machine.worker().run().unwrap();
     assert_eq!(machine.outcome().state, RestartState::Ok);
     let file = machine.directory.path().join("restart/unit.puppet.json");
     std::fs::write(&file, "{\"target\":").unwrap();
-    assert_eq!(
-        machine.restarts.find_cycle(&machine.target, None).unwrap(),
-        None
-    );
+    assert_eq!(machine.restarts.find_cycle(&machine.target, None).unwrap(), None);
     machine.becomes(std::process::id());
-    assert_eq!(
-        machine.restart(&RestartOptions::default()).state,
-        RestartState::Ok
-    );
+    assert_eq!(machine.restart(&RestartOptions::default()).state, RestartState::Ok);
 }
 
 #[test]

@@ -118,14 +118,9 @@ impl RestartWorker {
     fn was_restarted(&self, record: &RestartRecord) -> bool {
         let cycle = &record.current;
         if let Some(before) = cycle.instance {
-            return self
-                .daemon_instance()
-                .is_some_and(|now| now.instance != before);
+            return self.daemon_instance().is_some_and(|now| now.instance != before);
         }
-        let now = self
-            .query_target(record)
-            .ok()
-            .and_then(|found| found.process);
+        let now = self.query_target(record).ok().and_then(|found| found.process);
         matches!((cycle.before, now), (Some(before), Some(now)) if before != now)
     }
 
@@ -160,10 +155,7 @@ impl RestartWorker {
         if let Err(problem) = result {
             return self.record_step(RestartState::Failed, problem);
         }
-        self.record_step(
-            RestartState::Verifying,
-            "restarted; checking whether it runs",
-        )?;
+        self.record_step(RestartState::Verifying, "restarted; checking whether it runs")?;
         self.verify_restart()
     }
 
@@ -266,10 +258,7 @@ impl RestartWorker {
             match found.process {
                 _ if found.running && is_new => break found,
                 Some(process) if found.running && timed_out => {
-                    return Err(format!(
-                        "{target} is still process {}, as before",
-                        process.pid
-                    ));
+                    return Err(format!("{target} is still process {}, as before", process.pid));
                 }
                 _ if timed_out => return Err(format!("{target} is not running after the restart")),
                 _ => pause(POLL_INTERVAL),
@@ -293,10 +282,7 @@ impl RestartWorker {
         let after = current.process.or(status.process);
         let text = match (after, record.current.before) {
             (Some(after), Some(before)) if after == before => {
-                return Err(format!(
-                    "{} is still process {}, as before",
-                    record.target, after.pid
-                ));
+                return Err(format!("{} is still process {}, as before", record.target, after.pid));
             }
             (Some(after), Some(before)) => {
                 format!("process {} in place of {}", after.pid, before.pid)

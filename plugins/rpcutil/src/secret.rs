@@ -58,7 +58,5 @@ fn is_secret(name: &str) -> bool {
 /// Whether the name denotes the path of a secret rather than the secret itself.
 fn is_path_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["file", "path", "dir"]
-        .iter()
-        .any(|suffix| name.ends_with(suffix))
+    ["file", "path", "dir"].iter().any(|suffix| name.ends_with(suffix))
 }

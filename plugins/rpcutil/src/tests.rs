@@ -41,9 +41,7 @@ fn node() -> TestNode {
         "plugins.db.password": "hunter2",
     });
     let mut node = TestNode::named("dev1.example.net").unwrap();
-    node.collectives = ["main", "eu"]
-        .map(|name| SubjectName::parse(name).unwrap())
-        .to_vec();
+    node.collectives = ["main", "eu"].map(|name| SubjectName::parse(name).unwrap()).to_vec();
     node.facts = Arc::new(NodeFacts::from_value(facts).unwrap());
     node.classes = ["mysql::master".to_owned()].into();
     node.agents = vec![info("rpcutil"), info("puppetral")];
@@ -70,9 +68,7 @@ async fn ask_on(system: Arc<dyn System>, action: &str, input: Value) -> Result<V
 }
 
 async fn ask(action: &str, input: Value) -> Value {
-    ask_on(Arc::new(FakeSystem::new()), action, input)
-        .await
-        .unwrap()
+    ask_on(Arc::new(FakeSystem::new()), action, input).await.unwrap()
 }
 
 /// The answer of a data source, which must be flat.
@@ -80,12 +76,7 @@ async fn data(system: &Arc<dyn System>, source: &str, query: &str) -> Map<String
     let input = json!({"source": source, "query": query});
     let answer = ask_on(Arc::clone(system), "get_data", input).await.unwrap();
     let values = answer["data"].as_object().cloned().unwrap();
-    assert!(
-        values
-            .values()
-            .all(|value| !value.is_array() && !value.is_object()),
-        "{values:?}"
-    );
+    assert!(values.values().all(|value| !value.is_array() && !value.is_object()), "{values:?}");
     values
 }
 
@@ -151,19 +142,14 @@ async fn inventory_tells_everything() {
 
 #[tokio::test]
 async fn facts_are_found_by_path_and_missing_ones_are_null() {
-    for (fact, value) in [
-        ("os.family", json!("Debian")),
-        ("os.tags.1", json!("b")),
-        ("os.nothing", Value::Null),
-    ] {
+    for (fact, value) in
+        [("os.family", json!("Debian")), ("os.tags.1", json!("b")), ("os.nothing", Value::Null)]
+    {
         let answer = ask("get_fact", json!({"fact": fact})).await;
         assert_eq!(answer, json!({"fact": fact, "value": value}));
     }
     let answer = ask("get_facts", json!({"facts": "cpus, os.family ,nothing"})).await;
-    assert_eq!(
-        answer,
-        json!({"values": {"cpus": 4, "os.family": "Debian", "nothing": null}})
-    );
+    assert_eq!(answer, json!({"values": {"cpus": 4, "os.family": "Debian", "nothing": null}}));
 }
 
 #[tokio::test]
@@ -191,10 +177,7 @@ async fn agents_and_collectives_are_described() {
     assert_eq!(answer["problems"], json!([]));
     assert_eq!(answer["agents"].as_array().unwrap().len(), 2);
     let answer = ask("collective_info", json!({})).await;
-    assert_eq!(
-        answer,
-        json!({"main_collective": "main", "collectives": ["main", "eu"]})
-    );
+    assert_eq!(answer, json!({"main_collective": "main", "collectives": ["main", "eu"]}));
 }
 
 #[tokio::test]
@@ -211,39 +194,23 @@ async fn a_ddl_is_told_with_its_checksum_and_the_trouble_of_others_with_its_file
     let ask = async |action: &str, input: Value| {
         let cx = node.context("rpcutil", action, Arc::new(FakeSystem::new()));
         let input = input.as_object().cloned().unwrap();
-        agent
-            .find_handler(action)
-            .unwrap()
-            .call(&cx.unwrap(), input)
-            .await
+        agent.find_handler(action).unwrap().call(&cx.unwrap(), input).await
     };
     let answer = ask("ddl", json!({"agent": "rpcutil"})).await.unwrap();
     let text = answer["ddl"].as_str().unwrap();
-    assert_eq!(
-        AgentDdl::from_slice(text.as_bytes()).unwrap().name(),
-        "rpcutil"
-    );
+    assert_eq!(AgentDdl::from_slice(text.as_bytes()).unwrap().name(), "rpcutil");
     assert_eq!(answer["version"], json!(document_version(text)));
     assert_eq!(answer["sha256"].as_str().unwrap().len(), 64);
     assert_eq!(
-        ask("ddl", json!({"agent": "ghost"}))
-            .await
-            .unwrap_err()
-            .status,
+        ask("ddl", json!({"agent": "ghost"})).await.unwrap_err().status,
         ReplyStatus::Failed
     );
     let answer = ask("agent_inventory", json!({})).await.unwrap();
-    assert_eq!(
-        answer["problems"][0]["path"],
-        json!("/etc/muster/ddl/disk.json")
-    );
+    assert_eq!(answer["problems"][0]["path"], json!("/etc/muster/ddl/disk.json"));
 }
 
 fn document_version(text: &str) -> String {
-    AgentDdl::from_slice(text.as_bytes())
-        .unwrap()
-        .version()
-        .to_owned()
+    AgentDdl::from_slice(text.as_bytes()).unwrap().version().to_owned()
 }
 
 #[tokio::test]
@@ -285,32 +252,14 @@ async fn sources_of_the_nodes_own_knowledge() {
         Value::Object(fact),
         json!({"exists": false, "value": null, "value_encoding": null})
     );
-    assert_eq!(
-        data(&system, "class", "Mysql::Master").await["exists"],
-        json!(true)
-    );
-    assert_eq!(
-        data(&system, "class", "mysql").await["exists"],
-        json!(false)
-    );
-    assert_eq!(
-        data(&system, "collective", "eu").await["member"],
-        json!(true)
-    );
-    assert_eq!(
-        data(&system, "collective", "us").await["member"],
-        json!(false)
-    );
+    assert_eq!(data(&system, "class", "Mysql::Master").await["exists"], json!(true));
+    assert_eq!(data(&system, "class", "mysql").await["exists"], json!(false));
+    assert_eq!(data(&system, "collective", "eu").await["member"], json!(true));
+    assert_eq!(data(&system, "collective", "us").await["member"], json!(false));
     let known = data(&system, "agent", "puppetral").await;
-    assert_eq!(
-        (&known["exists"], &known["version"]),
-        (&json!(true), &json!("1.2.3"))
-    );
+    assert_eq!((&known["exists"], &known["version"]), (&json!(true), &json!("1.2.3")));
     assert_eq!(data(&system, "agent", "x").await["exists"], json!(false));
-    assert_eq!(
-        data(&system, "config_item", "identity").await["value"],
-        json!("dev1.example.net")
-    );
+    assert_eq!(data(&system, "config_item", "identity").await["value"], json!("dev1.example.net"));
 }
 
 #[tokio::test]
@@ -318,14 +267,9 @@ async fn fstat_tells_what_is_at_a_path() {
     let scratch = tempfile::tempdir().unwrap();
     let real: Arc<dyn System> = Arc::new(RealSystem::new(scratch.path().to_owned()));
     std::fs::create_dir(scratch.path().join("etc")).unwrap();
-    let mode = |mode| FileAttributes {
-        mode: Some(mode),
-        ..FileAttributes::default()
-    };
-    real.write_file("/etc/hosts".as_ref(), b"hello", &mode(0o644))
-        .unwrap();
-    real.write_file("/etc/private".as_ref(), b"hello", &mode(0o640))
-        .unwrap();
+    let mode = |mode| FileAttributes { mode: Some(mode), ..FileAttributes::default() };
+    real.write_file("/etc/hosts".as_ref(), b"hello", &mode(0o644)).unwrap();
+    real.write_file("/etc/private".as_ref(), b"hello", &mode(0o640)).unwrap();
     symlink("nowhere", scratch.path().join("etc/link")).unwrap();
 
     let file = data(&real, "fstat", "/etc/hosts").await;
@@ -348,19 +292,10 @@ async fn fstat_tells_what_is_at_a_path() {
         (&json!(5), &Value::Null, &Value::Null)
     );
     let link = data(&real, "fstat", "/etc/link").await;
-    assert_eq!(
-        (&link["type"], &link["sha256"]),
-        (&json!("symlink"), &Value::Null)
-    );
-    assert_eq!(
-        data(&real, "fstat", "/etc").await["type"],
-        json!("directory")
-    );
+    assert_eq!((&link["type"], &link["sha256"]), (&json!("symlink"), &Value::Null));
+    assert_eq!(data(&real, "fstat", "/etc").await["type"], json!("directory"));
     let nothing = data(&real, "fstat", "/etc/nothing").await;
-    assert_eq!(
-        (&nothing["present"], &nothing["output"]),
-        (&json!(false), &json!("not present"))
-    );
+    assert_eq!((&nothing["present"], &nothing["output"]), (&json!(false), &json!("not present")));
 }
 
 #[tokio::test]
@@ -376,41 +311,17 @@ async fn a_file_that_may_not_be_read_has_no_checksum_and_one_that_may_not_be_see
     let input = json!({"source": "fstat", "query": "/etc/shadow"});
     let error = ask_on(shared, "get_data", input).await.unwrap_err();
     assert_eq!(error.status, ReplyStatus::Failed);
-    assert!(
-        error.message.starts_with("cannot stat /etc/shadow: "),
-        "{}",
-        error.message
-    );
+    assert!(error.message.starts_with("cannot stat /etc/shadow: "), "{}", error.message);
 }
 
 #[tokio::test]
 async fn a_wrong_question_is_told_apart_from_a_failure() {
     let cases = [
-        (
-            json!({"source": "weather"}),
-            ReplyStatus::InvalidData,
-            "agent, class, collective",
-        ),
-        (
-            json!({"source": "fstat"}),
-            ReplyStatus::MissingData,
-            "absolute path",
-        ),
-        (
-            json!({"source": "fact", "query": ""}),
-            ReplyStatus::MissingData,
-            "path of a fact",
-        ),
-        (
-            json!({"source": "fstat", "query": "etc/hosts"}),
-            ReplyStatus::InvalidData,
-            "etc/hosts",
-        ),
-        (
-            json!({"source": "fstat", "query": "/../../etc"}),
-            ReplyStatus::InvalidData,
-            "absolute",
-        ),
+        (json!({"source": "weather"}), ReplyStatus::InvalidData, "agent, class, collective"),
+        (json!({"source": "fstat"}), ReplyStatus::MissingData, "absolute path"),
+        (json!({"source": "fact", "query": ""}), ReplyStatus::MissingData, "path of a fact"),
+        (json!({"source": "fstat", "query": "etc/hosts"}), ReplyStatus::InvalidData, "etc/hosts"),
+        (json!({"source": "fstat", "query": "/../../etc"}), ReplyStatus::InvalidData, "absolute"),
     ];
     for (input, status, words) in cases {
         let system: Arc<dyn System> = Arc::new(FakeSystem::new());

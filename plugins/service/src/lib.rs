@@ -29,9 +29,7 @@ pub fn build_agent() -> Result<Agent, AgentError> {
 
 /// The data source `service`.
 pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(
-        data::ServiceDataSource,
-    )?])
+    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::ServiceDataSource)?])
 }
 
 /// The agent and the data source `service`.

@@ -104,16 +104,11 @@ impl NodeService {
     ) -> Result<ServiceChangeOutput, EngineError> {
         self.query_state()?;
         let resource = self.build_resource(Some(desired))?;
-        let outcome = self
-            .engine
-            .apply_resource(&resource, self.cancel.clone(), false);
+        let outcome = self.engine.apply_resource(&resource, self.cancel.clone(), false);
         let changed = outcome.has_changed();
         match outcome.error {
             Some(error) => Err(error),
-            None => Ok(ServiceChangeOutput {
-                status: self.query_state()?,
-                changed,
-            }),
+            None => Ok(ServiceChangeOutput { status: self.query_state()?, changed }),
         }
     }
 
@@ -133,8 +128,7 @@ impl NodeService {
     fn build_resource(&self, desired: Option<ServiceRunState>) -> Result<Resource, EngineError> {
         let ensure = desired.map(|state| ("ensure".to_owned(), Value::from(state.ensure_value())));
         let properties: Map<String, Value> = ensure.into_iter().collect();
-        self.engine
-            .check_resource("service", &self.name, &properties)
+        self.engine.check_resource("service", &self.name, &properties)
     }
 
     fn engine_context(&self) -> ResourceContext<'_> {

@@ -34,10 +34,7 @@ struct Machine {
 
 impl Machine {
     fn new(system: impl System + 'static) -> Self {
-        Self {
-            agent: build_agent().unwrap(),
-            system: Arc::new(system),
-        }
+        Self { agent: build_agent().unwrap(), system: Arc::new(system) }
     }
 
     async fn ask(&self, action: &str, service: &str) -> Result<Value, ActionError> {
@@ -45,15 +42,8 @@ impl Machine {
         let input = json!({ "service": service });
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
         let node = TestNode::named("dev1.example.net").unwrap();
-        let cx = node
-            .context("service", action, Arc::clone(&self.system))
-            .unwrap();
-        let output = self
-            .agent
-            .find_handler(action)
-            .unwrap()
-            .call(&cx, input)
-            .await?;
+        let cx = node.context("service", action, Arc::clone(&self.system)).unwrap();
+        let output = self.agent.find_handler(action).unwrap().call(&cx, input).await?;
         Ok(Value::Object(declared.validate_output(&output).unwrap()))
     }
 }
@@ -81,11 +71,7 @@ fn with_systemd(load: &str, active: &str) -> (FakeSystem, Machine) {
         let text = format!("LoadState={load}\nActiveState={active}\nUnitFileState=enabled\n");
         CommandOutput::new(0, text)
     });
-    for (verb, after) in [
-        ("start", "active"),
-        ("stop", "inactive"),
-        ("restart", "active"),
-    ] {
+    for (verb, after) in [("start", "active"), ("stop", "inactive"), ("restart", "active")] {
         system.script_handler(&["systemctl", verb], move |system, _| {
             system.add_file("/active", after);
             CommandOutput::new(0, "")
@@ -143,32 +129,12 @@ async fn systemctl_is_told_what_to_do() {
     for (action, before, after, calls) in [
         ("status", "active", "running", vec![]),
         ("status", "failed", "stopped", vec![]),
-        (
-            "start",
-            "inactive",
-            "running",
-            vec!["systemctl start -- nginx.service"],
-        ),
+        ("start", "inactive", "running", vec!["systemctl start -- nginx.service"]),
         ("start", "active", "running", vec![]),
-        (
-            "stop",
-            "active",
-            "stopped",
-            vec!["systemctl stop -- nginx.service"],
-        ),
+        ("stop", "active", "stopped", vec!["systemctl stop -- nginx.service"]),
         ("stop", "failed", "stopped", vec![]),
-        (
-            "restart",
-            "active",
-            "running",
-            vec!["systemctl restart -- nginx.service"],
-        ),
-        (
-            "restart",
-            "inactive",
-            "running",
-            vec!["systemctl restart -- nginx.service"],
-        ),
+        ("restart", "active", "running", vec!["systemctl restart -- nginx.service"]),
+        ("restart", "inactive", "running", vec!["systemctl restart -- nginx.service"]),
     ] {
         let (system, machine) = with_systemd("loaded", before);
         let answer = machine.ask(action, "nginx").await.unwrap();
@@ -192,11 +158,7 @@ async fn an_unknown_service_is_a_failure_of_every_action() {
     let (_directory, machine) = with_script(SCRIPT);
     let error = machine.ask("stop", "ghost").await.unwrap_err();
     assert_eq!(error.status, ReplyStatus::Failed);
-    assert!(
-        error.message.contains("/etc/init.d/ghost"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("/etc/init.d/ghost"), "{}", error.message);
 }
 
 #[tokio::test]

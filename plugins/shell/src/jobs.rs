@@ -97,11 +97,7 @@ impl From<ShellJobError> for ActionError {
 
 impl ShellJobStore {
     pub(crate) fn new(directory: PathBuf, options: Options) -> Self {
-        Self {
-            directory,
-            options,
-            start_lock: Mutex::default(),
-        }
+        Self { directory, options, start_lock: Mutex::default() }
     }
 
     /// Starts a job. Every method here blocks.
@@ -112,10 +108,7 @@ impl ShellJobStore {
         argv: Vec<String>,
         user: Option<&str>,
     ) -> Result<ShellJobRecord, ShellJobError> {
-        let _guard = self
-            .start_lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.start_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.evict_ended(&*cx.system)?;
         let id = Uuid::now_v7().simple().to_string().split_off(20);
         let directory = self.directory.join(&id);
@@ -135,10 +128,7 @@ impl ShellJobStore {
         };
         // Written before the start, so that a job is recorded even if the daemon ends in between.
         write_record(&directory, &record)?;
-        let spool = ProcessSpool {
-            directory: directory.clone(),
-            limit: self.options.spool_bytes,
-        };
+        let spool = ProcessSpool { directory: directory.clone(), limit: self.options.spool_bytes };
         match cx.system.start_detached(command, &spool) {
             Ok(process) => {
                 record.process = Some(process);
@@ -182,9 +172,8 @@ impl ShellJobStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(source) => return Err(files_error(&self.directory, source)),
         };
-        let mut records: Vec<ShellJobRecord> = entries
-            .filter_map(|entry| read_record(&entry.ok()?.path()).ok())
-            .collect();
+        let mut records: Vec<ShellJobRecord> =
+            entries.filter_map(|entry| read_record(&entry.ok()?.path()).ok()).collect();
         records.sort_by(|a, b| (a.started, &a.job).cmp(&(b.started, &b.job)));
         Ok(records)
     }
@@ -202,18 +191,12 @@ impl ShellJobStore {
     /// The current state of a job.
     pub(crate) fn job_state(&self, record: &ShellJobRecord, system: &dyn System) -> ShellJobState {
         // Checked before the exit file is read: a job writes that file before it ends.
-        let running = record
-            .process
-            .is_some_and(|process| system.is_running(&process));
+        let running = record.process.is_some_and(|process| system.is_running(&process));
         let number = |name: &str| -> Option<i32> {
             let text = fs::read_to_string(self.file_path(record, name)).ok()?;
             text.trim().parse().ok()
         };
-        match (
-            number(ProcessSpool::EXIT),
-            running,
-            number(KILL_SIGNAL_FILE),
-        ) {
+        match (number(ProcessSpool::EXIT), running, number(KILL_SIGNAL_FILE)) {
             (Some(code), _, _) => ShellJobState::Exited(code),
             (None, true, _) => ShellJobState::Running,
             (None, false, Some(signal)) => ShellJobState::Killed(signal),
@@ -223,9 +206,7 @@ impl ShellJobStore {
 
     /// Whether more output may follow, including output of child processes that the program left behind.
     pub(crate) fn is_running(record: &ShellJobRecord, system: &dyn System) -> bool {
-        record
-            .process
-            .is_some_and(|process| system.is_running(&process))
+        record.process.is_some_and(|process| system.is_running(&process))
     }
 
     /// Size of a stream in bytes.
@@ -326,9 +307,7 @@ fn read_record(directory: &Path) -> Result<ShellJobRecord, ShellJobError> {
     let path = directory.join(RECORD_FILE);
     let read = || {
         let mut text = Vec::new();
-        File::open(&path)?
-            .take(MAX_RECORD_BYTES)
-            .read_to_end(&mut text)?;
+        File::open(&path)?.take(MAX_RECORD_BYTES).read_to_end(&mut text)?;
         Ok(serde_json::from_slice(&text)?)
     };
     read().map_err(|source| files_error(&path, source))

@@ -35,11 +35,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            enabled: false,
-            spool_bytes: 16 * 1024 * 1024,
-            jobs: 100,
-        }
+        Self { enabled: false, spool_bytes: 16 * 1024 * 1024, jobs: 100 }
     }
 }
 
@@ -70,10 +66,7 @@ impl NodePlugin for ShellPlugin {
     type Shared = ();
 
     fn configure(options: Options, daemon: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self {
-            options,
-            jobs: daemon.state.join("shell"),
-        })
+        Ok(Self { options, jobs: daemon.state.join("shell") })
     }
 
     fn agents(&self) -> Result<Vec<Agent>, AgentError> {

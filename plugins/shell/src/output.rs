@@ -34,10 +34,7 @@ pub(crate) struct LineSplitter(Vec<u8>);
 impl LiveOutputBuffer {
     /// An empty buffer that sends lines to the sink.
     pub(crate) fn new(sink: ProgressSink) -> Self {
-        Self {
-            sink,
-            streams: Mutex::default(),
-        }
+        Self { sink, streams: Mutex::default() }
     }
 
     /// Appends output bytes.
@@ -48,12 +45,8 @@ impl LiveOutputBuffer {
             OutputStream::Stdout => stdout,
             OutputStream::Stderr => stderr,
         };
-        let length = MAX_KEPT_BYTES
-            .saturating_sub(buffer.bytes.len())
-            .min(bytes.len());
-        buffer
-            .bytes
-            .extend_from_slice(bytes.get(..length).unwrap_or_default());
+        let length = MAX_KEPT_BYTES.saturating_sub(buffer.bytes.len()).min(bytes.len());
+        buffer.bytes.extend_from_slice(bytes.get(..length).unwrap_or_default());
         buffer.truncated |= length < bytes.len();
         if self.sink.is_wanted() {
             let emit = |line: String| emit_line(&self.sink, stream, &line);
@@ -65,13 +58,10 @@ impl LiveOutputBuffer {
     pub(crate) fn finish_streams(&self) -> Map<String, Value> {
         let mut streams = self.lock_streams();
         let [stdout, stderr] = &mut *streams;
-        for (stream, buffer) in [
-            (OutputStream::Stdout, &mut *stdout),
-            (OutputStream::Stderr, &mut *stderr),
-        ] {
-            buffer
-                .lines
-                .flush_line(|line| emit_line(&self.sink, stream, &line));
+        for (stream, buffer) in
+            [(OutputStream::Stdout, &mut *stdout), (OutputStream::Stderr, &mut *stderr)]
+        {
+            buffer.lines.flush_line(|line| emit_line(&self.sink, stream, &line));
         }
         let ((out, out_truncated), (err, err_truncated)) =
             (truncate_text(&stdout.bytes), truncate_text(&stderr.bytes));
@@ -81,10 +71,7 @@ impl LiveOutputBuffer {
             ("stderr", Value::from(err)),
             ("truncated", Value::from(truncated)),
         ];
-        outputs
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+        outputs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     fn lock_streams(&self) -> MutexGuard<'_, [StreamBuffer; 2]> {
@@ -155,10 +142,7 @@ mod tests {
 
     #[test]
     fn lines_are_whole_however_they_arrive() {
-        assert_eq!(
-            lines(&[b"a\nb", b"c\n", b"\n", b"end"]),
-            ["a", "bc", "", "end"]
-        );
+        assert_eq!(lines(&[b"a\nb", b"c\n", b"\n", b"end"]), ["a", "bc", "", "end"]);
         assert_eq!(lines(&[b"a\xff\n"]), ["a\u{fffd}"]);
         let long = vec![b'x'; MAX_LINE_BYTES * 2 + 5];
         let told = lines(&[&long]);
@@ -180,14 +164,7 @@ mod tests {
         source.close();
         let told = source.take_events(10_000).await.unwrap();
         let line = |stream: &str, line: &str| json!({"stream": stream, "line": line});
-        assert_eq!(
-            told,
-            [
-                line("stderr", "oh"),
-                line("stdout", "fine"),
-                line("stderr", "no")
-            ]
-        );
+        assert_eq!(told, [line("stderr", "oh"), line("stdout", "fine"), line("stderr", "no")]);
     }
 
     #[test]

@@ -54,12 +54,7 @@ impl Machine {
     ) -> Result<Value, ActionError> {
         let declared = self.agent.ddl().find_action(action).unwrap();
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
-        let output = self
-            .agent
-            .find_handler(action)
-            .unwrap()
-            .call(cx, input)
-            .await?;
+        let output = self.agent.find_handler(action).unwrap().call(cx, input).await?;
         Ok(Value::Object(declared.validate_output(&output).unwrap()))
     }
 
@@ -121,17 +116,8 @@ fn types_names_and_examples_equal_the_ddl() {
     .concat();
     assert_eq!(found, Vec::<String>::new());
     assert!(!Options::default().enabled);
-    for (name, action) in [
-        ("run", false),
-        ("start", false),
-        ("kill", false),
-        ("tail", true),
-    ] {
-        assert_eq!(
-            ddl.find_action(name).unwrap().is_read_only(),
-            action,
-            "{name}"
-        );
+    for (name, action) in [("run", false), ("start", false), ("kill", false), ("tail", true)] {
+        assert_eq!(ddl.find_action(name).unwrap().is_read_only(), action, "{name}");
     }
     for name in ["run", "start"] {
         let action = ddl.find_action(name).unwrap();
@@ -142,12 +128,8 @@ fn types_names_and_examples_equal_the_ddl() {
 #[tokio::test]
 async fn a_program_runs_with_its_words_environment_and_input() {
     let machine = Machine::new(Options::default());
-    let answer = machine
-        .ask(
-            "run",
-            json!({"command": ["printf", "%s|", "a b", "$HOME", "*"]}),
-        )
-        .await;
+    let answer =
+        machine.ask("run", json!({"command": ["printf", "%s|", "a b", "$HOME", "*"]})).await;
     assert_eq!(
         answer.unwrap(),
         json!({"exitcode": 0, "stdout": "a b|$HOME|*|", "stderr": "", "truncated": false})
@@ -161,27 +143,15 @@ async fn a_program_runs_with_its_words_environment_and_input() {
 #[tokio::test]
 async fn a_program_that_fails_is_a_failure_that_keeps_its_output() {
     let machine = Machine::new(Options::default());
-    let error = machine
-        .ask("run", json!({"script": "echo half; echo why >&2; exit 3"}))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.status, error.message.as_str()),
-        (ReplyStatus::Failed, "exited with code 3")
-    );
+    let error =
+        machine.ask("run", json!({"script": "echo half; echo why >&2; exit 3"})).await.unwrap_err();
+    assert_eq!((error.status, error.message.as_str()), (ReplyStatus::Failed, "exited with code 3"));
     assert_eq!(
         json!(error.data),
         json!({"exitcode": 3, "stdout": "half\n", "stderr": "why\n", "truncated": false})
     );
-    let error = machine
-        .ask("run", json!({"command": ["/no/such/program"]}))
-        .await
-        .unwrap_err();
-    assert!(
-        error.message.contains("/no/such/program"),
-        "{}",
-        error.message
-    );
+    let error = machine.ask("run", json!({"command": ["/no/such/program"]})).await.unwrap_err();
+    assert!(error.message.contains("/no/such/program"), "{}", error.message);
 }
 
 #[tokio::test]
@@ -189,10 +159,7 @@ async fn a_program_that_takes_too_long_or_is_taken_back_tells_what_it_said() {
     let machine = Machine::new(Options::default());
     let script = json!({"script": "echo begun; exec sleep 600", "timeout": 1});
     let error = machine.ask("run", script).await.unwrap_err();
-    assert!(
-        matches!(error.reason, Some(ReplyReason::Timeout { .. })),
-        "{error:?}"
-    );
+    assert!(matches!(error.reason, Some(ReplyReason::Timeout { .. })), "{error:?}");
     assert_eq!(error.data["stdout"], json!("begun\n"));
 
     let mut cx = Machine::context("run");
@@ -228,16 +195,10 @@ async fn wrong_words_are_refused_before_anything_runs() {
         }
     }
     for job in ["0", "ffff"] {
-        let error = machine
-            .ask("status", json!({ "job": job }))
-            .await
-            .unwrap_err();
+        let error = machine.ask("status", json!({ "job": job })).await.unwrap_err();
         assert_eq!(error.message, format!("this node has no job {job}"));
     }
-    assert_eq!(
-        machine.ask("list", json!({})).await.unwrap()["jobs"],
-        json!([])
-    );
+    assert_eq!(machine.ask("list", json!({})).await.unwrap()["jobs"], json!([]));
 }
 
 #[tokio::test]
@@ -250,65 +211,36 @@ async fn a_job_goes_on_while_the_daemon_is_started_again() {
     );
     let job = machine.start(&script).await;
     let id = json!({ "job": job });
-    machine
-        .until("tail", json!({ "job": job }), |piece| {
-            piece["text"] == json!("begun\n")
-        })
-        .await;
+    machine.until("tail", json!({ "job": job }), |piece| piece["text"] == json!("begun\n")).await;
     machine.restart();
     let status = machine.ask("status", id.clone()).await.unwrap();
-    assert_eq!(
-        (&status["state"], &status["exitcode"]),
-        (&json!("running"), &Value::Null)
-    );
+    assert_eq!((&status["state"], &status["exitcode"]), (&json!("running"), &Value::Null));
     assert_eq!(status["caller"], json!("tester"));
-    assert_eq!(
-        machine.ask("list", json!({})).await.unwrap()["running"],
-        json!(1)
-    );
+    assert_eq!(machine.ask("list", json!({})).await.unwrap()["running"], json!(1));
 
     std::fs::write(&gate, "").unwrap();
     let status = machine.until("status", id.clone(), exited).await;
-    assert_eq!(
-        (&status["exitcode"], &status["signal"]),
-        (&json!(3), &Value::Null)
-    );
+    assert_eq!((&status["exitcode"], &status["signal"]), (&json!(3), &Value::Null));
     assert_eq!(machine.printed(&job, "stdout").await, "begun\ndone\n");
     assert_eq!(machine.printed(&job, "stderr").await, "bad\n");
-    let last = machine
-        .ask("tail", json!({"job": job, "offset": -5}))
-        .await
-        .unwrap();
+    let last = machine.ask("tail", json!({"job": job, "offset": -5})).await.unwrap();
     assert_eq!(last["text"], json!("done\n"));
     let killed = machine.ask("kill", id).await.unwrap();
-    assert_eq!(
-        (&killed["ended"], &killed["state"]),
-        (&json!(false), &json!("exited"))
-    );
+    assert_eq!((&killed["ended"], &killed["state"]), (&json!(false), &json!("exited")));
 }
 
 #[tokio::test]
 async fn a_job_is_ended_with_its_children_gently_or_by_force() {
     let machine = Machine::new(Options::default());
     let gentle = machine.start("sleep 600 & echo $!; wait").await;
-    let stubborn = machine
-        .start("trap '' TERM; echo begun; while :; do sleep 1; done")
-        .await;
+    let stubborn = machine.start("trap '' TERM; echo begun; while :; do sleep 1; done").await;
     let begun = |answer: &Value| answer["text"].as_str().unwrap().ends_with('\n');
     let child = machine.until("tail", json!({ "job": gentle }), begun).await;
     let child = child["text"].as_str().unwrap().trim().to_owned();
-    machine
-        .until("tail", json!({ "job": stubborn }), begun)
-        .await;
+    machine.until("tail", json!({ "job": stubborn }), begun).await;
 
-    let ended = machine
-        .ask("kill", json!({ "job": gentle, "grace": 60 }))
-        .await
-        .unwrap();
-    assert_eq!(
-        ended,
-        json!({"ended": true, "state": "exited", "exitcode": 143, "signal": 15})
-    );
+    let ended = machine.ask("kill", json!({ "job": gentle, "grace": 60 })).await.unwrap();
+    assert_eq!(ended, json!({"ended": true, "state": "exited", "exitcode": 143, "signal": 15}));
     let end = Instant::now() + PATIENCE;
     while let Ok(stat) = std::fs::read_to_string(format!("/proc/{child}/stat")) {
         if stat.contains(") Z ") {
@@ -317,30 +249,16 @@ async fn a_job_is_ended_with_its_children_gently_or_by_force() {
         assert!(Instant::now() < end, "{stat}");
         tokio::task::yield_now().await;
     }
-    let ended = machine
-        .ask("kill", json!({ "job": stubborn, "grace": 1 }))
-        .await
-        .unwrap();
-    assert_eq!(
-        ended,
-        json!({"ended": true, "state": "killed", "exitcode": null, "signal": 9})
-    );
-    let status = machine
-        .ask("status", json!({ "job": stubborn }))
-        .await
-        .unwrap();
+    let ended = machine.ask("kill", json!({ "job": stubborn, "grace": 1 })).await.unwrap();
+    assert_eq!(ended, json!({"ended": true, "state": "killed", "exitcode": null, "signal": 9}));
+    let status = machine.ask("status", json!({ "job": stubborn })).await.unwrap();
     assert_eq!(status["state"], json!("killed"));
 }
 
 #[tokio::test]
 async fn a_spool_is_bounded_and_the_program_does_not_notice() {
-    let machine = Machine::new(Options {
-        spool_bytes: 1000,
-        ..Options::default()
-    });
-    let job = machine
-        .start("head -c 3000000 /dev/zero | tr '\\0' x; echo ok >&2")
-        .await;
+    let machine = Machine::new(Options { spool_bytes: 1000, ..Options::default() });
+    let job = machine.start("head -c 3000000 /dev/zero | tr '\\0' x; echo ok >&2").await;
     let status = machine.until("status", json!({ "job": job }), exited).await;
     assert_eq!(status["exitcode"], json!(0));
     assert_eq!(machine.printed(&job, "stdout").await, "x".repeat(1000));
@@ -349,28 +267,14 @@ async fn a_spool_is_bounded_and_the_program_does_not_notice() {
 
 #[tokio::test]
 async fn only_so_many_jobs_are_remembered_and_running_ones_are_never_forgotten() {
-    let machine = Machine::new(Options {
-        jobs: 2,
-        ..Options::default()
-    });
+    let machine = Machine::new(Options { jobs: 2, ..Options::default() });
     let first = machine.start("true").await;
     machine.printed(&first, "stdout").await;
     let second = machine.start("sleep 600").await;
     let third = machine.start("sleep 600").await;
-    assert!(
-        machine
-            .ask("status", json!({ "job": first }))
-            .await
-            .is_err()
-    );
-    let full = machine
-        .ask("start", json!({"script": "true"}))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        full.message,
-        "2 jobs are already running; [plugins.shell] allows 2"
-    );
+    assert!(machine.ask("status", json!({ "job": first })).await.is_err());
+    let full = machine.ask("start", json!({"script": "true"})).await.unwrap_err();
+    assert_eq!(full.message, "2 jobs are already running; [plugins.shell] allows 2");
     for job in [second, third] {
         machine.ask("kill", json!({ "job": job })).await.unwrap();
     }
@@ -379,9 +283,7 @@ async fn only_so_many_jobs_are_remembered_and_running_ones_are_never_forgotten()
 #[tokio::test]
 async fn a_job_is_followed_line_by_line() {
     let machine = Machine::new(Options::default());
-    let job = machine
-        .start("echo one; sleep 0.3; echo two; printf end")
-        .await;
+    let job = machine.start("echo one; sleep 0.3; echo two; printf end").await;
     let mut cx = Machine::context("tail");
     let (sink, source) = progress_channel();
     cx.progress = sink;
@@ -421,10 +323,7 @@ fn mode(path: &Path) -> u32 {
 async fn a_job_is_the_callers_who_started_it() {
     let machine = Machine::new(Options::default());
     let gate = machine.directory.path().join("gate");
-    let script = format!(
-        "echo secret; until test -e {}; do sleep 0.05; done",
-        gate.display()
-    );
+    let script = format!("echo secret; until test -e {}; do sleep 0.05; done", gate.display());
     let job = machine.start(&script).await;
     let other = |action: &str| {
         let mut cx = Machine::context(action);
@@ -432,20 +331,12 @@ async fn a_job_is_the_callers_who_started_it() {
         cx
     };
     for action in ["status", "tail", "kill"] {
-        let refused = machine
-            .ask_in(&other(action), action, json!({ "job": job }))
-            .await;
+        let refused = machine.ask_in(&other(action), action, json!({ "job": job })).await;
         let message = refused.unwrap_err().message;
         assert_eq!(message, format!("this node has no job {job}"), "{action}");
     }
-    let listed = machine
-        .ask_in(&other("list"), "list", json!({}))
-        .await
-        .unwrap();
-    assert_eq!(
-        (&listed["jobs"], &listed["running"]),
-        (&json!([]), &json!(0))
-    );
+    let listed = machine.ask_in(&other("list"), "list", json!({})).await.unwrap();
+    assert_eq!((&listed["jobs"], &listed["running"]), (&json!([]), &json!(0)));
     // The caller's own questions are answered, and the refused kill has ended nothing.
     let status = machine.ask("status", json!({ "job": job })).await.unwrap();
     assert_eq!(status["state"], json!("running"));

@@ -111,10 +111,7 @@ pub(super) struct Entry {
 
 pub(super) enum Fate {
     /// It came to its end.
-    Told {
-        stats: Box<CallStats>,
-        answers: BTreeMap<Identity, ReceivedReply>,
-    },
+    Told { stats: Box<CallStats>, answers: BTreeMap<Identity, ReceivedReply> },
     /// It could not be made, or broke off, for this reason.
     Failed(String),
 }

@@ -61,12 +61,7 @@ async fn a_broker_that_is_killed_under_200_nodes_loses_no_request_untold() {
     entries.extend(told);
     let balance = compare(&entries, &effects);
     note(&format!("{} calls: {balance:?}", entries.len()));
-    assert!(
-        nodes
-            .0
-            .iter()
-            .all(|node| node.core.snapshot_counters().replies > 0)
-    );
+    assert!(nodes.0.iter().all(|node| node.core.snapshot_counters().replies > 0));
     assert_memory_is_back(before);
 }
 
@@ -103,10 +98,7 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
     let buckets = [("PERMITS", "beat.1.reader"), ("PROVISION", "kept")];
     for (bucket, key) in buckets {
         let bucket = bus.bucket(bucket);
-        bucket
-            .put(key, Bytes::from_static(b"as it was"))
-            .await
-            .unwrap();
+        bucket.put(key, Bytes::from_static(b"as it was")).await.unwrap();
     }
     let before = our_memory();
     let over = AtomicBool::new(false);
@@ -117,11 +109,8 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
             for (name, key) in buckets {
                 let what = format!("{name} is read while server {number} is away");
                 await_answer(&what, BACK, async || {
-                    let entry = bus
-                        .bucket(name)
-                        .get(key)
-                        .await
-                        .map_err(|error| error.to_string())?;
+                    let entry =
+                        bus.bucket(name).get(key).await.map_err(|error| error.to_string())?;
                     let value = entry.and_then(|entry| entry.value);
                     match value {
                         Some(value) if &*value == b"as it was" => Ok(()),
@@ -176,10 +165,7 @@ async fn a_write_that_nobody_hears_is_written_when_somebody_does() {
     let remove = format!("$JS.API.STREAM.DELETE.KV_{}", PERMITS_BUCKET.name);
     master.request(&remove, Bytes::new()).await.unwrap();
     let unheard = async {
-        tokio::join!(
-            bucket.put("pool.a", all("one")),
-            bucket.create("pool.b", all("two"))
-        )
+        tokio::join!(bucket.put("pool.a", all("one")), bucket.create("pool.b", all("two")))
     };
     let made_again = async {
         // The first write of each was not heard by anybody when this is.

@@ -51,11 +51,7 @@ impl Off {
         let bytes = caller.seal(&request);
         let (inbox, mut replies) = caller.inbox(&request).await;
         let subject = Caller::subject(&request);
-        caller
-            .bus
-            .publish_with_reply(&subject, &inbox, bytes.clone())
-            .await
-            .unwrap();
+        caller.bus.publish_with_reply(&subject, &inbox, bytes.clone()).await.unwrap();
         let message = replies.next().await.unwrap();
         let reply = caller.open(&request, message.payload());
         (Kept { request, bytes }, reply)
@@ -68,17 +64,12 @@ impl Off {
         let subject = Caller::subject(&kept.request);
         let bytes = kept.bytes.clone();
         assert_eq!(self.world.caller.answers_to(&subject, bytes).await, 0);
-        assert_eq!(
-            core.snapshot_counters().replayed,
-            replayed + 1,
-            "it was taken for new"
-        );
+        assert_eq!(core.snapshot_counters().replayed, replayed + 1, "it was taken for new");
         assert_eq!(self.done(kept), done);
     }
 
     fn done(&self, kept: &Kept) -> u32 {
-        self.effects
-            .of(self.world.node.core.identity(), kept.request.id)
+        self.effects.of(self.world.node.core.identity(), kept.request.id)
     }
 }
 
@@ -93,11 +84,7 @@ fn prepare(blueprint: &mut Blueprint, by: &Arc<AtomicI64>, effects: &Arc<Effects
 /// The clock is blamed, by as much as it is off.
 fn assert_refused(reply: &Reply, off: i64) {
     assert_eq!(reply.statuscode, ReplyStatus::Other, "{reply:?}");
-    assert!(
-        reply.statusmsg.contains("compare the clocks"),
-        "{}",
-        reply.statusmsg
-    );
+    assert!(reply.statusmsg.contains("compare the clocks"), "{}", reply.statusmsg);
     let Some(ReplyReason::Expired { age_ms }) = reply.reason else {
         panic!("{reply:?}");
     };
@@ -157,23 +144,13 @@ async fn a_daemon_that_starts_while_the_clock_is_wrong_repeats_nothing() {
         let (before, reply) = node.strike().await;
         assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
         let Off { world, by, effects } = node;
-        let World {
-            organisation,
-            server,
-            node,
-            caller,
-        } = world;
+        let World { organisation, server, node, caller } = world;
         by.store(off, Ordering::SeqCst);
         let mut blueprint = Blueprint::new(node.core.signer().clone());
         prepare(&mut blueprint, &by, &effects);
         let directory = node.stopped().await;
         let node = TestNode::start_in(directory, &organisation, &server, blueprint).await;
-        let world = World {
-            organisation,
-            server,
-            node,
-            caller,
-        };
+        let world = World { organisation, server, node, caller };
         let node = Off { world, by, effects };
         let (_, reply) = node.strike().await;
         assert_refused(&reply, off);
@@ -196,15 +173,10 @@ async fn who_is_right_about_the_time_is_answered_by_those_who_are() {
         nodes.push(TestNode::start(&organisation, &server, blueprint).await);
     }
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
-    let names = nodes
-        .iter()
-        .map(|node| node.core.identity().clone())
-        .collect();
-    let entry = books::ask(
-        &caller.client,
-        super::strike(&names, muster_tests::nats_server::PATIENCE),
-    )
-    .await;
+    let names = nodes.iter().map(|node| node.core.identity().clone()).collect();
+    let entry =
+        books::ask(&caller.client, super::strike(&names, muster_tests::nats_server::PATIENCE))
+            .await;
     let (stats, answers) = entry.told();
     assert_eq!((stats.ok, stats.failed, stats.missing.len()), (1, 2, 0));
     for (node, answer) in answers {

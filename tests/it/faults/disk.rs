@@ -38,12 +38,8 @@ impl Disk {
         if !nix::unistd::geteuid().is_root() {
             unshare.arg("--map-root-user");
         }
-        let holder = unshare
-            .args(["sh", "-c", DISK, "sh"])
-            .arg(&path)
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
+        let holder =
+            unshare.args(["sh", "-c", DISK, "sh"]).arg(&path).stdin(Stdio::null()).spawn().unwrap();
         let disk = Self { holder, path };
         await_state("there is a small disk", || disk.inside("there").exists()).await;
         disk
@@ -70,11 +66,8 @@ impl Disk {
 
     /// Takes all the room that is left.
     fn fill(&self) {
-        let mut filler = File::options()
-            .create(true)
-            .append(true)
-            .open(self.inside("filler"))
-            .unwrap();
+        let mut filler =
+            File::options().create(true).append(true).open(self.inside("filler")).unwrap();
         while filler.write_all(&[0; 4096]).is_ok() {}
         while filler.write_all(&[0]).is_ok() {}
     }
@@ -147,17 +140,9 @@ impl Small {
 
     async fn assert_reads_go_on(&self) {
         for _ in 0..3 {
-            let answer = self
-                .rig
-                .other
-                .ask(NODE, "rpcutil", "get_fact", json!({"fact": "identity"}))
-                .await;
-            assert_eq!(
-                answer.reply.statuscode,
-                ReplyStatus::Ok,
-                "{:?}",
-                answer.reply
-            );
+            let answer =
+                self.rig.other.ask(NODE, "rpcutil", "get_fact", json!({"fact": "identity"})).await;
+            assert_eq!(answer.reply.statuscode, ReplyStatus::Ok, "{:?}", answer.reply);
         }
     }
 
@@ -175,11 +160,7 @@ async fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
     assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     small.disk.fill();
     let refused = small.strike_until_refused().await;
-    assert!(
-        refused.statusmsg.contains("could not store the request"),
-        "{}",
-        refused.statusmsg
-    );
+    assert!(refused.statusmsg.contains("could not store the request"), "{}", refused.statusmsg);
     let done = small.effects();
     assert_eq!(small.strike().await.statuscode, ReplyStatus::Other);
     small.assert_reads_go_on().await;
@@ -216,11 +197,7 @@ async fn on_a_full_disk_nothing_is_done_without_a_record_where_that_is_demanded(
     assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     small.disk.fill();
     let refused = small.strike_until_refused().await;
-    assert!(
-        refused.statusmsg.starts_with("refused, because"),
-        "{}",
-        refused.statusmsg
-    );
+    assert!(refused.statusmsg.starts_with("refused, because"), "{}", refused.statusmsg);
     small.assert_reads_go_on().await;
     small.disk.make_room();
     // The log tries again with each record, and then knows that there is room.
@@ -248,11 +225,7 @@ async fn a_daemon_starts_on_a_full_disk_and_says_what_it_cannot_do() {
     node = small.start().await;
     small.assert_reads_go_on().await;
     let refused = small.strike_until_refused().await;
-    assert!(
-        refused.statusmsg.contains("could not store the request"),
-        "{}",
-        refused.statusmsg
-    );
+    assert!(refused.statusmsg.contains("could not store the request"), "{}", refused.statusmsg);
     let done = small.effects();
     small.rig.replay(&captured).await;
     let again = captured.len() as u64;
@@ -279,27 +252,15 @@ async fn a_daemon_starts_on_a_read_only_state_and_changes_nothing() {
     small.assert_reads_go_on().await;
     let refused = small.strike().await;
     assert_eq!(refused.statuscode, ReplyStatus::Other);
-    assert!(
-        refused.statusmsg.contains("could not store the request"),
-        "{}",
-        refused.statusmsg
-    );
+    assert!(refused.statusmsg.contains("could not store the request"), "{}", refused.statusmsg);
     small.rig.replay(&captured).await;
     let again = captured.len() as u64;
     small.rig.await_counted("replayed", again).await;
     assert_eq!(small.effects(), 1);
 
     // A second daemon with the same state is kept out, though the lock file cannot be opened for writing.
-    let mut second = small
-        .rig
-        .home
-        .clone()
-        .start_by(&small.disk.entered_by(program("rpcd")));
+    let mut second = small.rig.home.clone().start_by(&small.disk.entered_by(program("rpcd")));
     await_state("the second has ended", || !second.runs()).await;
-    assert!(
-        second.log().contains("another rpcd is running"),
-        "{}",
-        second.log()
-    );
+    assert!(second.log().contains("another rpcd is running"), "{}", second.log());
     assert!(node.runs());
 }

@@ -36,15 +36,11 @@ struct Seeds {
 impl Seeds {
     fn new(rig: &Rig) -> Self {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/golden");
-        let mut files: Vec<_> = std::fs::read_dir(golden)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
+        let mut files: Vec<_> =
+            std::fs::read_dir(golden).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        let mut bytes: Vec<Vec<u8>> = files
-            .iter()
-            .map(|file| std::fs::read(file).unwrap())
-            .collect();
+        let mut bytes: Vec<Vec<u8>> =
+            files.iter().map(|file| std::fs::read(file).unwrap()).collect();
         let ping = rig.other.request();
         let request = serde_json::to_value(&ping).unwrap();
         bytes.push(rig.other.seal(&ping).to_vec());
@@ -52,15 +48,9 @@ impl Seeds {
         bytes.push(rig.signer.token().as_bytes().to_vec());
         let of = |agent: &str, action: &str, data: Value| {
             let mut request = request.clone();
-            for (key, value) in [
-                ("agent", json!(agent)),
-                ("action", json!(action)),
-                ("data", data),
-            ] {
-                request
-                    .as_object_mut()
-                    .unwrap()
-                    .insert(key.to_owned(), value);
+            for (key, value) in [("agent", json!(agent)), ("action", json!(action)), ("data", data)]
+            {
+                request.as_object_mut().unwrap().insert(key.to_owned(), value);
             }
             request
         };
@@ -83,11 +73,7 @@ impl Seeds {
             subjects.push(format!("{collective}.{agent}.{action}.all"));
             subjects.push(format!("{collective}.{agent}.{action}.node.{NODE}"));
         }
-        Self {
-            bytes,
-            requests,
-            subjects,
-        }
+        Self { bytes, requests, subjects }
     }
 
     /// The next message, and where it goes.
@@ -212,9 +198,7 @@ async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
         await_answer("all of them were looked at", BACK, async || {
             let total = rig.counted("total").await;
             asked += 1;
-            (total >= sent + asked)
-                .then_some(())
-                .ok_or((total, sent, asked))
+            (total >= sent + asked).then_some(()).ok_or((total, sent, asked))
         })
         .await;
         assert!(node.runs(), "rpcd ended: {}", node.log());
@@ -234,23 +218,15 @@ async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
     ));
     assert_eq!(total, sent + own, "some were not counted");
     assert!(unvalidated > sent / 2, "{unvalidated} of {sent}");
-    assert!(
-        validated > own,
-        "none of them was well signed: the test tries too little"
-    );
+    assert!(validated > own, "none of them was well signed: the test tries too little");
     // Nothing was carried out, nobody's token was taken over, and it answers as before.
     assert_eq!(rig.effects().len(), 0);
     let kept = rig.home.path("state/account.jwt");
     assert!(!kept.exists() || std::fs::read_to_string(kept).unwrap() == trust);
     let before = warm;
     let after = own_kib(pid).unwrap();
-    note(&format!(
-        "{before} KiB after the first thousand, {after} KiB in the end"
-    ));
-    assert!(
-        after <= before + GROWTH_KIB,
-        "{before} KiB, then {after} KiB"
-    );
+    note(&format!("{before} KiB after the first thousand, {after} KiB in the end"));
+    assert!(after <= before + GROWTH_KIB, "{before} KiB, then {after} KiB");
     let log = node.log();
     assert!(!log.contains("panicked"), "{log}");
 }

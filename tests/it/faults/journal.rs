@@ -26,9 +26,7 @@ async fn findings(rig: &Rig, check: &str) -> Vec<String> {
     let found = found.unwrap();
     let found = found.as_array().unwrap().iter();
     let of_check = found.filter(|finding| finding["check"] == check);
-    of_check
-        .map(|finding| finding["message"].as_str().unwrap().to_owned())
-        .collect()
+    of_check.map(|finding| finding["message"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,10 +39,7 @@ async fn what_was_captured_before_a_journal_was_lost_is_not_carried_out_again() 
     for (number, (damage, told)) in [
         (None, "the journal of seen requests is lost"),
         (Some(""), "the journal of seen requests is lost"),
-        (
-            Some("damaged"),
-            "1 records of the journal of seen requests are damaged",
-        ),
+        (Some("damaged"), "1 records of the journal of seen requests are damaged"),
     ]
     .into_iter()
     .enumerate()
@@ -88,10 +83,7 @@ async fn what_was_captured_before_a_journal_was_lost_is_not_carried_out_again() 
         rig.await_idle().await;
         assert_eq!(rig.effects().len(), done, "{told}");
         let found = findings(&rig, "journal").await;
-        assert!(
-            found.iter().any(|message| message.contains(told)),
-            "{found:?}"
-        );
+        assert!(found.iter().any(|message| message.contains(told)), "{found:?}");
         assert!(node.log().contains(told), "{}", node.log());
     }
     await_strike(&rig).await;
@@ -112,11 +104,7 @@ async fn await_strike(rig: &Rig) {
         if reply.statuscode == ReplyStatus::Ok {
             return Ok(());
         }
-        assert!(
-            reply.statusmsg.contains("send it again"),
-            "{}",
-            reply.statusmsg
-        );
+        assert!(reply.statusmsg.contains("send it again"), "{}", reply.statusmsg);
         Err(reply.statusmsg)
     })
     .await;
@@ -124,10 +112,7 @@ async fn await_strike(rig: &Rig) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_had_no_turn_is_on_record_as_refused() {
-    let rig = Box::pin(Rig::new(
-        "[limits.agents.tally]\nconcurrency = 1\nqueue = 0\n",
-    ))
-    .await;
+    let rig = Box::pin(Rig::new("[limits.agents.tally]\nconcurrency = 1\nqueue = 0\n")).await;
     let _node = rig.start().await;
     rig.home.write("hold", "", 0o644);
     let refusing = async {
@@ -139,25 +124,14 @@ async fn a_request_that_had_no_turn_is_on_record_as_refused() {
     let (held, refused) = tokio::join!(rig.ask("hold", WAIT), refusing);
     assert!(held.is_done());
     let reply = &refused.told().1.values().next().unwrap().reply;
-    assert_eq!(
-        reply
-            .reason
-            .as_ref()
-            .map(muster_wire::status::ReplyReason::as_str),
-        Some("busy")
-    );
+    assert_eq!(reply.reason.as_ref().map(muster_wire::status::ReplyReason::as_str), Some("busy"));
     let of_request = |id: &str| {
         let text = std::fs::read_to_string(rig.home.path("audit.log")).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
         let lines = lines.filter(|line: &Value| line["request"] == id);
-        lines
-            .map(|line| format!("{} {}", line["verdict"], line["reason"]))
-            .collect::<Vec<_>>()
+        lines.map(|line| format!("{} {}", line["verdict"], line["reason"])).collect::<Vec<_>>()
     };
     let id = reply.request.to_string();
     await_state("its end is on record", || of_request(&id).len() == 2).await;
-    assert_eq!(
-        of_request(&id),
-        ["\"started\" null", "\"refused\" \"busy\""]
-    );
+    assert_eq!(of_request(&id), ["\"started\" null", "\"refused\" \"busy\""]);
 }

@@ -86,10 +86,7 @@ impl Held {
                 rig.caller.bus.confirm_delivery().await.unwrap();
             }
             Stage::Matching | Stage::Authorising => {
-                await_state("the service is asked", || {
-                    rig.home.path("root/asked").exists()
-                })
-                .await;
+                await_state("the service is asked", || rig.home.path("root/asked").exists()).await;
             }
             Stage::Queued => {
                 let before = effects;
@@ -154,9 +151,7 @@ impl Held {
 
 /// Asks for a change of whoever runs the service; nobody is there any more who could answer.
 async fn whoever_has_the_service(rig: &Rig) {
-    let filter = NodeFilter::default()
-        .with_select("service('stub').running")
-        .unwrap();
+    let filter = NodeFilter::default().with_select("service('stub').running").unwrap();
     let mut call = RpcCall::new("tally", "strike", CallTarget::Filter(filter)).unwrap();
     call.wait = WAIT;
     let mut events = rig.caller.client.call(call);
@@ -189,11 +184,7 @@ async fn a_daemon_killed_in_any_stage_repeats_nothing_and_its_caller_knows() {
         let entries = held.killed_in(stage).await;
         for entry in &entries {
             let (stats, _) = entry.told();
-            assert_eq!(
-                (stats.ok, stats.missing.len()),
-                (answered, 1 - answered),
-                "{stage:?}"
-            );
+            assert_eq!((stats.ok, stats.missing.len()), (answered, 1 - answered), "{stage:?}");
         }
         // What was captured comes again, twice. The daemon knows all that it had taken in.
         let captured = held.rig.captured().split_off(seen);
@@ -202,19 +193,12 @@ async fn a_daemon_killed_in_any_stage_repeats_nothing_and_its_caller_knows() {
             held.rig.replay(&captured).await;
         }
         let repeated = u64::try_from(captured.len()).unwrap() * 2;
-        let repeated = if stage == Stage::Received {
-            repeated - 1
-        } else {
-            repeated
-        };
+        let repeated = if stage == Stage::Received { repeated - 1 } else { repeated };
         held.rig.await_counted("replayed", repeated).await;
         held.rig.await_idle().await;
         let effects = held.rig.effects();
         assert_eq!(effects.len() - before, done, "{stage:?}");
-        assert!(
-            effects.values().all(|times| *times == 1),
-            "{stage:?}: {effects:?}"
-        );
+        assert!(effects.values().all(|times| *times == 1), "{stage:?}: {effects:?}");
     }
 }
 
@@ -282,18 +266,11 @@ async fn a_daemon_killed_at_random_moments_repeats_nothing_and_loses_nothing_unt
         answered += stats.ok;
         missing += stats.missing.len();
         if stats.ok == 1 {
-            assert_eq!(
-                effects.get(&stats.request),
-                Some(&1),
-                "answered, and not done"
-            );
+            assert_eq!(effects.get(&stats.request), Some(&1), "answered, and not done");
         }
     }
     assert!(effects.keys().all(|request| known.contains(request)));
-    assert!(matches!(
-        entries.last().map(|entry| &entry.fate),
-        Some(Fate::Told { .. })
-    ));
+    assert!(matches!(entries.last().map(|entry| &entry.fate), Some(Fate::Told { .. })));
     assert!(answered > 50, "{answered} answered, {missing} missing");
     note(&format!(
         "{NODE}: {answered} answered, {missing} told that nobody answers, {repeated} messages came again, {} done",

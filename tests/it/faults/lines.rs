@@ -44,15 +44,10 @@ async fn a_third_of_the_fleet_behind_a_dead_line_is_named_and_comes_back_by_itse
     let list: Vec<&str> = names.iter().map(Identity::as_str).collect();
     rpc.write("nodes", &list.join("\n"));
     let nodes = rpc.path("nodes").display().to_string();
-    let output = rpc
-        .run(&["do", "rpcutil", "ping", "--nodes", &nodes, "-t", "2"])
-        .await;
+    let output = rpc.run(&["do", "rpcutil", "ping", "--nodes", &nodes, "-t", "2"]).await;
     let said = told(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(
-        far.names().iter().all(|node| said.contains(node.as_str())),
-        "{said}"
-    );
+    assert!(far.names().iter().all(|node| said.contains(node.as_str())), "{said}");
 
     proxy.heal();
     await_answer("all are back by themselves", BACK, async || {
@@ -62,17 +57,9 @@ async fn a_third_of_the_fleet_behind_a_dead_line_is_named_and_comes_back_by_itse
         if done { Ok(()) } else { Err(missing) }
     })
     .await;
-    let (document, code) = rpc
-        .document(&["do", "rpcutil", "ping", "--nodes", &nodes])
-        .await;
+    let (document, code) = rpc.document(&["do", "rpcutil", "ping", "--nodes", &nodes]).await;
     assert_eq!(code, 0, "{document:#}");
-    assert_eq!(
-        document
-            .pointer("/replies")
-            .and_then(Value::as_array)
-            .map(Vec::len),
-        Some(30)
-    );
+    assert_eq!(document.pointer("/replies").and_then(Value::as_array).map(Vec::len), Some(30));
     // What was swallowed is not sent again, and what was asked is not done a second time.
     note(&format!("{:?}", compare(&entries, &effects)));
     assert_memory_is_back(before);
@@ -82,10 +69,8 @@ async fn a_third_of_the_fleet_behind_a_dead_line_is_named_and_comes_back_by_itse
 async fn connections_that_break_at_random_moments_lose_no_request_untold() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.broker().await;
-    let (of_nodes, of_caller) = (
-        FaultProxy::before(&server).await,
-        FaultProxy::before(&server).await,
-    );
+    let (of_nodes, of_caller) =
+        (FaultProxy::before(&server).await, FaultProxy::before(&server).await);
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &of_nodes, 0..10, &effects).await;
     let caller = Caller::connect(&organisation, &of_caller, organisation.caller("rip")).await;
@@ -108,11 +93,7 @@ async fn connections_that_break_at_random_moments_lose_no_request_untold() {
             let so_far = effects.total();
             let more = dice.random_range(1..40);
             await_state("nodes are at work", || effects.total() > so_far + more).await;
-            let how = if dice.random() {
-                Cut::Reset
-            } else {
-                Cut::Close
-            };
+            let how = if dice.random() { Cut::Reset } else { Cut::Close };
             match round % 3 {
                 0 => of_caller.cut(how),
                 1 => of_nodes.cut(how),
@@ -135,11 +116,7 @@ async fn connections_that_break_at_random_moments_lose_no_request_untold() {
         done.then_some(()).ok_or(())
     })
     .await;
-    note(&format!(
-        "{} calls: {:?}",
-        entries.len(),
-        compare(&entries, &effects)
-    ));
+    note(&format!("{} calls: {:?}", entries.len(), compare(&entries, &effects)));
     assert_memory_is_back(before);
 }
 
@@ -152,19 +129,12 @@ async fn a_slow_line_costs_time_and_no_answer() {
     let nodes = Nodes::start(&organisation, &proxy, 0..10, &effects).await;
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut entries = Vec::new();
-    for fault in [
-        Fault::Delay(Duration::from_millis(700)),
-        Fault::Throttle(8_000),
-    ] {
+    for fault in [Fault::Delay(Duration::from_millis(700)), Fault::Throttle(8_000)] {
         proxy.inject(fault);
         let entry = ask(&caller.client, strike(&nodes.names(), BACK)).await;
         assert!(entry.is_done(), "{fault:?}: {:?}", entry.told().0);
         entries.push(entry);
     }
     assert_eq!(compare(&entries, &effects).answered, 20);
-    assert!(
-        nodes
-            .cores()
-            .all(|core| core.snapshot_counters().replayed == 0)
-    );
+    assert!(nodes.cores().all(|core| core.snapshot_counters().replayed == 0));
 }

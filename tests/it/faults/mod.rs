@@ -83,10 +83,7 @@ fn our_memory() -> u64 {
 
 fn assert_memory_is_back(before: u64) {
     let now = our_memory();
-    assert!(
-        now <= before + GROWTH_KIB,
-        "{before} KiB before, {now} KiB after"
-    );
+    assert!(now <= before + GROWTH_KIB, "{before} KiB before, {now} KiB after");
 }
 
 /// Waits until a daemon has become ready so often.

@@ -28,26 +28,16 @@ async fn fill(
     call.wait = Duration::from_secs(10);
     let entry = ask(&caller.client, call).await;
     let (stats, answers) = entry.told();
-    assert!(
-        stats.missing.is_empty(),
-        "silence in place of words: {stats:?}"
-    );
+    assert!(stats.missing.is_empty(), "silence in place of words: {stats:?}");
     let reply = &answers.values().next().unwrap().reply;
-    (
-        reply.statuscode,
-        reply.statusmsg.clone(),
-        reply.reason.clone(),
-    )
+    (reply.statuscode, reply.statusmsg.clone(), reply.reason.clone())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_asks_for_too_much_is_told_so_in_words() {
     let organisation = Organisation::new(&["muster"]);
     let usual = organisation.broker().await;
-    let configuration = format!(
-        "{}max_payload: {PAYLOAD}\n",
-        organisation.broker_configuration()
-    );
+    let configuration = format!("{}max_payload: {PAYLOAD}\n", organisation.broker_configuration());
     let small = NatsServer::start(&configuration).await;
     let within = [json!({"bytes": 1_000}), json!({"bytes": 400_000})];
     let beyond = [json!({"bytes": 600_000}), json!({"bytes": 4_000_000})];
@@ -60,24 +50,14 @@ async fn who_asks_for_too_much_is_told_so_in_words() {
                 let (status, words, _) = fill(&nodes, &caller, data.clone(), stream).await;
                 assert_eq!(status, ReplyStatus::Ok, "{data}: {words}");
             }
-            let too_much = within
-                .iter()
-                .chain(&beyond)
-                .filter(|data| !fits.contains(data));
+            let too_much = within.iter().chain(&beyond).filter(|data| !fits.contains(data));
             for data in too_much {
                 let (status, words, reason) = fill(&nodes, &caller, data.clone(), stream).await;
                 assert_eq!(status, ReplyStatus::Other, "{data}: {words}");
-                assert!(
-                    matches!(reason, Some(ReplyReason::Oversized { .. })),
-                    "{data}: {words}"
-                );
+                assert!(matches!(reason, Some(ReplyReason::Oversized { .. })), "{data}: {words}");
                 assert!(words.contains("bytes"), "{words}");
             }
         }
-        assert!(
-            nodes
-                .cores()
-                .all(|core| core.snapshot_counters().replies >= 8)
-        );
+        assert!(nodes.cores().all(|core| core.snapshot_counters().replies >= 8));
     }
 }

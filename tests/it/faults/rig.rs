@@ -81,16 +81,7 @@ impl Rig {
                 kept.lock().unwrap().push(message);
             }
         });
-        Self {
-            organisation,
-            server,
-            signer,
-            home,
-            caller,
-            other,
-            captured,
-            _proxy: proxy,
-        }
+        Self { organisation, server, signer, home, caller, other, captured, _proxy: proxy }
     }
 
     /// Starts the daemon, and waits until it is ready.
@@ -128,20 +119,14 @@ impl Rig {
         for message in messages {
             let payload = Bytes::from(message.payload.clone());
             let reply_to = message.reply_to.as_deref().unwrap();
-            let sent = self
-                .other
-                .bus
-                .publish_with_reply(&message.subject, reply_to, payload);
+            let sent = self.other.bus.publish_with_reply(&message.subject, reply_to, payload);
             sent.await.unwrap();
         }
     }
 
     /// One of the daemon's own figures.
     pub(super) async fn counted(&self, what: &str) -> u64 {
-        let answer = self
-            .other
-            .ask(NODE, "rpcutil", "daemon_stats", json!({}))
-            .await;
+        let answer = self.other.ask(NODE, "rpcutil", "daemon_stats", json!({})).await;
         let data = answer.reply.data;
         data.get(what).and_then(Value::as_u64).unwrap()
     }
@@ -160,11 +145,9 @@ impl Rig {
 
     /// Waits until nothing is at work on the node.
     pub(super) async fn await_idle(&self) {
-        await_answer("nothing is at work", BACK, async || {
-            match self.at_work().await {
-                0 => Ok(()),
-                busy => Err(busy),
-            }
+        await_answer("nothing is at work", BACK, async || match self.at_work().await {
+            0 => Ok(()),
+            busy => Err(busy),
         })
         .await;
     }

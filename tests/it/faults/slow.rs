@@ -32,10 +32,7 @@ fn much(aim: CallTarget) -> RpcCall {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     let organisation = Organisation::new(&["muster"]);
-    let configuration = format!(
-        "{}max_pending: 1048576\n",
-        organisation.broker_configuration()
-    );
+    let configuration = format!("{}max_pending: 1048576\n", organisation.broker_configuration());
     let server = NatsServer::start(&configuration).await;
     let proxy = FaultProxy::before(&server).await;
     let effects = Arc::<Effects>::default();
@@ -47,17 +44,9 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
         let entry = ask(&slow.client, much(CallTarget::Nodes(nodes.names()))).await;
         let (stats, _) = entry.told();
         // Every node is accounted for, and that it is not the nodes' fault is said.
-        assert_eq!(
-            stats.response_count() + stats.missing.len(),
-            40,
-            "{stats:?}"
-        );
+        assert_eq!(stats.response_count() + stats.missing.len(), 40, "{stats:?}");
         assert!(!stats.missing.is_empty(), "{stats:?}");
-        assert_eq!(
-            stats.incomplete,
-            Some(ConnectionDisturbance::Reconnected),
-            "{stats:?}"
-        );
+        assert_eq!(stats.incomplete, Some(ConnectionDisturbance::Reconnected), "{stats:?}");
     };
     let meanwhile = async {
         for _ in 0..10 {
@@ -69,9 +58,7 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     };
     tokio::join!(named, meanwhile);
     // A list whose length nobody knows is the one that could be short in silence.
-    let mut events = slow
-        .client
-        .call(much(CallTarget::Filter(NodeFilter::default())));
+    let mut events = slow.client.call(much(CallTarget::Filter(NodeFilter::default())));
     let stats = loop {
         match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
             CallEvent::Finished(stats) => break stats,
@@ -80,11 +67,7 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
         }
     };
     assert!(stats.response_count() < 40, "{stats:?}");
-    assert_eq!(
-        stats.incomplete,
-        Some(ConnectionDisturbance::Reconnected),
-        "{stats:?}"
-    );
+    assert_eq!(stats.incomplete, Some(ConnectionDisturbance::Reconnected), "{stats:?}");
     proxy.heal();
     let again = ask(&slow.client, {
         let mut call = much(CallTarget::Nodes(nodes.names()));
@@ -126,18 +109,11 @@ async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
         caller.signer.clone(),
         organisation.trust(),
         organisation.collective().clone(),
-        DiscoveryWindow {
-            max_wait: Duration::from_millis(1_500),
-            ..DiscoveryWindow::default()
-        },
+        DiscoveryWindow { max_wait: Duration::from_millis(1_500), ..DiscoveryWindow::default() },
     );
     let stats = everybody(&hasty, Duration::from_millis(1_500)).await;
     assert!(stats.ok < 10, "{stats:?}");
-    assert_eq!(
-        stats.incomplete,
-        Some(ConnectionDisturbance::SlowConsumer),
-        "{stats:?}"
-    );
+    assert_eq!(stats.incomplete, Some(ConnectionDisturbance::SlowConsumer), "{stats:?}");
     // What is quiet because there is nothing more to say ends as soon as before.
     proxy.heal();
     let stats = everybody(&caller.client, LONG).await;
@@ -156,13 +132,8 @@ async fn a_caller_whose_own_buffer_overflows_is_told() {
     options.subscription_capacity = 4;
     let bus = options.connect().await.unwrap();
     let collective = organisation.collective().clone();
-    let client = Client::new(
-        bus,
-        rip,
-        organisation.trust(),
-        collective,
-        DiscoveryWindow::default(),
-    );
+    let client =
+        Client::new(bus, rip, organisation.trust(), collective, DiscoveryWindow::default());
     let mut lost = BTreeSet::new();
     // Everybody answers at once, and only four answers have room: sooner or later one falls out.
     for _ in 0..50 {
@@ -170,21 +141,9 @@ async fn a_caller_whose_own_buffer_overflows_is_told() {
         call.wait = Duration::from_millis(500);
         let entry = ask(&client, call).await;
         let (stats, _) = entry.told();
-        assert_eq!(
-            stats.response_count() + stats.missing.len(),
-            40,
-            "{stats:?}"
-        );
-        assert_eq!(
-            stats.incomplete.is_some(),
-            !stats.missing.is_empty(),
-            "{stats:?}"
-        );
-        lost.extend(
-            stats
-                .incomplete
-                .map(|disturbance| format!("{disturbance:?}")),
-        );
+        assert_eq!(stats.response_count() + stats.missing.len(), 40, "{stats:?}");
+        assert_eq!(stats.incomplete.is_some(), !stats.missing.is_empty(), "{stats:?}");
+        lost.extend(stats.incomplete.map(|disturbance| format!("{disturbance:?}")));
         if !lost.is_empty() {
             break;
         }

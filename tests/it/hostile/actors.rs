@@ -23,28 +23,17 @@ impl Thief {
         let of = |subjects: &SubjectPermissions| {
             assert_eq!(subjects.deny, [""; 0], "the model knows no denials");
             let lines = subjects.allow.iter();
-            lines
-                .flat_map(|line| expand_scope_line(line, &signer.claims()))
-                .collect()
+            lines.flat_map(|line| expand_scope_line(line, &signer.claims())).collect()
         };
-        Self {
-            role,
-            publish: of(&template.publish),
-            subscribe: of(&template.subscribe),
-            signer,
-        }
+        Self { role, publish: of(&template.publish), subscribe: of(&template.subscribe), signer }
     }
 
     pub(super) fn may_publish(&self, subject: &str) -> bool {
-        self.publish
-            .iter()
-            .any(|pattern| includes(pattern, subject))
+        self.publish.iter().any(|pattern| includes(pattern, subject))
     }
 
     pub(super) fn may_subscribe(&self, subject: &str) -> bool {
-        self.subscribe
-            .iter()
-            .any(|pattern| includes(pattern, subject))
+        self.subscribe.iter().any(|pattern| includes(pattern, subject))
     }
 }
 

@@ -12,10 +12,8 @@ const LEAST_ATTEMPTS: usize = 300;
 #[tokio::test]
 async fn every_attempt_of_the_list_is_refused() {
     let scene = Scene::new().await;
-    let lines: Vec<&str> = ATTEMPTS
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .collect();
+    let lines: Vec<&str> =
+        ATTEMPTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     assert!(lines.len() >= LEAST_ATTEMPTS, "{}", lines.len());
     let mut passed = Vec::new();
     for thief in &scene.thieves {
@@ -39,17 +37,14 @@ async fn every_attempt_of_the_list_is_refused() {
                 None => {
                     client.publish(&subject, "", "", "{}").await;
                     client.publish(&subject, &reply, "", "{}").await;
-                    client
-                        .publish(&subject, &reply, "Nats-Rollup: all", "{}")
-                        .await;
+                    client.publish(&subject, &reply, "Nats-Rollup: all", "{}").await;
                     3
                 }
             };
             let said = client.sync().await;
             let violations = said.refusals.iter();
-            let count = violations
-                .filter(|refusal| refusal.contains("Permissions Violation"))
-                .count();
+            let count =
+                violations.filter(|refusal| refusal.contains("Permissions Violation")).count();
             if count != tries || !said.messages.is_empty() {
                 passed.push(format!("{line}: {said:?}"));
             }

@@ -26,8 +26,7 @@ async fn answer(
     await_answer("the broker answers", WITHIN, async || {
         found.extend(client.sync().await.messages);
         let own = found.iter().find(|(to, _)| to == reply);
-        own.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned())
-            .ok_or(())
+        own.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).ok_or(())
     })
     .await
 }
@@ -35,10 +34,7 @@ async fn answer(
 async fn honest(scene: &Scene) -> (Bus, Bucket) {
     let bus = connect(&scene.server, &scene.node).await;
     let bucket = bus.bucket(PERMITS_BUCKET.name);
-    bucket
-        .put("claim.1.web1.example.net", "honest".into())
-        .await
-        .unwrap();
+    bucket.put("claim.1.web1.example.net", "honest".into()).await.unwrap();
     (bus, bucket)
 }
 
@@ -66,11 +62,7 @@ async fn a_node_has_few_small_keys_and_rolls_up_nothing() {
     let large = "x".repeat(PERMITS_BUCKET.max_value_bytes as usize + 1);
     let said = answer(&mut client, &inbox, CLAIM, "", &large).await;
     assert!(said.contains("message size exceeds maximum"), "{said}");
-    let keys = thief
-        .publish
-        .iter()
-        .filter(|line| line.starts_with("$KV.PERMITS."))
-        .count();
+    let keys = thief.publish.iter().filter(|line| line.starts_with("$KV.PERMITS.")).count();
     assert_eq!(keys, 12, "what one node can write at most");
     let kept = bucket.list("claim.1.web1.example.net").await.unwrap();
     let values: Vec<_> = kept.into_iter().filter_map(|entry| entry.value).collect();
@@ -99,10 +91,7 @@ async fn forged_headers_say_nothing_and_hide_nothing() {
         let said = answer(&mut client, &inbox, CLAIM, headers, "forged").await;
         assert!(said.contains("\"seq\""), "{said}");
         client.sync().await;
-        bucket
-            .put("claim.2.web1.example.net", headers.into())
-            .await
-            .unwrap();
+        bucket.put("claim.2.web1.example.net", headers.into()).await.unwrap();
         let listed = bucket.list(">").await.unwrap();
         let of = |key: &str| listed.iter().find(|entry| entry.key == key);
         let honest = of("claim.1.web1.example.net").unwrap();
@@ -139,14 +128,9 @@ async fn a_value_that_is_reflected_to_another_key_is_not_believed() {
     answer(&mut client, &inbox, CLAIM, "", "reflected").await;
     let read = r#"{"seq":1,"batch":9,"next_by_subj":"$KV.PERMITS.claim.1.stolen.example.net"}"#;
     let other = "_W.PERMITS.claim.1.web1.example.net";
-    client
-        .publish("$JS.API.DIRECT.GET.KV_PERMITS", other, "", read)
-        .await;
+    client.publish("$JS.API.DIRECT.GET.KV_PERMITS", other, "", read).await;
     client.sync().await;
-    bucket
-        .put("beat.1.web1.example.net", "end".into())
-        .await
-        .unwrap();
+    bucket.put("beat.1.web1.example.net", "end".into()).await.unwrap();
     loop {
         let entry = watch.next().await.unwrap().unwrap();
         assert_ne!(entry.key, "claim.1.web1.example.net", "{entry:?}");
@@ -164,10 +148,7 @@ async fn a_watch_hands_out_every_last_value_in_order() {
     let reader = connect(&scene.server, &scene.service).await;
     let mut watch = reader.bucket(PERMITS_BUCKET.name).watch(">").await.unwrap();
     for number in 0..500_u32 {
-        bucket
-            .put("beat.1.web1.example.net", number.to_string().into())
-            .await
-            .unwrap();
+        bucket.put("beat.1.web1.example.net", number.to_string().into()).await.unwrap();
     }
     let mut last = 0;
     loop {
@@ -186,10 +167,7 @@ async fn push_repairs_the_buckets_of_earlier_versions() {
     let scene = Scene::new().await;
     let everything = connect(&scene.server, &scene.organisation.carrier("old")).await;
     for BucketDefinition { name, .. } in ALL_BUCKETS {
-        everything
-            .request(&format!("$JS.API.STREAM.DELETE.KV_{name}"), "".into())
-            .await
-            .unwrap();
+        everything.request(&format!("$JS.API.STREAM.DELETE.KV_{name}"), "".into()).await.unwrap();
         // As the client library makes a bucket.
         let old = serde_json::json!({
             "name": format!("KV_{name}"), "subjects": [format!("$KV.{name}.>")], "max_msgs_per_subject": 1,
@@ -198,16 +176,10 @@ async fn push_repairs_the_buckets_of_earlier_versions() {
             "max_msgs": -1, "max_bytes": -1, "max_age": 0, "max_msg_size": 524_288,
         });
         let made = everything
-            .request(
-                &format!("$JS.API.STREAM.CREATE.KV_{name}"),
-                old.to_string().into(),
-            )
+            .request(&format!("$JS.API.STREAM.CREATE.KV_{name}"), old.to_string().into())
             .await
             .unwrap();
-        assert!(
-            !String::from_utf8_lossy(made.payload()).contains("error"),
-            "{made:?}"
-        );
+        assert!(!String::from_utf8_lossy(made.payload()).contains("error"), "{made:?}");
     }
     let kept = everything.bucket("PROVISION");
     kept.put("node.web1", "kept".into()).await.unwrap();
@@ -223,11 +195,7 @@ async fn push_repairs_the_buckets_of_earlier_versions() {
         assert_eq!(config["deny_purge"], true, "{config}");
         assert_eq!(config["max_msg_size"], store.max_value_bytes, "{config}");
         assert_eq!(config["max_bytes"], store.max_bytes, "{config}");
-        assert_eq!(
-            config["republish"]["dest"],
-            format!("_W.{}.>", store.name),
-            "{config}"
-        );
+        assert_eq!(config["republish"]["dest"], format!("_W.{}.>", store.name), "{config}");
     }
     let value = kept.get("node.web1").await.unwrap().unwrap().value.unwrap();
     assert_eq!(value, "kept", "what was in it stays");

@@ -40,9 +40,8 @@ pub(super) fn universe(scene: &Scene) -> Vec<String> {
     let mut lines: Vec<String> = MORE.map(str::to_owned).into();
     for role in UserRole::ALL {
         let among_newcomers = role.newcomers_account_template();
-        for template in [Some(role.permission_template(&fleet)), among_newcomers]
-            .into_iter()
-            .flatten()
+        for template in
+            [Some(role.permission_template(&fleet)), among_newcomers].into_iter().flatten()
         {
             lines.extend(template.publish.allow);
             lines.extend(template.subscribe.allow);
@@ -51,11 +50,8 @@ pub(super) fn universe(scene: &Scene) -> Vec<String> {
     let (publish, subscribe) = scope::administrator_permissions("{{subject()}}");
     lines.extend(publish.allow);
     lines.extend(subscribe.allow);
-    let mut owners: Vec<Arc<TokenClaims<UserClaims>>> = scene
-        .thieves
-        .iter()
-        .map(|thief| thief.signer.claims())
-        .collect();
+    let mut owners: Vec<Arc<TokenClaims<UserClaims>>> =
+        scene.thieves.iter().map(|thief| thief.signer.claims()).collect();
     owners.extend([scene.node.claims(), scene.caller.claims()]);
     let mut subjects = BTreeSet::new();
     for line in &lines {
@@ -130,25 +126,17 @@ async fn compare(
     wrong: &mut Vec<String>,
 ) {
     let said = client.sync().await;
-    let is_refused = said
-        .refusals
-        .iter()
-        .any(|refusal| refusal.contains("Permissions Violation"));
+    let is_refused = said.refusals.iter().any(|refusal| refusal.contains("Permissions Violation"));
     if is_refused == is_allowed {
         let role = thief.role;
-        wrong.push(format!(
-            "{role} {operation} {subject}: allowed {is_allowed}, {said:?}"
-        ));
+        wrong.push(format!("{role} {operation} {subject}: allowed {is_allowed}, {said:?}"));
     }
 }
 
 /// The account has the streams that it had, and no consumer.
 pub(super) async fn nothing_was_made(scene: &Scene) {
     let administrator = connect(&scene.server, &scene.organisation.administrator()).await;
-    let answer = administrator
-        .request("$JS.API.INFO", "".into())
-        .await
-        .unwrap();
+    let answer = administrator.request("$JS.API.INFO", "".into()).await.unwrap();
     let info: serde_json::Value = serde_json::from_slice(answer.payload()).unwrap();
     let count = |name: &str| info.get(name).and_then(serde_json::Value::as_u64).unwrap();
     assert_eq!(count("streams"), stores::ALL_BUCKETS.len() as u64, "{info}");

@@ -16,10 +16,8 @@ const STEPS: usize = 60;
 async fn no_sequence_gives_a_node_more_than_its_template() {
     let scene = Scene::new().await;
     let universe = universe(&scene);
-    let literal: Vec<&String> = universe
-        .iter()
-        .filter(|subject| !subject.contains(['*', '>']))
-        .collect();
+    let literal: Vec<&String> =
+        universe.iter().filter(|subject| !subject.contains(['*', '>'])).collect();
     let mut caller = RawNats::connect(&scene.server, &scene.caller).await;
     let thief = scene.thief("node");
     let mut seen = [0_usize; 2];
@@ -69,15 +67,9 @@ async fn no_sequence_gives_a_node_more_than_its_template() {
                 }
             };
             let said = client.sync().await;
-            let is_refused = said
-                .refusals
-                .iter()
-                .any(|refusal| refusal.contains("Permissions Violation"));
-            assert_eq!(
-                is_refused, !is_allowed,
-                "seed {seed}: {history:#?}, {:?}",
-                said.refusals
-            );
+            let is_refused =
+                said.refusals.iter().any(|refusal| refusal.contains("Permissions Violation"));
+            assert_eq!(is_refused, !is_allowed, "seed {seed}: {history:#?}, {:?}", said.refusals);
             seen[usize::from(is_allowed)] += 1;
         }
     }

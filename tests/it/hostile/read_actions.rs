@@ -72,19 +72,11 @@ impl Canary {
     fn spellings(&self) -> Vec<String> {
         let program = self.program().display().to_string();
         let catalog = self.0.path().join("catalog.json").display().to_string();
-        let mut spellings: Vec<String> = [
-            "",
-            "../../../../..",
-            "file:",
-            "file://",
-            "-",
-            "--",
-            "!",
-            "|",
-        ]
-        .iter()
-        .map(|prefix| format!("{prefix}{program}"))
-        .collect();
+        let mut spellings: Vec<String> =
+            ["", "../../../../..", "file:", "file://", "-", "--", "!", "|"]
+                .iter()
+                .map(|prefix| format!("{prefix}{program}"))
+                .collect();
         spellings.extend([
             format!("$({program})"),
             format!("`{program}`"),
@@ -120,9 +112,7 @@ fn read_actions() -> Vec<ReadAction> {
                 continue;
             }
             let object = |value: &Value| value.as_object().cloned().unwrap_or_default();
-            let more = [
-                "params", "canary", "command", "unless", "onlyif", "provider", "status",
-            ];
+            let more = ["params", "canary", "command", "unless", "onlyif", "provider", "status"];
             let more = more.iter().filter(|_| action["additional_input"] == true);
             let inputs = object(&action["input"]).into_iter().map(|(name, _)| name);
             found.push(ReadAction {
@@ -153,12 +143,7 @@ impl ReadAction {
                 data.insert(name.clone(), value.clone());
                 tries.push(data);
             }
-            tries.push(
-                self.inputs
-                    .iter()
-                    .map(|name| (name.clone(), value.clone()))
-                    .collect(),
-            );
+            tries.push(self.inputs.iter().map(|name| (name.clone(), value.clone())).collect());
         }
         tries
     }
@@ -183,12 +168,7 @@ async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
     let job = job["job"].clone();
     let mut actions = read_actions();
     for action in &mut actions {
-        action.sample.extend(
-            action
-                .inputs
-                .get("job")
-                .map(|name| (name.clone(), job.clone())),
-        );
+        action.sample.extend(action.inputs.get("job").map(|name| (name.clone(), job.clone())));
     }
     assert!(actions.len() > 40, "{}", actions.len());
 
@@ -204,14 +184,9 @@ async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
                 ..caller.request()
             };
             let reply = caller.send(&request).await;
-            *count += usize::from(matches!(
-                reply.statuscode,
-                ReplyStatus::Ok | ReplyStatus::Failed
-            ));
-            assert!(
-                !canary.mark().exists(),
-                "{name} {data:?} started the canary"
-            );
+            *count +=
+                usize::from(matches!(reply.statuscode, ReplyStatus::Ok | ReplyStatus::Failed));
+            assert!(!canary.mark().exists(), "{name} {data:?} started the canary");
         }
     }
     let never: Vec<&str> = carried_out
@@ -235,14 +210,7 @@ async fn an_action_that_may_run_programs_starts_the_canary() {
     let caller = Caller::connect(&organisation, &server, asker).await;
     let canary = Canary::new();
     let data = json!({"type": "exec", "name": canary.program()});
-    let answer = caller
-        .ask("web1.example.com", "puppetral", "do", data)
-        .await;
-    assert_eq!(
-        answer.reply.statuscode,
-        ReplyStatus::Ok,
-        "{:?}",
-        answer.reply
-    );
+    let answer = caller.ask("web1.example.com", "puppetral", "do", data).await;
+    assert_eq!(answer.reply.statuscode, ReplyStatus::Ok, "{:?}", answer.reply);
     assert!(canary.mark().exists());
 }

@@ -17,11 +17,7 @@ pub(crate) struct Difference {
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{}\n    puppet: {}\n    found:  {}",
-            self.place, self.expected, self.found
-        )
+        write!(f, "{}\n    puppet: {}\n    found:  {}", self.place, self.expected, self.found)
     }
 }
 
@@ -31,33 +27,19 @@ pub(crate) fn differences(expected: &[Run], found: &[Run]) -> Vec<Difference> {
     assert_eq!(expected.len(), found.len(), "another number of runs");
     for (number, (expected, found)) in expected.iter().zip(found).enumerate() {
         let json = |run: &Run| serde_json::to_value(without_reasons(run)).unwrap();
-        walk(
-            &format!("run {}: ", number + 1),
-            &json(expected),
-            &json(found),
-            &mut all,
-        );
+        walk(&format!("run {}: ", number + 1), &json(expected), &json(found), &mut all);
     }
     all
 }
 
 /// What cannot be put into a sentence of one's own.
-const FIXED: [&str; 2] = [
-    "resource is part of a dependency cycle",
-    "Failed to call refresh",
-];
+const FIXED: [&str; 2] = ["resource is part of a dependency cycle", "Failed to call refresh"];
 
 fn without_reasons(run: &Run) -> Run {
     let mut run = run.clone();
-    let events = run
-        .outcome
-        .resources
-        .values_mut()
-        .flat_map(|status| &mut status.events);
+    let events = run.outcome.resources.values_mut().flat_map(|status| &mut status.events);
     for event in events.filter(|event| event.status == "failure") {
-        let fixed = FIXED
-            .iter()
-            .find(|fixed| event.message.starts_with(**fixed));
+        let fixed = FIXED.iter().find(|fixed| event.message.starts_with(**fixed));
         let end = event.message.find(" failed: ");
         event.message = match (fixed, end) {
             (Some(fixed), _) => (*fixed).to_owned(),

@@ -13,11 +13,7 @@ pub(crate) struct Known {
 }
 
 const fn known(scenario: &'static str, place: &'static str, reason: &'static str) -> Known {
-    Known {
-        scenario,
-        place,
-        reason,
-    }
+    Known { scenario, place, reason }
 }
 
 /// On purpose.
@@ -52,11 +48,7 @@ pub(crate) const KNOWN: &[Known] = &[
         "File[/parity-root/e]",
         "a file whose owner does not exist is not left half made",
     ),
-    known(
-        "file_owner",
-        "tree/e",
-        "a file whose owner does not exist is not left half made",
-    ),
+    known("file_owner", "tree/e", "a file whose owner does not exist is not left half made"),
     known(
         "file_through_link",
         "tree/",
@@ -76,47 +68,19 @@ pub(crate) const KNOWN: &[Known] = &[
         "",
         "a provider that the type does not have is refused before anything is touched",
     ),
-    known(
-        "refresh_lost",
-        "run ",
-        "the refresh is owed, and made in the run that can",
-    ),
-    known(
-        "refresh_failed",
-        "run 2",
-        "the refresh is owed, and made in the run that can",
-    ),
-    known(
-        "refresh_noop_target",
-        "run 2",
-        "the refresh is owed while the target is noop",
-    ),
+    known("refresh_lost", "run ", "the refresh is owed, and made in the run that can"),
+    known("refresh_failed", "run 2", "the refresh is owed, and made in the run that can"),
+    known("refresh_noop_target", "run 2", "the refresh is owed while the target is noop"),
     known(
         "refresh_schedule",
         "run 2",
         "the refresh is owed while the target is outside its schedule",
     ),
-    known(
-        "refresh_tags",
-        "run 2",
-        "the refresh is owed, and made in the run that can",
-    ),
-    known(
-        "service_failing",
-        "run 2",
-        "the restart is owed, and tried again",
-    ),
+    known("refresh_tags", "run 2", "the refresh is owed, and made in the run that can"),
+    known("service_failing", "run 2", "the restart is owed, and tried again"),
     known("sshkey", "", "a resource keeps the title that it was given"),
-    known(
-        "refresh_of_failed",
-        "File[/parity-root/good]",
-        "a file is changed as a whole, or not",
-    ),
-    known(
-        "refresh_of_failed",
-        "tree/good",
-        "a file is changed as a whole, or not",
-    ),
+    known("refresh_of_failed", "File[/parity-root/good]", "a file is changed as a whole, or not"),
+    known("refresh_of_failed", "tree/good", "a file is changed as a whole, or not"),
 ];
 
 /// Defects that are known: scenarios that are played, and whose differences are only told. To be emptied.

@@ -56,11 +56,7 @@ impl Oracle {
 
     fn of(mut child: Child) -> Option<Self> {
         let (ask, answers) = (child.stdin.take()?, BufReader::new(child.stdout.take()?));
-        let mut oracle = Self {
-            child,
-            ask,
-            answers,
-        };
+        let mut oracle = Self { child, ask, answers };
         oracle.answer()?.get("ready")?;
         Some(oracle)
     }
@@ -79,11 +75,7 @@ impl Oracle {
     /// The catalog that Puppet compiles of a manifest.
     pub(crate) fn compile(&mut self, manifest: &Path) -> Value {
         let mut answer = self.ask(&json!({"op": "compile", "manifest": manifest}));
-        assert!(
-            answer.get("error").is_none(),
-            "{}: {answer}",
-            manifest.display()
-        );
+        assert!(answer.get("error").is_none(), "{}: {answer}", manifest.display());
         answer["catalog"].take()
     }
 
@@ -94,10 +86,7 @@ impl Oracle {
             "noop": flags.noop, "tags": flags.tags, "skip_tags": flags.skip_tags,
         });
         let answer = self.ask(&request);
-        assert!(
-            answer.get("error").is_none(),
-            "Puppet did not apply the catalog: {answer}"
-        );
+        assert!(answer.get("error").is_none(), "Puppet did not apply the catalog: {answer}");
         let exit = answer["exit"].as_i64().unwrap();
         Outcome::of_report(&answer["report"], exit, world)
     }
@@ -118,9 +107,6 @@ pub(crate) fn tell(line: &str) {
 
 /// Whether this user may make mount namespaces.
 pub(crate) fn has_namespaces() -> bool {
-    let tried = Command::new("unshare")
-        .args(["--mount", "true"])
-        .stderr(Stdio::null())
-        .status();
+    let tried = Command::new("unshare").args(["--mount", "true"]).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
 }

@@ -21,36 +21,21 @@ pub(crate) fn apply(catalog: &str, world: &World, flags: &Flags) -> Outcome {
     let state = world.state();
     let report = state.join("report.json");
     let _ = fs::remove_file(&report);
-    let mut line = world
-        .etc()
-        .map_or_else(Vec::new, |etc| enter_etc(&etc).to_vec());
+    let mut line = world.etc().map_or_else(Vec::new, |etc| enter_etc(&etc).to_vec());
     let paths = [&state.join("engine"), &report, &state.join("puppet")]
         .map(|path| path.display().to_string());
     let [engine, told, puppet] = paths;
     line.push(program("rpcd").display().to_string());
-    line.extend([
-        "apply".to_owned(),
-        world.catalog(catalog).display().to_string(),
-    ]);
+    line.extend(["apply".to_owned(), world.catalog(catalog).display().to_string()]);
     line.extend(
-        [
-            "--state-dir",
-            &engine,
-            "--report",
-            &told,
-            "--puppet-state",
-            &puppet,
-        ]
-        .map(str::to_owned),
+        ["--state-dir", &engine, "--report", &told, "--puppet-state", &puppet].map(str::to_owned),
     );
     line.push("--detailed-exitcodes".to_owned());
     line.extend(flags.noop.then(|| "--noop".to_owned()));
     for (name, tags) in [("--tags", &flags.tags), ("--skip-tags", &flags.skip_tags)] {
         line.extend(tags.iter().flat_map(|tags| [name.to_owned(), tags.clone()]));
     }
-    let [program, arguments @ ..] = line.as_slice() else {
-        unreachable!("the line has a program")
-    };
+    let [program, arguments @ ..] = line.as_slice() else { unreachable!("the line has a program") };
     let output = Command::new(program)
         .args(arguments)
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -75,9 +60,7 @@ fn ours(scenario: &Scenario) -> Vec<Run> {
     let catalog = fs::read_to_string(scenario.catalog()).unwrap();
     let world = World::new(scenario.needs(Need::Etc));
     let runs = world.play(scenario, |world, flags| apply(&catalog, world, flags));
-    runs.into_iter()
-        .map(|(outcome, tree)| Run { outcome, tree })
-        .collect()
+    runs.into_iter().map(|(outcome, tree)| Run { outcome, tree }).collect()
 }
 
 /// Differences that are not known; which known ones were seen is noted.
@@ -112,10 +95,9 @@ fn a_catalog_ends_as_puppet_was_seen_to_end_it() {
             let expected: Vec<Run> = serde_json::from_str(&text).unwrap();
             let found = surprises(&scenario, &expected, &mut seen);
             match DEFECTS.iter().find(|(name, _)| *name == scenario.name) {
-                Some((name, what)) => tell(&format!(
-                    "{name}: {} differences, known: {what}",
-                    found.len()
-                )),
+                Some((name, what)) => {
+                    tell(&format!("{name}: {} differences, known: {what}", found.len()))
+                }
                 None => wrong.extend(found),
             }
         }
@@ -128,12 +110,7 @@ fn a_catalog_ends_as_puppet_was_seen_to_end_it() {
             ));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} differences\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} differences\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// What is the machine's own is compared with what its Puppet does at the same time.
@@ -146,11 +123,7 @@ fn what_cannot_be_recorded_ends_as_puppet_ends_it_here() {
     for scenario in Scenario::all() {
         if scenario.needs(Need::Live) && lacks(&scenario).is_none() {
             let expected = play(&mut oracle, &scenario);
-            wrong.extend(surprises(
-                &scenario,
-                &expected,
-                &mut vec![false; KNOWN.len()],
-            ));
+            wrong.extend(surprises(&scenario, &expected, &mut vec![false; KNOWN.len()]));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -160,8 +133,6 @@ fn what_cannot_be_recorded_ends_as_puppet_ends_it_here() {
 pub(crate) fn owes(world: &World) -> bool {
     let report = fs::read(world.state().join("report.json")).unwrap_or_default();
     let report: serde_json::Value = serde_json::from_slice(&report).unwrap_or_default();
-    let pending = report
-        .get("pending_refreshes")
-        .and_then(serde_json::Value::as_array);
+    let pending = report.get("pending_refreshes").and_then(serde_json::Value::as_array);
     pending.is_some_and(|pending| !pending.is_empty())
 }

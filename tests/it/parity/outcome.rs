@@ -78,17 +78,8 @@ impl Outcome {
 
 impl Status {
     fn of(status: &Value, world: &World) -> Self {
-        let words = [
-            "failed",
-            "failed_to_restart",
-            "changed",
-            "out_of_sync",
-            "skipped",
-        ];
-        let events = status["events"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let words = ["failed", "failed_to_restart", "changed", "out_of_sync", "skipped"];
+        let events = status["events"].as_array().map(Vec::as_slice).unwrap_or_default();
         Self {
             is: words
                 .iter()

@@ -60,11 +60,8 @@ struct Case {
 fn resource(dice: &mut Dice, index: usize) -> (String, Map<String, Value>, Option<Step>) {
     let log = |word: &str| format!("/bin/sh -c 'echo {word}{index} >> {ROOT}/log'");
     let path = format!("{ROOT}/f{index}");
-    let before = |text: &str| Step::File {
-        path: format!("f{index}"),
-        mode: 0o644,
-        text: text.to_owned(),
-    };
+    let before =
+        |text: &str| Step::File { path: format!("f{index}"), mode: 0o644, text: text.to_owned() };
     let exec = |parameters: Value| (format!("Exec[e{index}]"), parameters, None);
     let (reference, parameters, setup) = match dice.below(12) {
         0 => exec(json!({"command": log("ran")})),
@@ -72,11 +69,7 @@ fn resource(dice: &mut Dice, index: usize) -> (String, Map<String, Value>, Optio
         2 | 3 => exec(json!({"command": log("refreshed"), "refreshonly": true})),
         4 => exec(json!({"command": log("never"), "unless": "/bin/true"})),
         5 => exec(json!({"command": "/bin/false", "refreshonly": true})),
-        6 => (
-            format!("Notify[n{index}]"),
-            json!({"message": format!("said {index}")}),
-            None,
-        ),
+        6 => (format!("Notify[n{index}]"), json!({"message": format!("said {index}")}), None),
         7 => (
             format!("File[{path}]"),
             json!({"ensure": "file", "content": "same"}),
@@ -87,16 +80,8 @@ fn resource(dice: &mut Dice, index: usize) -> (String, Map<String, Value>, Optio
             json!({"ensure": "file", "content": "new", "backup": false}),
             Some(before("old")),
         ),
-        9 => (
-            format!("File[{ROOT}/none/f{index}]"),
-            json!({"ensure": "directory"}),
-            None,
-        ),
-        _ => (
-            format!("File[{path}]"),
-            json!({"ensure": "file", "content": "new"}),
-            None,
-        ),
+        9 => (format!("File[{ROOT}/none/f{index}]"), json!({"ensure": "directory"}), None),
+        _ => (format!("File[{path}]"), json!({"ensure": "file", "content": "new"}), None),
     };
     let Value::Object(mut parameters) = parameters else {
         unreachable!("parameters are an object")
@@ -127,11 +112,7 @@ fn containers(dice: &mut Dice, count: usize) -> Vec<Container> {
             kind: "defined_type",
             range: begin + 1..end - 1,
         });
-        found.push(Container {
-            reference,
-            kind,
-            range: begin..end,
-        });
+        found.push(Container { reference, kind, range: begin..end });
         found.extend(inner);
         from = end;
     }
@@ -180,9 +161,7 @@ fn case(seed: u64) -> Case {
         let mut around = containers
             .iter()
             .filter(|container| container.range.contains(&index) && container.reference != but);
-        around
-            .next_back()
-            .map_or("Class[main]", |container| container.reference.as_str())
+        around.next_back().map_or("Class[main]", |container| container.reference.as_str())
     };
     let mut edges = vec![json!({"source": "Stage[main]", "target": "Class[main]"})];
     for container in &containers {
@@ -193,30 +172,21 @@ fn case(seed: u64) -> Case {
             "Class[main]"
         };
         edges.push(json!({"source": around, "target": container.reference}));
-        everybody.push((
-            container.reference.clone(),
-            Map::new(),
-            container.range.clone(),
-        ));
+        everybody.push((container.reference.clone(), Map::new(), container.range.clone()));
     }
     for (reference, _, range) in everybody.iter().take(count) {
         edges.push(json!({"source": holder(range.start, ""), "target": reference}));
     }
     relate(&mut dice, &mut everybody);
     let kind_of = |reference: &str| {
-        let container = containers
-            .iter()
-            .find(|container| container.reference == reference);
+        let container = containers.iter().find(|container| container.reference == reference);
         container.map_or("compilable_type", |container| container.kind)
     };
     let mut resources: Vec<Value> = everybody
         .iter()
         .map(|(reference, parameters, _)| {
-            let tags: Vec<String> = dice
-                .chance(25)
-                .then(|| format!("t{}", dice.below(2)))
-                .into_iter()
-                .collect();
+            let tags: Vec<String> =
+                dice.chance(25).then(|| format!("t{}", dice.below(2))).into_iter().collect();
             written(reference, kind_of(reference), parameters, &tags)
         })
         .collect();
@@ -227,29 +197,16 @@ fn case(seed: u64) -> Case {
     ];
     resources.splice(0..0, beginning);
     let flags = match dice.below(8) {
-        0 => Flags {
-            noop: true,
-            ..Flags::default()
-        },
-        1 => Flags {
-            tags: Some("t0".to_owned()),
-            ..Flags::default()
-        },
-        2 => Flags {
-            skip_tags: Some("t1".to_owned()),
-            ..Flags::default()
-        },
+        0 => Flags { noop: true, ..Flags::default() },
+        1 => Flags { tags: Some("t0".to_owned()), ..Flags::default() },
+        2 => Flags { skip_tags: Some("t1".to_owned()), ..Flags::default() },
         _ => Flags::default(),
     };
     let catalog = json!({
         "tags": [], "name": "parity.example.net", "version": 1, "code_id": null, "catalog_format": 2, "environment": "production",
         "catalog_uuid": "00000000-0000-0000-0000-000000000000", "resources": resources, "edges": edges, "classes": [],
     });
-    Case {
-        catalog: serde_json::to_string_pretty(&catalog).unwrap(),
-        setup,
-        flags,
-    }
+    Case { catalog: serde_json::to_string_pretty(&catalog).unwrap(), setup, flags }
 }
 
 fn written(reference: &str, kind: &str, parameters: &Map<String, Value>, tags: &[String]) -> Value {
@@ -283,14 +240,9 @@ fn random_catalogs_end_as_puppet_ends_them() {
         }
         let mut pairs = Vec::new();
         for flags in [&case.flags, &Flags::default()] {
-            let puppet = Run {
-                outcome: oracle.apply(&case.catalog, theirs, flags),
-                tree: theirs.tree(),
-            };
-            let rpcd = Run {
-                outcome: ours::apply(&case.catalog, mine, flags),
-                tree: mine.tree(),
-            };
+            let puppet =
+                Run { outcome: oracle.apply(&case.catalog, theirs, flags), tree: theirs.tree() };
+            let rpcd = Run { outcome: ours::apply(&case.catalog, mine, flags), tree: mine.tree() };
             pairs.push((puppet, rpcd));
             if ours::owes(mine) {
                 break;
@@ -298,12 +250,8 @@ fn random_catalogs_end_as_puppet_ends_them() {
         }
         let (puppet, rpcd): (Vec<Run>, Vec<Run>) = pairs.into_iter().unzip();
         for difference in differences(&puppet, &rpcd) {
-            writeln!(
-                wrong,
-                "PARITY_SEED={seed} PARITY_N=1 ({:?}): {difference}",
-                case.flags
-            )
-            .unwrap();
+            writeln!(wrong, "PARITY_SEED={seed} PARITY_N=1 ({:?}): {difference}", case.flags)
+                .unwrap();
         }
         if wrong.len() > 20_000 {
             break;

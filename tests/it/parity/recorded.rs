@@ -54,10 +54,7 @@ fn golden(path: &Path, text: &str, wrong: &mut Vec<String>) {
     if updating() {
         fs::write(path, text).unwrap();
     } else if fs::read_to_string(path).unwrap_or_default() != text {
-        wrong.push(format!(
-            "{} is not what Puppet makes of its manifest",
-            path.display()
-        ));
+        wrong.push(format!("{} is not what Puppet makes of its manifest", path.display()));
     }
 }
 
@@ -65,12 +62,8 @@ fn golden(path: &Path, text: &str, wrong: &mut Vec<String>) {
 pub(crate) fn play(oracle: &mut Oracle, scenario: &Scenario) -> Vec<Run> {
     let catalog = fs::read_to_string(scenario.catalog()).unwrap();
     let world = World::new(scenario.needs(Need::Etc));
-    let runs = world.play(scenario, |world, flags| {
-        oracle.apply(&catalog, world, flags)
-    });
-    runs.into_iter()
-        .map(|(outcome, tree)| Run { outcome, tree })
-        .collect()
+    let runs = world.play(scenario, |world, flags| oracle.apply(&catalog, world, flags));
+    runs.into_iter().map(|(outcome, tree)| Run { outcome, tree }).collect()
 }
 
 #[test]
@@ -100,46 +93,27 @@ fn catalogs_and_recordings_are_what_puppet_makes_of_them() {
         let said = differences(&runs, &recorded).into_iter();
         wrong.extend(said.map(|difference| format!("{}: {difference}", scenario.name)));
     }
-    assert!(
-        wrong.is_empty(),
-        "{}\nUPDATE_GOLDEN=1 records anew",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{}\nUPDATE_GOLDEN=1 records anew", wrong.join("\n"));
 }
 
 /// What is recorded belongs to a manifest, and the other way round.
 #[test]
 fn every_recording_has_a_manifest() {
-    let mut known: Vec<String> = Scenario::all()
-        .into_iter()
-        .map(|scenario| scenario.name)
-        .collect();
+    let mut known: Vec<String> =
+        Scenario::all().into_iter().map(|scenario| scenario.name).collect();
     known.sort();
     for directory in ["catalogs", "recorded"] {
         let mut names: Vec<String> = fs::read_dir(super::scenario::corpus().join(directory))
             .unwrap()
-            .map(|entry| {
-                entry
-                    .unwrap()
-                    .path()
-                    .file_stem()
-                    .unwrap()
-                    .to_str()
-                    .unwrap()
-                    .to_owned()
-            })
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
             .collect();
         names.sort();
-        let expected: Vec<&String> = known
-            .iter()
-            .filter(|name| directory == "catalogs" || !is_live(name))
-            .collect();
+        let expected: Vec<&String> =
+            known.iter().filter(|name| directory == "catalogs" || !is_live(name)).collect();
         assert_eq!(names.iter().collect::<Vec<_>>(), expected, "{directory}");
     }
 }
 
 fn is_live(name: &str) -> bool {
-    Scenario::all()
-        .iter()
-        .any(|scenario| scenario.name == name && scenario.needs(Need::Live))
+    Scenario::all().iter().any(|scenario| scenario.name == name && scenario.needs(Need::Live))
 }

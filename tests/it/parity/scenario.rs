@@ -12,29 +12,12 @@ pub(crate) const ROOT: &str = "/parity-root";
 /// A step of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    Dir {
-        path: String,
-        mode: u32,
-    },
-    File {
-        path: String,
-        mode: u32,
-        text: String,
-    },
-    Link {
-        path: String,
-        target: String,
-    },
-    Remove {
-        path: String,
-    },
-    EtcFile {
-        name: String,
-        text: String,
-    },
-    EtcCommand {
-        words: Vec<String>,
-    },
+    Dir { path: String, mode: u32 },
+    File { path: String, mode: u32, text: String },
+    Link { path: String, target: String },
+    Remove { path: String },
+    EtcFile { name: String, text: String },
+    EtcCommand { words: Vec<String> },
     Run(Flags),
 }
 
@@ -83,24 +66,14 @@ impl Scenario {
     fn named(name: String) -> Self {
         let path = corpus().join("manifests").join(format!("{name}.pp"));
         let manifest = std::fs::read_to_string(&path).unwrap();
-        let mut scenario = Self {
-            name,
-            needs: Vec::new(),
-            steps: Vec::new(),
-        };
+        let mut scenario = Self { name, needs: Vec::new(), steps: Vec::new() };
         for line in manifest.lines().filter_map(|line| line.strip_prefix("#: ")) {
             scenario
                 .read(line)
                 .unwrap_or_else(|| panic!("{}: cannot read the step `{line}`", path.display()));
         }
-        if !scenario
-            .steps
-            .iter()
-            .any(|step| matches!(step, Step::Run(_)))
-        {
-            scenario
-                .steps
-                .extend([(); 2].map(|()| Step::Run(Flags::default())));
+        if !scenario.steps.iter().any(|step| matches!(step, Step::Run(_))) {
+            scenario.steps.extend([(); 2].map(|()| Step::Run(Flags::default())));
         }
         scenario
     }
@@ -115,37 +88,25 @@ impl Scenario {
                 }
                 return Some(());
             }
-            ("dir", [path]) => Step::Dir {
-                path: (*path).to_owned(),
-                mode: 0o755,
-            },
-            ("dir", [path, mode]) => Step::Dir {
-                path: (*path).to_owned(),
-                mode: octal(mode)?,
-            },
+            ("dir", [path]) => Step::Dir { path: (*path).to_owned(), mode: 0o755 },
+            ("dir", [path, mode]) => Step::Dir { path: (*path).to_owned(), mode: octal(mode)? },
             ("file", [_, ..]) => {
                 let mut parts = rest.splitn(3, ' ');
                 let (path, mode) = (parts.next()?.to_owned(), octal(parts.next()?)?);
                 let text = unescape(parts.next().unwrap_or_default());
                 Step::File { path, mode, text }
             }
-            ("link", [path, target]) => Step::Link {
-                path: (*path).to_owned(),
-                target: (*target).to_owned(),
-            },
-            ("remove", [path]) => Step::Remove {
-                path: (*path).to_owned(),
-            },
+            ("link", [path, target]) => {
+                Step::Link { path: (*path).to_owned(), target: (*target).to_owned() }
+            }
+            ("remove", [path]) => Step::Remove { path: (*path).to_owned() },
             ("etc-file", [_, ..]) => {
                 let (name, text) = rest.split_once(' ')?;
-                Step::EtcFile {
-                    name: name.to_owned(),
-                    text: unescape(text),
-                }
+                Step::EtcFile { name: name.to_owned(), text: unescape(text) }
             }
-            ("etc-command", words @ [_, ..]) => Step::EtcCommand {
-                words: words.iter().map(|word| (*word).to_owned()).collect(),
-            },
+            ("etc-command", words @ [_, ..]) => {
+                Step::EtcCommand { words: words.iter().map(|word| (*word).to_owned()).collect() }
+            }
             ("run", flags) => Step::Run(Flags::read(flags)?),
             _ => return None,
         };
@@ -162,15 +123,11 @@ impl Scenario {
     }
 
     pub(crate) fn catalog(&self) -> PathBuf {
-        corpus()
-            .join("catalogs")
-            .join(format!("{}.json", self.name))
+        corpus().join("catalogs").join(format!("{}.json", self.name))
     }
 
     pub(crate) fn recording(&self) -> PathBuf {
-        corpus()
-            .join("recorded")
-            .join(format!("{}.json", self.name))
+        corpus().join("recorded").join(format!("{}.json", self.name))
     }
 }
 

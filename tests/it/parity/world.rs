@@ -41,11 +41,7 @@ pub(crate) struct World {
 impl World {
     /// An empty one; with a private `/etc` beside it if asked for.
     pub(crate) fn new(etc: bool) -> Self {
-        let home = tempfile::Builder::new()
-            .prefix("parity")
-            .rand_bytes(8)
-            .tempdir()
-            .unwrap();
+        let home = tempfile::Builder::new().prefix("parity").rand_bytes(8).tempdir().unwrap();
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let world = Self { home, etc };
         fs::create_dir(world.root()).unwrap();
@@ -85,10 +81,7 @@ impl World {
         TEMPORARY.replace_all(&text, "@TEMPORARY@").into_owned()
     }
 
-    #[expect(
-        clippy::disallowed_types,
-        reason = "copies a directory with everything about it"
-    )]
+    #[expect(clippy::disallowed_types, reason = "copies a directory with everything about it")]
     fn make_etc(&self) {
         let etc = self.home.path().join("etc");
         let copied = std::process::Command::new("cp")
@@ -98,12 +91,9 @@ impl World {
             .output()
             .unwrap();
         assert!(etc.is_dir(), "{copied:?}");
-        for (name, text) in [
-            ("passwd", PASSWD),
-            ("shadow", SHADOW),
-            ("group", GROUP),
-            ("gshadow", GSHADOW),
-        ] {
+        for (name, text) in
+            [("passwd", PASSWD), ("shadow", SHADOW), ("group", GROUP), ("gshadow", GSHADOW)]
+        {
             fs::write(etc.join(name), text).unwrap();
             let _ = fs::remove_file(etc.join(format!("{name}-")));
         }
@@ -152,18 +142,12 @@ impl World {
         }
     }
 
-    #[expect(
-        clippy::disallowed_types,
-        reason = "runs account tools in a mount namespace"
-    )]
+    #[expect(clippy::disallowed_types, reason = "runs account tools in a mount namespace")]
     fn run_in_etc(&self, words: &[String]) {
         let etc = self.etc().unwrap();
         let [program, arguments @ ..] = enter_etc(&etc);
-        let output = std::process::Command::new(program)
-            .args(arguments)
-            .args(words)
-            .output()
-            .unwrap();
+        let output =
+            std::process::Command::new(program).args(arguments).args(words).output().unwrap();
         assert!(output.status.success(), "{words:?}: {output:?}");
     }
 
@@ -195,13 +179,8 @@ impl World {
                 write!(line, "directory {}", about(&metadata)).unwrap();
                 self.look(&path, &format!("{name}/"), tree);
             } else {
-                write!(
-                    line,
-                    "file {} {}",
-                    about(&metadata),
-                    shown(&fs::read(&path).unwrap())
-                )
-                .unwrap();
+                write!(line, "file {} {}", about(&metadata), shown(&fs::read(&path).unwrap()))
+                    .unwrap();
             }
             tree.insert(name, self.normal(&line));
         }
@@ -228,15 +207,7 @@ impl World {
 /// The beginning of a command line that runs the rest with another `/etc`.
 pub(crate) fn enter_etc(etc: &Path) -> [String; 6] {
     let script = "mount --bind \"$0\" /etc && exec \"$@\"";
-    [
-        "unshare",
-        "--mount",
-        "sh",
-        "-c",
-        script,
-        etc.to_str().unwrap(),
-    ]
-    .map(str::to_owned)
+    ["unshare", "--mount", "sh", "-c", script, etc.to_str().unwrap()].map(str::to_owned)
 }
 
 /// Mode and owner; whoever runs the tests is `me`.
@@ -244,11 +215,7 @@ fn about(metadata: &fs::Metadata) -> String {
     let me = nix::unistd::geteuid().as_raw();
     let mine = nix::unistd::getegid().as_raw();
     let name = |id: u32, own: u32| {
-        if id == own {
-            "me".to_owned()
-        } else {
-            id.to_string()
-        }
+        if id == own { "me".to_owned() } else { id.to_string() }
     };
     format!(
         "{:04o} {}:{}",
@@ -268,9 +235,7 @@ fn shown(content: &[u8]) -> String {
 
 /// Puppet tells the time in the files that it keeps; ours does not write such a head.
 fn without_header(text: &str) -> String {
-    text.split_inclusive('\n')
-        .filter(|line| !line.starts_with("# HEADER:"))
-        .collect()
+    text.split_inclusive('\n').filter(|line| !line.starts_with("# HEADER:")).collect()
 }
 
 /// The day of a password's last change is the day of the test.

@@ -46,28 +46,15 @@ async fn machines_become_nodes_of_the_master_that_is_near() {
         assert_eq!(disk.refused, 0);
     }
     assert!(there.certificates().revoked.contains(&old));
-    assert_eq!(
-        done["web1.example.net"].values["revoked"],
-        json!([format!("{old:04X}")])
-    );
+    assert_eq!(done["web1.example.net"].values["revoked"], json!([format!("{old:04X}")]));
     assert!(here.certificates().signed.contains_key("web1.example.net"));
 
     let later = world.master("puppet-c.example.net", "c").await;
     world.newcomer("web3.example.net", "c").await;
     let done = world.all_done().await;
-    assert_eq!(
-        done["web3.example.net"].text_value("master"),
-        Some("puppet-c.example.net")
-    );
+    assert_eq!(done["web3.example.net"].text_value("master"), Some("puppet-c.example.net"));
     let signatures = [here, there, later].map(|authority| authority.certificates().signatures);
-    assert_eq!(
-        signatures
-            .iter()
-            .flatten()
-            .map(|(_, times)| times)
-            .sum::<usize>(),
-        3
-    );
+    assert_eq!(signatures.iter().flatten().map(|(_, times)| times).sum::<usize>(), 3);
     assert_eq!(
         world.hook.nodes("done"),
         ["web1.example.net", "web2.example.net", "web3.example.net"]
@@ -87,25 +74,17 @@ async fn a_request_that_the_node_did_not_make_is_not_signed() {
     let _service = world.service("prov1.example.net", options).await;
     world
         .until("it waits for its request", |record| {
-            record
-                .error
-                .as_deref()
-                .is_some_and(|error| error.contains("not yet"))
+            record.error.as_deref().is_some_and(|error| error.contains("not yet"))
         })
         .await;
     authority.swap_request("web1.example.net");
     machine.fault("request_certificate", None);
     let failed = world
-        .until("it fails", |record| {
-            record.state == ProvisioningState::Failed && record.settled
-        })
+        .until("it fails", |record| record.state == ProvisioningState::Failed && record.settled)
         .await;
     let record = &failed["web1.example.net"];
     let error = record.error.as_deref().unwrap();
-    assert!(
-        error.contains("was not signed: its fingerprint is another one"),
-        "{error}"
-    );
+    assert!(error.contains("was not signed: its fingerprint is another one"), "{error}");
     assert!(authority.certificates().signed.is_empty());
     assert!(!machine.disk().locked, "the machine was given back");
     assert_eq!(world.hook.nodes("failed"), ["web1.example.net"]);
@@ -118,9 +97,7 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     let mut world = World::new().await;
     let authority = world.master("puppet-a.example.net", "a").await;
     for number in 0..20 {
-        world
-            .newcomer(&format!("web{number}.example.net"), "a")
-            .await;
+        world.newcomer(&format!("web{number}.example.net"), "a").await;
     }
     let bad = Arc::clone(&world.newcomers["web7.example.net"].machine);
     bad.fault("run_puppet", Some("the catalog does not compile"));
@@ -138,19 +115,8 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     assert_eq!(failed, ["web7.example.net"]);
     let record = &known["web7.example.net"];
     assert!(record.compensated);
-    assert!(
-        record
-            .error
-            .as_deref()
-            .unwrap()
-            .contains("does not compile")
-    );
-    assert!(
-        !authority
-            .certificates()
-            .signed
-            .contains_key("web7.example.net")
-    );
+    assert!(record.error.as_deref().unwrap().contains("does not compile"));
+    assert!(!authority.certificates().signed.contains_key("web7.example.net"));
     assert_eq!(world.hook.nodes("failed"), ["web7.example.net"]);
     assert_eq!(world.hook.nodes("done").len(), 19);
 
@@ -158,17 +124,11 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     let store = world.store().await;
     let node = Identity::parse("web7.example.net").unwrap();
     let anna = Identity::parse("anna").unwrap();
-    let retried = store.edit_record(&node, |record| {
-        Ok(record.request_retry(&anna, muster_tests::now()))
-    });
+    let retried =
+        store.edit_record(&node, |record| Ok(record.request_retry(&anna, muster_tests::now())));
     retried.await.unwrap();
     world.all_done().await;
-    assert!(
-        authority
-            .certificates()
-            .signed
-            .contains_key("web7.example.net")
-    );
+    assert!(authority.certificates().signed.contains_key("web7.example.net"));
     assert_eq!(world.hook.nodes("done").len(), 20);
 }
 
@@ -178,13 +138,9 @@ async fn one_that_hangs_is_given_up_and_the_others_arrive() {
     let mut world = World::new().await;
     world.master("puppet-a.example.net", "a").await;
     for number in 0..4 {
-        world
-            .newcomer(&format!("web{number}.example.net"), "a")
-            .await;
+        world.newcomer(&format!("web{number}.example.net"), "a").await;
     }
-    world.newcomers["web2.example.net"]
-        .machine
-        .fault("bootstrap_puppet", Some("hang"));
+    world.newcomers["web2.example.net"].machine.fault("bootstrap_puppet", Some("hang"));
     let mut options = world.options();
     options.steps = serde_json::from_value(json!([
         { "name": "bootstrap", "timeout": 2, "tries": 1 }
@@ -233,10 +189,7 @@ async fn another_host_leads_soon_after_the_leader_has_died() {
     let mut world = World::new().await;
     world.master("puppet-a.example.net", "a").await;
     world.newcomer("web1.example.net", "a").await;
-    let options = Options {
-        lease_millis: Options::default().lease_millis,
-        ..world.options()
-    };
+    let options = Options { lease_millis: Options::default().lease_millis, ..world.options() };
     let first = world.service("prov1.example.net", options.clone()).await;
     world.all_done().await;
     let _second = world.service("prov2.example.net", options).await;
@@ -279,11 +232,7 @@ async fn a_node_is_put_back_and_another_retired() {
         Ok(true)
     });
     retiring.await.unwrap();
-    world
-        .until("it is retired", |record| {
-            record.state == ProvisioningState::Retired
-        })
-        .await;
+    world.until("it is retired", |record| record.state == ProvisioningState::Retired).await;
     assert!(authority.certificates().revoked.contains(&serial));
     assert_eq!(world.hook.nodes("retired"), ["web1.example.net"]);
     assert_eq!(again.len(), 1);
@@ -322,29 +271,14 @@ async fn rpc_shows_where_nodes_stand_and_takes_wishes() {
     assert_eq!(retried.status.code(), Some(0), "{}", told(&retried));
     let watched = rpc.run(&["provision", "watch"]).await;
     assert_eq!(watched.status.code(), Some(0), "{}", told(&watched));
-    assert!(
-        told(&watched).contains("web1.example.net  done"),
-        "{}",
-        told(&watched)
-    );
+    assert!(told(&watched).contains("web1.example.net  done"), "{}", told(&watched));
 
     let asked = rpc.run(&["provision", "retire", "web1.example.net"]).await;
     assert_eq!(asked.status.code(), Some(4), "{}", told(&asked));
-    assert!(
-        authority
-            .certificates()
-            .signed
-            .contains_key("web1.example.net")
-    );
-    let retired = rpc
-        .run(&["provision", "retire", "web1.example.net", "--yes"])
-        .await;
+    assert!(authority.certificates().signed.contains_key("web1.example.net"));
+    let retired = rpc.run(&["provision", "retire", "web1.example.net", "--yes"]).await;
     assert_eq!(retired.status.code(), Some(0), "{}", told(&retired));
-    world
-        .until("it is retired", |record| {
-            record.state == ProvisioningState::Retired
-        })
-        .await;
+    world.until("it is retired", |record| record.state == ProvisioningState::Retired).await;
     assert!(authority.certificates().signed.is_empty());
     let unknown = rpc.run(&["provision", "retry", "nobody.example.net"]).await;
     assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
@@ -362,9 +296,7 @@ async fn ask(client: &Client, node: &str, agent: &str, action: &str) {
 /// signed twice, nobody is told twice, and a new leader is there within the time that is promised.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
-    let seed = std::env::var("PROVISION_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
+    let seed = std::env::var("PROVISION_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(rand::random::<u64>);
     let mut random = StdRng::seed_from_u64(seed);
     let mut kills = 0;
@@ -374,9 +306,7 @@ async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
         let mut world = World::new().await;
         let authority = world.master("puppet-a.example.net", "a").await;
         for number in 0..8 {
-            world
-                .newcomer(&format!("web{number}.example.net"), "a")
-                .await;
+            world.newcomer(&format!("web{number}.example.net"), "a").await;
         }
         let mut options = world.options();
         // A killed daemon or broker is no failure of the node; it is tried until it is back.
@@ -417,18 +347,11 @@ async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
         );
         assert!(certificates.revoked.is_empty(), "seed {seed}");
         let told = world.hook.nodes("done");
-        assert_eq!(
-            told,
-            done.keys().cloned().collect::<Vec<_>>(),
-            "seed {seed}"
-        );
+        assert_eq!(told, done.keys().cloned().collect::<Vec<_>>(), "seed {seed}");
         for newcomer in world.newcomers.values() {
             let disk = newcomer.machine.disk();
             assert!(disk.released, "seed {seed}: {disk:?}");
-            assert!(
-                disk.runs.contains(&"production".to_owned()),
-                "seed {seed}: {disk:?}"
-            );
+            assert!(disk.runs.contains(&"production".to_owned()), "seed {seed}: {disk:?}");
         }
     }
 }

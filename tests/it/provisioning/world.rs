@@ -126,10 +126,7 @@ impl World {
         let host = Identity::parse(host).unwrap();
         let service = ProvisionerService::new(host, bus, client, options, system).unwrap();
         let stop = CancellationToken::new();
-        Running {
-            stop: stop.clone(),
-            task: tokio::spawn(service.run_until_stopped(stop)),
-        }
+        Running { stop: stop.clone(), task: tokio::spawn(service.run_until_stopped(stop)) }
     }
 
     /// Somebody who asks.
@@ -137,13 +134,7 @@ impl World {
         let signer = self.organisation.caller("anna");
         let bus = connect(self.server(), &signer).await;
         let collective = self.organisation.collective().clone();
-        Client::new(
-            bus,
-            signer,
-            self.organisation.trust(),
-            collective,
-            DiscoveryWindow::default(),
-        )
+        Client::new(bus, signer, self.organisation.trust(), collective, DiscoveryWindow::default())
     }
 
     pub(super) async fn store(&self) -> NodeRecordStore {
@@ -174,10 +165,7 @@ impl World {
     }
 
     pub(super) async fn all_done(&self) -> BTreeMap<String, NodeRecord> {
-        self.until("every node is done", |record| {
-            record.state == ProvisioningState::Done
-        })
-        .await
+        self.until("every node is done", |record| record.state == ProvisioningState::Done).await
     }
 }
 

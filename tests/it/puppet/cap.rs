@@ -1,9 +1,6 @@
 //! The limit holds, measured on the nodes: with the real Puppet, with runs of somebody else, and when a permit is lost.
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "somebody else's process is started"
-)]
+#![expect(clippy::disallowed_types, reason = "somebody else's process is started")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,10 +28,7 @@ impl World {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.storing_broker().await;
-        Self {
-            organisation,
-            server,
-        }
+        Self { organisation, server }
     }
 
     async fn desk(&self, name: &str) -> PermitClient {
@@ -90,10 +84,8 @@ async fn a2_1_six_real_puppets_never_run_more_than_two_at_once() {
     }
     let outcomes = runs.join_all().await;
     assert_eq!(overlap(&outcomes), 2, "{outcomes:#?}");
-    let mut fences: Vec<u64> = outcomes
-        .iter()
-        .map(|outcome| outcome["fence"].as_u64().unwrap())
-        .collect();
+    let mut fences: Vec<u64> =
+        outcomes.iter().map(|outcome| outcome["fence"].as_u64().unwrap()).collect();
     fences.sort_unstable();
     fences.dedup();
     assert_eq!(fences.len(), 6, "each run had a fence of its own");
@@ -105,10 +97,7 @@ const ENDLESS: &str = "touch \"$(dirname \"$0\")/begun\"; trap 'exit 0' TERM; wh
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a2_4_a_run_that_somebody_else_started_takes_room_in_the_pool() {
     let world = World::new().await;
-    let (cron, waits) = (
-        Node::scripted("n1", "exit 1"),
-        Node::scripted("n2", "exit 1"),
-    );
+    let (cron, waits) = (Node::scripted("n1", "exit 1"), Node::scripted("n2", "exit 1"));
     let (puppet, desk) = world.puppet(&cron, "n1").await;
     let stop = CancellationToken::new();
     let resident = puppet.build_monitor(Arc::new(RealSystem::new("/".into())));
@@ -116,34 +105,18 @@ async fn a2_4_a_run_that_somebody_else_started_takes_room_in_the_pool() {
     // Somebody runs Puppet on n1: a process of that name holds Puppet's lock.
     let program = cron.path("bin-puppet");
     std::fs::copy("/bin/sleep", &program).unwrap();
-    let mut foreign = std::process::Command::new(&program)
-        .arg("600")
-        .spawn()
+    let mut foreign = std::process::Command::new(&program).arg("600").spawn().unwrap();
+    std::fs::write(cron.path("var/state/agent_catalog_run.lock"), foreign.id().to_string())
         .unwrap();
-    std::fs::write(
-        cron.path("var/state/agent_catalog_run.lock"),
-        foreign.id().to_string(),
-    )
-    .unwrap();
     await_answer("n1 takes room", PATIENCE, async || {
-        let (_, held, _) = desk
-            .inspect_pool(&pool())
-            .await
-            .map_err(|error| error.to_string())?;
-        if held.is_empty() {
-            Err("nobody".to_owned())
-        } else {
-            Ok(())
-        }
+        let (_, held, _) = desk.inspect_pool(&pool()).await.map_err(|error| error.to_string())?;
+        if held.is_empty() { Err("nobody".to_owned()) } else { Ok(()) }
     })
     .await;
     let (other, _) = world.puppet(&waits, "n2").await;
     let refused = run(&other, json!({"limit": 1, "wait": 1})).await;
     assert_eq!(refused["reason"], "no_permit", "{refused}");
-    assert!(
-        refused["error"].as_str().unwrap().contains("n1"),
-        "{refused}"
-    );
+    assert!(refused["error"].as_str().unwrap().contains("n1"), "{refused}");
     foreign.kill().unwrap();
     foreign.wait().unwrap();
     let begun = run(&other, json!({"limit": 1, "wait": 120})).await;

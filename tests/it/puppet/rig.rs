@@ -1,9 +1,6 @@
 //! A node with directories of its own, on which the real Puppet, or a scripted one, applies a catalog.
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "starts the real Puppet beside ours"
-)]
+#![expect(clippy::disallowed_types, reason = "starts the real Puppet beside ours")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -51,16 +48,7 @@ impl Node {
     pub(crate) fn new(name: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        for name in [
-            "conf",
-            "code",
-            "var/state",
-            "run",
-            "log",
-            "public",
-            "ssl",
-            "w",
-        ] {
+        for name in ["conf", "code", "var/state", "run", "log", "public", "ssl", "w"] {
             std::fs::create_dir_all(path(name)).unwrap();
         }
         let options = Options {
@@ -80,11 +68,7 @@ impl Node {
             wait: 300,
             ..Options::default()
         };
-        Self {
-            directory,
-            name: name.to_owned(),
-            options,
-        }
+        Self { directory, name: name.to_owned(), options }
     }
 
     /// With a Puppet that is this shell script.
@@ -118,11 +102,7 @@ impl Node {
     /// Puppet without us: what a stock node would do. Its words are for who reads a failure.
     pub(crate) fn plain(&self) -> String {
         let mut command = Command::new(PUPPET);
-        command
-            .arg("apply")
-            .env_clear()
-            .env("PATH", PATH)
-            .env("LC_ALL", "C.UTF-8");
+        command.arg("apply").env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
         let options = &self.options;
         for (flag, directory) in [
             ("--confdir", &options.confdir),
@@ -136,10 +116,7 @@ impl Node {
         ] {
             command.arg(flag).arg(directory.as_ref().unwrap());
         }
-        let output = command
-            .args(["--certname", &self.name, "--color=false"])
-            .output()
-            .unwrap();
+        let output = command.args(["--certname", &self.name, "--color=false"]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr)
     }
@@ -165,12 +142,7 @@ pub(crate) async fn run(puppet: &PuppetPlugin, input: Value) -> Value {
     let declared = agent.ddl().find_action("runonce").unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let cx = context("runonce");
-    match agent
-        .find_handler("runonce")
-        .unwrap()
-        .call(&cx, input)
-        .await
-    {
+    match agent.find_handler("runonce").unwrap().call(&cx, input).await {
         Ok(outcome) => Value::Object(outcome),
         Err(error) => Value::Object(error.data),
     }

@@ -1,10 +1,7 @@
 //! Refreshes that a stock Puppet loses, and that it does not lose through the agent: each story is told once without us, which
 //! proves that the cause is one, and once with.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "the test knows the documents that it reads"
-)]
+#![expect(clippy::indexing_slicing, reason = "the test knows the documents that it reads")]
 
 use serde_json::{Value, json};
 
@@ -75,11 +72,7 @@ fn lost(cause: Cause) {
     assert!(node.path("w/source").exists(), "{words}");
     mend(&node);
     let words = node.plain();
-    assert_eq!(
-        node.log(),
-        [""; 0],
-        "{cause:?} is no cause any more: {words}"
-    );
+    assert_eq!(node.log(), [""; 0], "{cause:?} is no cause any more: {words}");
 }
 
 /// Through the agent: the debt is told, and paid in the next run, once.
@@ -97,11 +90,7 @@ async fn kept(cause: Cause) {
     assert_eq!(node.log(), [""; 0]);
     mend(&node);
     let second = run(&puppet, json!({})).await;
-    assert_eq!(
-        (&second["class"], &second["pending"]),
-        (&json!("changed"), &json!([])),
-        "{second}"
-    );
+    assert_eq!((&second["class"], &second["pending"]), (&json!("changed"), &json!([])), "{second}");
     assert_eq!(node.log(), ["Y", "Z"], "{second}");
     assert_eq!(second["replayed"], json!(["Exec[Y]"]), "{second}");
     let third = run(&puppet, json!({})).await;

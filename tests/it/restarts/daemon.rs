@@ -32,11 +32,7 @@ impl Fleet {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.broker().await;
-        Self {
-            organisation,
-            server,
-            world: World::new(),
-        }
+        Self { organisation, server, world: World::new() }
     }
 
     fn home(&self) -> Home {
@@ -105,24 +101,13 @@ async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
     assert!(node.log().contains("resuming requested restarts"));
     let (status, _) = anna.document(&["restart", "status", "unit=stub"]).await;
     let data = &status["replies"][0]["data"];
-    assert_eq!(
-        (&data["state"], &data["pid"]),
-        (&json!("ok"), &json!(world.pid())),
-        "{status:#}"
-    );
+    assert_eq!((&data["state"], &data["pid"]), (&json!("ok"), &json!(world.pid())), "{status:#}");
     let (status, _) = anna.document(&["restart", "status", "unit=never"]).await;
     assert_eq!(status["replies"][0]["data"]["state"], "none");
 
     // The outcome can be waited for, and a bad one is a failed answer.
-    let (answer, code) = anna
-        .document(&[
-            "restart",
-            "request",
-            "unit=stub",
-            "wait=true",
-            "verify_bus=20",
-        ])
-        .await;
+    let (answer, code) =
+        anna.document(&["restart", "request", "unit=stub", "wait=true", "verify_bus=20"]).await;
     let data = &answer["replies"][0]["data"];
     assert_eq!(
         (code, &data["state"], &data["pid"]),
@@ -130,20 +115,12 @@ async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
         "{answer:#}"
     );
     fs::write(world.path("root/refuses"), "").unwrap();
-    let (answer, code) = anna
-        .document(&["restart", "request", "unit=stub", "wait=true"])
-        .await;
+    let (answer, code) = anna.document(&["restart", "request", "unit=stub", "wait=true"]).await;
     assert_eq!(code, 2, "{answer:#}");
     let reply = &answer["replies"][0];
-    assert!(
-        reply.to_string().contains("the configuration is wrong"),
-        "{answer:#}"
-    );
+    assert!(reply.to_string().contains("the configuration is wrong"), "{answer:#}");
     let (answer, code) = anna.document(&["restart", "request", "unit=ghost"]).await;
-    assert!(
-        code == 2 && answer.to_string().contains("no such service"),
-        "{answer:#}"
-    );
+    assert!(code == 2 && answer.to_string().contains("no such service"), "{answer:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -166,20 +143,10 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
     await_state("the action runs", || begun.exists()).await;
 
     let mut restart = Command::new(program("rpcd"));
-    restart
-        .arg("--config")
-        .arg(node.home().path("rpcd.toml"))
-        .arg("restart");
-    let restart = restart
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    await_state("it drains", || {
-        node.log()
-            .contains("restarting: waiting for running actions")
-    })
-    .await;
+    restart.arg("--config").arg(node.home().path("rpcd.toml")).arg("restart");
+    let restart = restart.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    await_state("it drains", || node.log().contains("restarting: waiting for running actions"))
+        .await;
     // Nobody is there for what comes now, and the broker says so.
     let (document, code) = anna.document(&["rpcutil", "ping", "-I", NODE]).await;
     assert_ne!(code, 0, "{document:#}");
@@ -188,11 +155,7 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
     assert_eq!(answer.status.code(), Some(0), "{}", told(&answer));
     let restarted = restart.wait_with_output().unwrap();
     assert!(restarted.status.success(), "{}", told(&restarted));
-    assert!(
-        told(&restarted).contains("rpcd restarted and is ready after"),
-        "{}",
-        told(&restarted)
-    );
+    assert!(told(&restarted).contains("rpcd restarted and is ready after"), "{}", told(&restarted));
     ready(&mut node, 2).await;
     let (document, code) = anna.document(&["rpcutil", "ping"]).await;
     assert_eq!(code, 0, "{document:#}");
@@ -202,32 +165,18 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
     assert_eq!(code, 0, "{document:#}");
     ready(&mut node, 3).await;
     let cycle = fleet.world.key_reaches("unit.rpcd", &["ok"]).await;
-    assert!(
-        cycle["text"]
-            .as_str()
-            .unwrap()
-            .starts_with("rpcd is ready again"),
-        "{cycle:#}"
-    );
-    let (document, code) = anna
-        .document(&["restart", "request", "unit=rpcd", "wait=true"])
-        .await;
-    assert!(
-        code == 2 && document.to_string().contains("cannot wait for its own"),
-        "{document:#}"
-    );
+    assert!(cycle["text"].as_str().unwrap().starts_with("rpcd is ready again"), "{cycle:#}");
+    let (document, code) = anna.document(&["restart", "request", "unit=rpcd", "wait=true"]).await;
+    assert!(code == 2 && document.to_string().contains("cannot wait for its own"), "{document:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a11_8_a_hundred_restarts_lose_no_request() {
     let fleet = Fleet::new().await;
     let mut node = fleet.start().await;
-    let caller = Caller::connect(
-        &fleet.organisation,
-        &fleet.server,
-        fleet.organisation.caller("anna"),
-    )
-    .await;
+    let caller =
+        Caller::connect(&fleet.organisation, &fleet.server, fleet.organisation.caller("anna"))
+            .await;
     let stop = tokio_util::sync::CancellationToken::new();
     let answered = AtomicU32::new(0);
     let asking = async {
@@ -250,10 +199,7 @@ async fn a11_8_a_hundred_restarts_lose_no_request() {
         for times in 2..=101 {
             // In the middle of the work.
             let before = answered.load(Ordering::Relaxed);
-            await_state("it answers", || {
-                answered.load(Ordering::Relaxed) > before + 20
-            })
-            .await;
+            await_state("it answers", || answered.load(Ordering::Relaxed) > before + 20).await;
             kill(Pid::from_raw(node.pid()), Signal::SIGUSR2).unwrap();
             ready(&mut node, times).await;
         }
@@ -261,18 +207,9 @@ async fn a11_8_a_hundred_restarts_lose_no_request() {
     };
     let ((absent, lost), ()) = tokio::join!(asking, restarting);
     let answered = answered.into_inner();
-    assert!(
-        lost.is_empty(),
-        "{} of {answered} + {absent}: {lost:?}",
-        lost.len()
-    );
-    assert!(
-        answered > 2000,
-        "{answered} answered, {absent} told that nobody is there"
-    );
-    note(&format!(
-        "{answered} answered, {absent} told that nobody is there, none lost"
-    ));
+    assert!(lost.is_empty(), "{} of {answered} + {absent}: {lost:?}", lost.len());
+    assert!(answered > 2000, "{answered} answered, {absent} told that nobody is there");
+    note(&format!("{answered} answered, {absent} told that nobody is there, none lost"));
 }
 
 #[expect(clippy::print_stderr, reason = "figures, for who asks to see them")]

@@ -24,15 +24,8 @@ async fn a11_1_it_returns_at_once_and_restarts_within_a_second_of_the_runs_end()
         assert!(asked.status.success(), "{}", told(&asked));
         let waiting = world.reaches(&["waiting"]).await;
         let text = waiting["text"].as_str().unwrap();
-        assert!(
-            text.starts_with("waiting: Puppet is applying a catalog (process "),
-            "{text}"
-        );
-        assert_eq!(
-            (world.starts(), world.pid()),
-            (round, before),
-            "not before its end"
-        );
+        assert!(text.starts_with("waiting: Puppet is applying a catalog (process "), "{text}");
+        assert_eq!((world.starts(), world.pid()), (round, before), "not before its end");
         let ended = run.ends();
         let cycle = world.reaches(&["ok"]).await;
         lags.push(at(&cycle, "restarting").saturating_sub(ended));
@@ -64,22 +57,11 @@ async fn a11_1_stale_locks_and_disabled_agents_hold_nothing_up() {
     world.ask(&["stub"]);
     await_state("it is restarted", || world.starts() == starts + 1).await;
     let cycle = world.reaches(&["ok"]).await;
-    let steps: Vec<_> = cycle["steps"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|step| &step["state"])
-        .collect();
-    assert_eq!(
-        steps,
-        ["requested", "locked", "restarting", "verifying", "ok"]
-    );
+    let steps: Vec<_> =
+        cycle["steps"].as_array().unwrap().iter().map(|step| &step["state"]).collect();
+    assert_eq!(steps, ["requested", "locked", "restarting", "verifying", "ok"]);
     let apply = world.apply(&json!([]), &[]);
-    assert!(
-        told(&apply).contains("hand hacking"),
-        "runs are disabled: {}",
-        told(&apply)
-    );
+    assert!(told(&apply).contains("hand hacking"), "runs are disabled: {}", told(&apply));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -149,18 +131,14 @@ async fn a11_4_the_outcome_is_looked_at_and_not_believed() {
         let names = fs::read_dir(world.path("state/restart")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let commands = names.filter(|name| name.starts_with("command."));
-        let mut keys: Vec<_> = commands
-            .filter_map(|name| Some(name.strip_suffix(".json")?.to_owned()))
-            .collect();
+        let mut keys: Vec<_> =
+            commands.filter_map(|name| Some(name.strip_suffix(".json")?.to_owned())).collect();
         keys.sort();
         keys
     };
     let first = keys()[0].clone();
     let cycle = world.key_reaches(&first, &["failed"]).await;
-    assert_eq!(
-        cycle["text"],
-        "`/bin/sh -c echo no >&2; exit 4` ended with code 4: no"
-    );
+    assert_eq!(cycle["text"], "`/bin/sh -c echo no >&2; exit 4` ended with code 4: no");
     world.ask(&["stub"]);
     world.reaches(&["ok"]).await;
     world.ask(&["--pidfile", "/run/stub.pid", "--", "/bin/true"]);
@@ -184,11 +162,7 @@ async fn a11_6_no_run_begins_while_it_is_restarted() {
     assert_eq!(name.trim(), "rpcd-puppet");
     let apply = world.apply(&json!([]), &[]);
     assert_eq!(apply.status.code(), Some(1));
-    assert!(
-        told(&apply).contains("another run is in progress"),
-        "{}",
-        told(&apply)
-    );
+    assert!(told(&apply).contains("another run is in progress"), "{}", told(&apply));
     // Who asks now asks for one more.
     world.ask(&["stub"]);
     let record = world.record("unit.stub");
@@ -230,10 +204,7 @@ async fn a11_7_the_worker_is_nobodys_and_its_end_ends_nothing() {
         let open = fs::read_link(format!("/proc/{worker}/fd/{stream}")).unwrap();
         assert_eq!(open, Path::new("/dev/null"));
     }
-    assert_eq!(
-        fs::read_link(format!("/proc/{worker}/cwd")).unwrap(),
-        Path::new("/")
-    );
+    assert_eq!(fs::read_link(format!("/proc/{worker}/cwd")).unwrap(), Path::new("/"));
     run.ends();
     world.reaches(&["ok"]).await;
     await_state("the worker is gone", || world.workers().is_empty()).await;

@@ -99,11 +99,7 @@ impl World {
             let record = self.record(key);
             let cycle = record["current"].clone();
             let there = states.iter().any(|state| cycle["state"] == *state);
-            if there && record["next"].is_null() {
-                Ok(cycle)
-            } else {
-                Err(record)
-            }
+            if there && record["next"].is_null() { Ok(cycle) } else { Err(record) }
         })
         .await
     }
@@ -133,10 +129,7 @@ impl World {
         }
         let child = Command::new(name).arg("1000").spawn().unwrap();
         fs::write(self.lock(), child.id().to_string()).unwrap();
-        Running {
-            child,
-            lock: self.lock(),
-        }
+        Running { child, lock: self.lock() }
     }
 
     /// The workers of this machine.
@@ -208,7 +201,5 @@ pub(crate) fn processes() -> impl Iterator<Item = (i32, String)> {
 pub(crate) fn at(cycle: &Value, state: &str) -> u64 {
     let steps = cycle["steps"].as_array().unwrap();
     let step = steps.iter().find(|step| step["state"] == state);
-    step.unwrap_or_else(|| panic!("{cycle:#}"))["at"]["wall"]
-        .as_u64()
-        .unwrap()
+    step.unwrap_or_else(|| panic!("{cycle:#}"))["at"]["wall"].as_u64().unwrap()
 }

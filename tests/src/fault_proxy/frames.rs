@@ -121,9 +121,7 @@ fn find_end(bytes: &[u8]) -> Option<usize> {
 
 /// How many bytes of payload follow this line; nothing if it announces none.
 fn payload(line: &[u8]) -> Result<Option<usize>, NoFrame> {
-    let mut words = line
-        .split(|byte| matches!(byte, b' ' | b'\t'))
-        .filter(|word| !word.is_empty());
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
     let verb = words.next().unwrap_or_default().to_ascii_uppercase();
     if !matches!(verb.as_slice(), b"PUB" | b"HPUB" | b"MSG" | b"HMSG") {
         return Ok(None);
@@ -164,11 +162,7 @@ mod tests {
             let whole = split(stream, stream.len());
             let is_message = |frame: &&Frame| matches!(frame, Frame::Message(_));
             assert_eq!(whole.len(), frames, "{whole:?}");
-            assert_eq!(
-                whole.iter().filter(is_message).count(),
-                messages,
-                "{whole:?}"
-            );
+            assert_eq!(whole.iter().filter(is_message).count(), messages, "{whole:?}");
             for step in 1..stream.len() {
                 assert_eq!(split(stream, step), whole, "in pieces of {step}");
             }
@@ -181,9 +175,7 @@ mod tests {
     fn a_payload_that_looks_like_frames_is_one_payload() {
         let frames = split(SERVER, 3);
         assert!(frames.contains(&Frame::Message(b"MSG a.b 1 7\r\nPUB x\r\n\r\n".to_vec())));
-        assert!(frames.contains(&Frame::Message(
-            b"msg a.b 1 _INBOX.1 4\r\n\r\n\r\n\r\n".to_vec()
-        )));
+        assert!(frames.contains(&Frame::Message(b"msg a.b 1 _INBOX.1 4\r\n\r\n\r\n\r\n".to_vec())));
     }
 
     #[test]

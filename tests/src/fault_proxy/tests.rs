@@ -27,9 +27,7 @@ async fn connected() -> (FaultProxy, TcpStream, TcpStream, TcpListener) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let target = Listening(listener.local_addr().unwrap().port());
     let proxy = FaultProxy::before(&target).await;
-    let client = TcpStream::connect(("127.0.0.1", proxy.port()))
-        .await
-        .unwrap();
+    let client = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     let (server, _) = listener.accept().await.unwrap();
     (proxy, client, server, listener)
 }
@@ -44,25 +42,13 @@ async fn read(stream: &mut TcpStream, count: usize) -> Vec<u8> {
 #[tokio::test]
 async fn it_carries_duplicates_and_heals() {
     let (proxy, mut client, mut server, _listener) = connected().await;
-    client
-        .write_all(b"PING\r\nPUB a 2\r\nhi\r\n")
-        .await
-        .unwrap();
+    client.write_all(b"PING\r\nPUB a 2\r\nhi\r\n").await.unwrap();
     assert_eq!(read(&mut server, 19).await, b"PING\r\nPUB a 2\r\nhi\r\n");
     proxy.inject(Fault::Duplicate);
-    server
-        .write_all(b"PONG\r\nMSG a 1 2\r\nhi\r\n")
-        .await
-        .unwrap();
-    assert_eq!(
-        read(&mut client, 36).await,
-        b"PONG\r\nMSG a 1 2\r\nhi\r\nMSG a 1 2\r\nhi\r\n"
-    );
+    server.write_all(b"PONG\r\nMSG a 1 2\r\nhi\r\n").await.unwrap();
+    assert_eq!(read(&mut client, 36).await, b"PONG\r\nMSG a 1 2\r\nhi\r\nMSG a 1 2\r\nhi\r\n");
     proxy.heal();
-    server
-        .write_all(b"MSG a 1 0\r\n\r\nPING\r\n")
-        .await
-        .unwrap();
+    server.write_all(b"MSG a 1 0\r\n\r\nPING\r\n").await.unwrap();
     assert_eq!(read(&mut client, 19).await, b"MSG a 1 0\r\n\r\nPING\r\n");
 }
 
@@ -94,9 +80,7 @@ async fn a_half_open_connection_says_nothing_until_it_is_healed() {
     // Not even an end comes through, and a new connection fares no better.
     drop(server);
     assert!(timeout(NEVER, client.read(&mut byte)).await.is_err());
-    let mut newcomer = TcpStream::connect(("127.0.0.1", proxy.port()))
-        .await
-        .unwrap();
+    let mut newcomer = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     let (mut met, _) = listener.accept().await.unwrap();
     met.write_all(b"INFO {}\r\n").await.unwrap();
     assert!(timeout(NEVER, newcomer.read(&mut byte)).await.is_err());
@@ -111,9 +95,7 @@ async fn a_half_open_connection_says_nothing_until_it_is_healed() {
 #[tokio::test]
 async fn one_connection_is_cut_and_the_other_stays() {
     let (proxy, mut first, mut first_server, listener) = connected().await;
-    let mut second = TcpStream::connect(("127.0.0.1", proxy.port()))
-        .await
-        .unwrap();
+    let mut second = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
     let (mut second_server, _) = listener.accept().await.unwrap();
     let [one, _] = proxy.connections().try_into().unwrap();
     let mut byte = [0];

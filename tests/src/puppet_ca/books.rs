@@ -76,19 +76,11 @@ pub(super) struct Answer {
 }
 
 pub(super) fn text(status: u16, body: impl Into<String>) -> Answer {
-    Answer {
-        status,
-        kind: "text/plain",
-        body: body.into(),
-    }
+    Answer { status, kind: "text/plain", body: body.into() }
 }
 
 pub(super) fn document(body: &Value) -> Answer {
-    Answer {
-        status: 200,
-        kind: "application/json",
-        body: body.to_string(),
-    }
+    Answer { status: 200, kind: "application/json", body: body.to_string() }
 }
 
 impl Books {
@@ -140,10 +132,8 @@ impl Books {
         params.not_before = moment(not_before);
         params.not_after = moment(not_after);
         params.serial_number = Some(SerialNumber::from(self.serial));
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let certificate = params.signed_by(key, &self.issuer).unwrap();
         (certificate.pem(), self.serial, not_before, not_after)
     }
@@ -269,10 +259,7 @@ impl Books {
     fn status(&self, name: &str) -> Option<Value> {
         let known = self.names.get(name)?;
         let pem = known.request.as_ref().or(known.certificate.as_ref())?;
-        let der = x509_parser::pem::Pem::iter_from_buffer(pem.as_bytes())
-            .next()?
-            .ok()?
-            .contents;
+        let der = x509_parser::pem::Pem::iter_from_buffer(pem.as_bytes()).next()?.ok()?.contents;
         let sha256 = colons(&Sha256::digest(&der));
         let mut others = vec![format!("DNS:{name}")];
         if known.request.is_some() {
@@ -307,10 +294,7 @@ impl Books {
         match (asked.method.as_str(), what) {
             ("GET", "certificate") if name == "ca" => return text(200, self.ca.clone()),
             ("GET", "certificate") => {
-                let found = self
-                    .names
-                    .get(name)
-                    .and_then(|name| name.certificate.clone());
+                let found = self.names.get(name).and_then(|name| name.certificate.clone());
                 let missing = || text(404, format!("Could not find certificate {name}"));
                 return found.map_or_else(missing, |pem| text(200, pem));
             }
@@ -342,10 +326,9 @@ impl Books {
                 let all: Vec<Value> = wanted.filter_map(|(name, _)| self.status(name)).collect();
                 document(&Value::from(all))
             }
-            ("GET", "certificate_status") => self.status(name).map_or_else(
-                || text(404, "Resource not found."),
-                |status| document(&status),
-            ),
+            ("GET", "certificate_status") => self
+                .status(name)
+                .map_or_else(|| text(404, "Resource not found."), |status| document(&status)),
             ("PUT", "certificate_status") => self.decide(name, asked),
             ("DELETE", "certificate_status") => match self.names.remove(name) {
                 Some(_) => text(204, ""),
@@ -399,10 +382,7 @@ impl Books {
             return text(200, "Successfully cleaned all certs.");
         }
         let missing = missing.join(", ");
-        text(
-            200,
-            format!("The following certs do not exist and cannot be revoked: [{missing}]"),
-        )
+        text(200, format!("The following certs do not exist and cannot be revoked: [{missing}]"))
     }
 
     fn sign_many(&mut self, which: &str, body: &str) -> Answer {
@@ -414,17 +394,11 @@ impl Books {
             self.names.iter().filter_map(waiting).collect()
         } else {
             let names = body["certnames"].as_array().cloned().unwrap_or_default();
-            names
-                .iter()
-                .filter_map(|name| Some(name.as_str()?.to_owned()))
-                .collect()
+            names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
         };
         let (mut signed, mut none, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for name in names {
-            let is_waiting = self
-                .names
-                .get(&name)
-                .is_some_and(|name| name.request.is_some());
+            let is_waiting = self.names.get(&name).is_some_and(|name| name.request.is_some());
             let list = match self.sign(&name, LIFETIME) {
                 Ok(()) => &mut signed,
                 Err(_) if is_waiting => &mut failed,

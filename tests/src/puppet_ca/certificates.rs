@@ -50,28 +50,19 @@ pub(super) fn key_of(pem: &str) -> Key {
     let key = &request.certification_request_info.subject_pki;
     // By the kind of key alone: what is written into the certificate is the key's own algorithm.
     let name = key.algorithm.algorithm.to_id_string();
-    let curve = key
-        .algorithm
-        .parameters
-        .as_ref()
-        .and_then(|it| it.as_oid().ok());
+    let curve = key.algorithm.parameters.as_ref().and_then(|it| it.as_oid().ok());
     let algorithm = match (name.as_str(), curve.map(|it| it.to_id_string()).as_deref()) {
         ("1.2.840.113549.1.1.1", _) => &rcgen::PKCS_RSA_SHA256,
         ("1.2.840.10045.2.1", Some("1.3.132.0.34")) => &rcgen::PKCS_ECDSA_P384_SHA384,
         ("1.2.840.10045.2.1", _) => &rcgen::PKCS_ECDSA_P256_SHA256,
         _ => &rcgen::PKCS_ED25519,
     };
-    Key {
-        bits: key.subject_public_key.data.to_vec(),
-        algorithm,
-    }
+    Key { bits: key.subject_public_key.data.to_vec(), algorithm }
 }
 
 pub(super) fn block(pem: &str) -> Vec<u8> {
     let first = x509_parser::pem::Pem::iter_from_buffer(pem.as_bytes()).next();
-    first
-        .and_then(Result::ok)
-        .map_or_else(Vec::new, |block| block.contents)
+    first.and_then(Result::ok).map_or_else(Vec::new, |block| block.contents)
 }
 
 pub(super) fn colons(bytes: &[u8]) -> String {

@@ -2,10 +2,7 @@
 //!
 //! It says what Puppet Server 7.9 says, in its words, and is held against the real one where that is installed. Keeps everything in memory.
 
-#![expect(
-    clippy::indexing_slicing,
-    reason = "JSON that may lack a key is asked for it"
-)]
+#![expect(clippy::indexing_slicing, reason = "JSON that may lack a key is asked for it")]
 
 mod books;
 mod certificates;
@@ -76,12 +73,7 @@ impl PuppetCa {
                 tokio::spawn(async move { serve(stream, acceptor, books).await });
             }
         });
-        Self {
-            books,
-            directory,
-            port,
-            running,
-        }
+        Self { books, directory, port, running }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {

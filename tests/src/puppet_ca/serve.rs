@@ -66,10 +66,7 @@ pub(super) async fn serve(stream: TcpStream, acceptor: TlsAcceptor, books: Arc<M
                 return;
             }
             let answer = books.answer(&question, rights);
-            let path = question
-                .path
-                .strip_prefix("/puppet-ca/v1")
-                .unwrap_or(&question.path);
+            let path = question.path.strip_prefix("/puppet-ca/v1").unwrap_or(&question.path);
             let asked = Asked {
                 method: question.method.clone(),
                 path: path.to_owned(),
@@ -102,10 +99,7 @@ pub(super) fn client(stream: &TlsStream<TcpStream>) -> (Option<u64>, bool) {
     let may = certificate.extensions().iter().any(|extension| {
         extension.oid.to_id_string() == rights && extension.value.ends_with(b"true")
     });
-    (
-        certificate.tbs_certificate.serial.iter_u64_digits().next(),
-        may,
-    )
+    (certificate.tbs_certificate.serial.iter_u64_digits().next(), may)
 }
 
 pub(super) async fn question(stream: &mut BufReader<TlsStream<TcpStream>>) -> Option<Question> {
@@ -124,9 +118,7 @@ pub(super) async fn question(stream: &mut BufReader<TlsStream<TcpStream>>) -> Op
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()))
         .collect();
-    let length = headers
-        .get("content-length")
-        .map_or(Ok(0), |it| it.parse::<usize>());
+    let length = headers.get("content-length").map_or(Ok(0), |it| it.parse::<usize>());
     let length = length.ok().filter(|length| *length <= LARGEST)?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;

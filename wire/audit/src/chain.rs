@@ -70,17 +70,11 @@ pub struct ChainPosition {
 
 impl ChainPosition {
     /// The position before the first line.
-    pub const START: Self = Self {
-        next: 0,
-        prev: LineHash::NONE,
-    };
+    pub const START: Self = Self { next: 0, prev: LineHash::NONE };
 
     /// The position after this line.
     pub fn after_record(seq: u64, line: &[u8]) -> Self {
-        Self {
-            next: seq.saturating_add(1),
-            prev: LineHash::of_bytes(line),
-        }
+        Self { next: seq.saturating_add(1), prev: LineHash::of_bytes(line) }
     }
 
     /// The position after a line read from a log; `None` if it is not a chain line.
@@ -150,9 +144,7 @@ impl ChainLink {
         let (hash, rest) = rest.split_at_checked(HASH_CHARACTERS)?;
         let prev = std::str::from_utf8(hash).ok()?.parse().ok()?;
         let fields = rest.strip_prefix(b"\",")?;
-        fields
-            .ends_with(b"}")
-            .then_some((Self { seq, prev }, fields))
+        fields.ends_with(b"}").then_some((Self { seq, prev }, fields))
     }
 
     /// Whether this line follows that position.

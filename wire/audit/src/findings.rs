@@ -231,10 +231,7 @@ impl fmt::Display for AuditNote {
                 f.write_str("the last line is truncated, and no daemon has continued the log since")
             }
             Self::BeginsLate { seq } => {
-                write!(
-                    f,
-                    "the files begin at line number {seq}; earlier lines are not included"
-                )
+                write!(f, "the files begin at line number {seq}; earlier lines are not included")
             }
         }
     }

@@ -31,9 +31,6 @@ impl FromStr for HeadRecord {
         let mut lines = text.lines();
         let anchor = lines.next().unwrap_or_default().trim().parse()?;
         let log = lines.next().filter(|log| !log.is_empty());
-        Ok(Self {
-            anchor,
-            log: log.map(str::to_owned),
-        })
+        Ok(Self { anchor, log: log.map(str::to_owned) })
     }
 }

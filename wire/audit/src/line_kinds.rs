@@ -129,11 +129,7 @@ impl AuditGap {
     }
 
     fn new(time: String, kind: GapKind) -> Self {
-        Self {
-            audit: GapTag::Gap,
-            time,
-            kind,
-        }
+        Self { audit: GapTag::Gap, time, kind }
     }
 }
 
@@ -221,9 +217,7 @@ impl AuditLineKind {
             return Some((chain_link, Self::Record));
         };
         let line_kind = if kind.starts_with(b"header\"") {
-            serde_json::from_slice(line)
-                .ok()
-                .map(|header| Self::Header(Box::new(header)))
+            serde_json::from_slice(line).ok().map(|header| Self::Header(Box::new(header)))
         } else if kind.starts_with(b"gap\"") {
             serde_json::from_slice(line).ok().map(Self::Gap)
         } else if kind.starts_with(b"checkpoint\"") {

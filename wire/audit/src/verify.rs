@@ -40,15 +40,9 @@ impl AuditKeyTrust {
         if user.key != header.key {
             Err("the token in the header is for another key".to_owned())
         } else if user.identity != header.node {
-            Err(format!(
-                "the token in the header belongs to {}",
-                user.identity
-            ))
+            Err(format!("the token in the header belongs to {}", user.identity))
         } else if !matches!(user.role, UserRole::Node | UserRole::Service) {
-            Err(format!(
-                "the token in the header has the role {}, not node or service",
-                user.role
-            ))
+            Err(format!("the token in the header has the role {}, not node or service", user.role))
         } else {
             Ok(())
         }
@@ -132,10 +126,7 @@ impl ChainVerifier {
         }
         self.resolve_last_suspect();
         self.verification.notes.push(AuditNote::TornEnd {
-            at: LineLocation {
-                line: self.location.line + 1,
-                ..self.location
-            },
+            at: LineLocation { line: self.location.line + 1, ..self.location },
         });
     }
 
@@ -167,9 +158,7 @@ impl ChainVerifier {
         let Some((position, _)) = self.chain else {
             return self.accept_first_line(line);
         };
-        let is_next = line
-            .link
-            .is_some_and(|link| link.follows_position(&position));
+        let is_next = line.link.is_some_and(|link| link.follows_position(&position));
         match (self.suspect.take(), is_next) {
             (None, true) => {
                 if matches!(&line.kind, AuditLineKind::Gap(gap) if gap.is_torn()) {
@@ -200,13 +189,9 @@ impl ChainVerifier {
             return false;
         };
         match &line.kind {
-            AuditLineKind::Gap(AuditGap {
-                kind: GapKind::Torn { bytes, fragment },
-                ..
-            }) if line
-                .link
-                .is_some_and(|link| link.follows_position(&previous))
-                && *fragment == position.prev.to_string() =>
+            AuditLineKind::Gap(AuditGap { kind: GapKind::Torn { bytes, fragment }, .. })
+                if line.link.is_some_and(|link| link.follows_position(&previous))
+                    && *fragment == position.prev.to_string() =>
             {
                 let bytes = *bytes;
                 self.verification.notes.push(AuditNote::Torn { at, bytes });
@@ -222,9 +207,7 @@ impl ChainVerifier {
             return self.add_finding(AuditFinding::Altered { at: line.at });
         };
         if chain_link.seq > 0 {
-            self.verification.notes.push(AuditNote::BeginsLate {
-                seq: chain_link.seq,
-            });
+            self.verification.notes.push(AuditNote::BeginsLate { seq: chain_link.seq });
         }
         self.accept_line(line);
     }
@@ -234,16 +217,10 @@ impl ChainVerifier {
         let Some(chain_link) = line.link else { return };
         self.previous_position = self.chain.map(|(position, _)| position);
         self.chain = Some((
-            ChainPosition {
-                next: chain_link.seq.saturating_add(1),
-                prev: line.hash,
-            },
+            ChainPosition { next: chain_link.seq.saturating_add(1), prev: line.hash },
             line.at,
         ));
-        self.verification.last = Some(AuditAnchor {
-            seq: chain_link.seq,
-            hash: line.hash,
-        });
+        self.verification.last = Some(AuditAnchor { seq: chain_link.seq, hash: line.hash });
         self.verification.unsigned += 1;
         self.compare_anchor(chain_link.seq, line.hash, line.at);
         match line.kind {
@@ -251,13 +228,9 @@ impl ChainVerifier {
             AuditLineKind::Checkpoint(checkpoint) => {
                 self.check_checkpoint(checkpoint, chain_link.seq, line.at);
             }
-            AuditLineKind::Gap(AuditGap {
-                kind: GapKind::Missing { written },
-                ..
-            }) => self.add_finding(AuditFinding::Lost {
-                at: line.at,
-                written,
-            }),
+            AuditLineKind::Gap(AuditGap { kind: GapKind::Missing { written }, .. }) => {
+                self.add_finding(AuditFinding::Lost { at: line.at, written })
+            }
             AuditLineKind::Gap(_) | AuditLineKind::Record => {}
             AuditLineKind::Broken => self.add_finding(AuditFinding::Altered { at: line.at }),
         }
@@ -274,10 +247,9 @@ impl ChainVerifier {
 
     fn check_header(&mut self, header: &AuditHeader, at: LineLocation) {
         match &self.verification.node {
-            Some(node) if *node != header.node => self.add_finding(AuditFinding::OtherNode {
-                at,
-                found: header.node.clone(),
-            }),
+            Some(node) if *node != header.node => {
+                self.add_finding(AuditFinding::OtherNode { at, found: header.node.clone() })
+            }
             Some(_) => {}
             None => self.verification.node = Some(header.node.clone()),
         }
@@ -294,26 +266,15 @@ impl ChainVerifier {
     }
 
     fn check_checkpoint(&mut self, checkpoint: AuditCheckpoint, seq: u64, at: LineLocation) {
-        if self
-            .verification
-            .node
-            .as_ref()
-            .is_some_and(|node| *node != checkpoint.node)
-        {
-            self.add_finding(AuditFinding::OtherNode {
-                at,
-                found: checkpoint.node.clone(),
-            });
+        if self.verification.node.as_ref().is_some_and(|node| *node != checkpoint.node) {
+            self.add_finding(AuditFinding::OtherNode { at, found: checkpoint.node.clone() });
         }
         let is_valid = self.key.as_ref().is_some_and(|(key, verifying_key)| {
             *key == checkpoint.key && checkpoint.verify_signature(verifying_key)
         });
         if is_valid {
             self.verification.unsigned = 0;
-            self.verification.signed = Some(VerifiedCheckpoint {
-                seq,
-                time: checkpoint.time,
-            });
+            self.verification.signed = Some(VerifiedCheckpoint { seq, time: checkpoint.time });
         } else {
             self.add_finding(AuditFinding::Forged { at });
         }
@@ -322,10 +283,9 @@ impl ChainVerifier {
     /// Handles a suspect before a line that follows the position before the suspect: the suspect was inserted.
     fn explain_suspect(&mut self, suspect: &ChainLine, next: &AuditLineKind) {
         let is_torn = match next {
-            AuditLineKind::Gap(AuditGap {
-                kind: GapKind::Torn { bytes, fragment },
-                ..
-            }) => *bytes == suspect.bytes && *fragment == suspect.hash.to_string(),
+            AuditLineKind::Gap(AuditGap { kind: GapKind::Torn { bytes, fragment }, .. }) => {
+                *bytes == suspect.bytes && *fragment == suspect.hash.to_string()
+            }
             _ => false,
         };
         if is_torn {
@@ -382,10 +342,7 @@ impl ChainVerifier {
             }
         };
         let prev = position.prev;
-        self.accept_line(ChainLine {
-            link: Some(ChainLink { seq, prev }),
-            ..suspect
-        });
+        self.accept_line(ChainLine { link: Some(ChainLink { seq, prev }), ..suspect });
     }
 
     fn is_signed(&self, kind: &AuditLineKind) -> bool {

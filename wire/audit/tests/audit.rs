@@ -60,12 +60,7 @@ impl World {
             token,
             vouched,
         );
-        Self {
-            operator,
-            account,
-            node,
-            header,
-        }
+        Self { operator, account, node, header }
     }
 
     fn trusting(&self) -> AuditKeyTrust {
@@ -75,9 +70,7 @@ impl World {
     /// A log of records with a checkpoint after every fifth, and at its end.
     fn log(&self, records: u64) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut position = ChainPosition::START
-            .append_mark(&self.header, &mut out)
-            .unwrap();
+        let mut position = ChainPosition::START.append_mark(&self.header, &mut out).unwrap();
         for number in 1..=records {
             position = record(position, number, &mut out);
             if number % 5 == 0 || number == records {
@@ -118,9 +111,7 @@ fn verify(files: &[&[u8]]) -> ChainVerification {
 }
 
 fn lines(log: &[u8]) -> Vec<Vec<u8>> {
-    log.split_inclusive(|byte| *byte == b'\n')
-        .map(<[u8]>::to_vec)
-        .collect()
+    log.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
 }
 
 fn line(line: u64) -> LineLocation {
@@ -151,25 +142,15 @@ fn an_untouched_log_is_intact_signed_to_its_end_and_names_its_node() {
 #[test]
 fn the_bytes_are_those_that_are_documented() {
     let mut out = Vec::new();
-    let first = ChainPosition::START
-        .append_record(br#"{"a":1}"#, &mut out)
-        .unwrap();
+    let first = ChainPosition::START.append_record(br#"{"a":1}"#, &mut out).unwrap();
     first.append_record(br#"{"b":2}"#, &mut out).unwrap();
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "{\"seq\":0,\"prev\":\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\",\"a\":1}\n\
          {\"seq\":1,\"prev\":\"gTgfHwQOMbRs3zAcPmnsmikQX7ZZhMx3QaNSkdwnvsc\",\"b\":2}\n"
     );
-    assert!(
-        ChainPosition::START
-            .append_record(b"{}", &mut Vec::new())
-            .is_err()
-    );
-    assert!(
-        ChainPosition::START
-            .append_record(b"[]", &mut Vec::new())
-            .is_err()
-    );
+    assert!(ChainPosition::START.append_record(b"{}", &mut Vec::new()).is_err());
+    assert!(ChainPosition::START.append_record(b"[]", &mut Vec::new()).is_err());
 }
 
 #[test]
@@ -193,25 +174,15 @@ fn an_altered_line_is_named() {
 #[test]
 fn missing_inserted_and_repeated_lines_are_named() {
     let cut = |lines: &mut Vec<Vec<u8>>| drop(lines.drain(2..4));
-    let missing = AuditFinding::Missing {
-        before: line(3),
-        from: 2,
-        to: 3,
-    };
+    let missing = AuditFinding::Missing { before: line(3), from: 2, to: 3 };
     assert_eq!(findings(12, cut), [missing]);
     let insert = |lines: &mut Vec<Vec<u8>>| lines.insert(3, b"{\"x\":1}\n".to_vec());
-    assert_eq!(
-        findings(12, insert),
-        [AuditFinding::Inserted { at: line(4) }]
-    );
+    assert_eq!(findings(12, insert), [AuditFinding::Inserted { at: line(4) }]);
     let repeat = |lines: &mut Vec<Vec<u8>>| {
         let copy = lines[2].clone();
         lines.insert(5, copy);
     };
-    assert_eq!(
-        findings(12, repeat),
-        [AuditFinding::Inserted { at: line(6) }]
-    );
+    assert_eq!(findings(12, repeat), [AuditFinding::Inserted { at: line(6) }]);
     let behead = |lines: &mut Vec<Vec<u8>>| drop(lines.remove(0));
     let found = findings(12, behead);
     assert_eq!(found[0], AuditFinding::NoHeader { at: line(1) });
@@ -221,9 +192,7 @@ fn missing_inserted_and_repeated_lines_are_named() {
 fn hashes_that_were_made_to_fit_do_not_get_past_the_signature() {
     let world = World::new();
     let mut forged = Vec::new();
-    let mut position = ChainPosition::START
-        .append_mark(&world.header, &mut forged)
-        .unwrap();
+    let mut position = ChainPosition::START.append_mark(&world.header, &mut forged).unwrap();
     for number in [1, 2, 99, 4, 5] {
         position = record(position, number, &mut forged);
     }
@@ -239,11 +208,7 @@ fn hashes_that_were_made_to_fit_do_not_get_past_the_signature() {
     })
     .unwrap();
     let tail = real.find(",\"signature\"").unwrap();
-    let spliced = format!(
-        "{}{}",
-        &own[..own.find(",\"signature\"").unwrap()],
-        &real[tail..]
-    );
+    let spliced = format!("{}{}", &own[..own.find(",\"signature\"").unwrap()], &real[tail..]);
     for last in [own, spliced] {
         let log = [forged.clone(), last.into_bytes()].concat();
         let verdict = verify(&[&log]);
@@ -266,18 +231,9 @@ fn what_a_cut_off_end_leaves_is_told_and_an_anchor_finds_it() {
         |files: &[&[u8]], anchor| verify_with(world.trusting(), vec![anchor], files).findings;
     let anchor = whole.last.unwrap();
     assert_eq!(anchored(&[&log], anchor), []);
-    assert_eq!(
-        anchored(&[&short], anchor),
-        [AuditFinding::AnchorMissing { seq: 15 }]
-    );
-    let other = AuditAnchor {
-        seq: 3,
-        hash: anchor.hash,
-    };
-    assert!(matches!(
-        anchored(&[&log], other)[..],
-        [AuditFinding::AnchorDiffers { seq: 3, .. }]
-    ));
+    assert_eq!(anchored(&[&short], anchor), [AuditFinding::AnchorMissing { seq: 15 }]);
+    let other = AuditAnchor { seq: 3, hash: anchor.hash };
+    assert!(matches!(anchored(&[&log], other)[..], [AuditFinding::AnchorDiffers { seq: 3, .. }]));
     assert_eq!(anchor.to_string().parse(), Ok(anchor));
 }
 
@@ -285,9 +241,7 @@ fn what_a_cut_off_end_leaves_is_told_and_an_anchor_finds_it() {
 fn a_torn_line_that_was_closed_off_is_a_note_and_what_is_left_of_it_is_covered() {
     let world = World::new();
     let mut log = Vec::new();
-    let mut position = ChainPosition::START
-        .append_mark(&world.header, &mut log)
-        .unwrap();
+    let mut position = ChainPosition::START.append_mark(&world.header, &mut log).unwrap();
     position = record(position, 1, &mut log);
     let fragment = br#"{"seq":2,"prev":"AAAA"#;
     log.extend_from_slice(fragment);
@@ -295,24 +249,17 @@ fn a_torn_line_that_was_closed_off_is_a_note_and_what_is_left_of_it_is_covered()
     assert!(open.is_intact());
     assert_eq!(open.notes, [AuditNote::TornEnd { at: line(3) }]);
     log.push(b'\n');
-    position = position
-        .append_mark(&AuditGap::torn_line(TIME.to_owned(), fragment), &mut log)
-        .unwrap();
+    position =
+        position.append_mark(&AuditGap::torn_line(TIME.to_owned(), fragment), &mut log).unwrap();
     position = record(position, 2, &mut log);
     world.checkpoint(position, &mut log);
     let verdict = verify(&[&log]);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
-    let torn = AuditNote::Torn {
-        at: line(3),
-        bytes: 21,
-    };
+    let torn = AuditNote::Torn { at: line(3), bytes: 21 };
     assert_eq!(verdict.notes, [torn]);
     let mut altered = lines(&log);
     altered[2][5] ^= 1;
-    assert_eq!(
-        verify(&[&altered.concat()]).findings,
-        [AuditFinding::Inserted { at: line(3) }]
-    );
+    assert_eq!(verify(&[&altered.concat()]).findings, [AuditFinding::Inserted { at: line(3) }]);
     altered.remove(2);
     assert_eq!(
         verify(&[&altered.concat()]).findings,
@@ -324,9 +271,7 @@ fn a_torn_line_that_was_closed_off_is_a_note_and_what_is_left_of_it_is_covered()
 fn a_line_that_lacks_only_its_end_is_torn_too() {
     let world = World::new();
     let mut log = Vec::new();
-    let position = ChainPosition::START
-        .append_mark(&world.header, &mut log)
-        .unwrap();
+    let position = ChainPosition::START.append_mark(&world.header, &mut log).unwrap();
     let start = log.len();
     record(position, 1, &mut log);
     let fragment = log[start..log.len() - 1].to_vec();
@@ -345,14 +290,9 @@ fn a_line_that_lacks_only_its_end_is_torn_too() {
 fn line_ends_are_covered_and_the_one_before_the_last_signature_is_missed() {
     let world = World::new();
     let log = world.log(7);
-    let ends: Vec<usize> = log
-        .iter()
-        .enumerate()
-        .filter_map(|(at, byte)| (*byte == b'\n').then_some(at))
-        .collect();
-    let [within @ .., before_last, _] = &ends[..] else {
-        unreachable!()
-    };
+    let ends: Vec<usize> =
+        log.iter().enumerate().filter_map(|(at, byte)| (*byte == b'\n').then_some(at)).collect();
+    let [within @ .., before_last, _] = &ends[..] else { unreachable!() };
     let changed = |at: usize, bit: u32| {
         let mut changed = log.clone();
         changed[at] ^= 1 << bit;
@@ -379,23 +319,15 @@ fn a_chain_goes_on_over_files_and_a_missing_file_is_a_hole() {
         position = world.checkpoint(position, &mut file);
         files.push(file);
     }
-    let [first, second, third] = &files[..] else {
-        unreachable!()
-    };
+    let [first, second, third] = &files[..] else { unreachable!() };
     assert!(verify(&[first, second, third]).is_intact());
     let late = verify(&[second, third]);
     assert!(late.is_intact());
     assert_eq!(late.notes, [AuditNote::BeginsLate { seq: 3 }]);
-    let hole = AuditFinding::Missing {
-        before: LineLocation { file: 1, line: 1 },
-        from: 3,
-        to: 5,
-    };
+    let hole = AuditFinding::Missing { before: LineLocation { file: 1, line: 1 }, from: 3, to: 5 };
     assert_eq!(verify(&[first, third]).findings, [hole]);
     let anew = world.log(2);
-    let begins = AuditFinding::NewChain {
-        at: LineLocation { file: 1, line: 1 },
-    };
+    let begins = AuditFinding::NewChain { at: LineLocation { file: 1, line: 1 } };
     assert_eq!(verify(&[first, &anew]).findings, [begins]);
 }
 
@@ -404,10 +336,7 @@ fn a_key_counts_only_if_the_operator_vouches_for_it() {
     let world = World::new();
     let log = world.log(3);
     let untrusted = |trusting| match &verify_with(trusting, Vec::new(), &[&log]).findings[..] {
-        [
-            AuditFinding::Untrusted { why, .. },
-            AuditFinding::Forged { .. },
-        ] => why.clone(),
+        [AuditFinding::Untrusted { why, .. }, AuditFinding::Forged { .. }] => why.clone(),
         other => panic!("{other:?}"),
     };
     let other = AuditKeyTrust::Operator(key(KeyKind::Operator, 50).public_key());
@@ -418,10 +347,7 @@ fn a_key_counts_only_if_the_operator_vouches_for_it() {
     assert!(verify_with(own, Vec::new(), &[&log]).is_intact());
     assert_ne!(world.account.public_key(), world.node.public_key());
     // A caller's token, or one in another name, says nothing about a node.
-    for (role, name) in [
-        (UserRole::Caller, "db1.acme.net"),
-        (UserRole::Node, "web1.acme.net"),
-    ] {
+    for (role, name) in [(UserRole::Caller, "db1.acme.net"), (UserRole::Node, "web1.acme.net")] {
         let other = World::of(role, name, 9);
         let verdict = verify(&[&other.log(3)]);
         assert!(
@@ -436,17 +362,11 @@ fn a_key_counts_only_if_the_operator_vouches_for_it() {
 fn what_the_daemon_itself_missed_is_a_finding() {
     let world = World::new();
     let mut log = Vec::new();
-    let position = ChainPosition::START
-        .append_mark(&world.header, &mut log)
-        .unwrap();
-    let position = position
-        .append_mark(&AuditGap::missing_lines(TIME.to_owned(), 40), &mut log)
-        .unwrap();
+    let position = ChainPosition::START.append_mark(&world.header, &mut log).unwrap();
+    let position =
+        position.append_mark(&AuditGap::missing_lines(TIME.to_owned(), 40), &mut log).unwrap();
     world.checkpoint(position, &mut log);
-    let lost = AuditFinding::Lost {
-        at: line(2),
-        written: 40,
-    };
+    let lost = AuditFinding::Lost { at: line(2), written: 40 };
     assert_eq!(verify(&[&log]).findings, [lost]);
     assert_eq!(verify(&[b""]).findings, [AuditFinding::Empty]);
 }

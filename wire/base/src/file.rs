@@ -12,8 +12,7 @@ pub fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(content)?;
     // Set explicitly: a temporary file has 0600, and the umask does not apply here.
-    file.as_file()
-        .set_permissions(Permissions::from_mode(mode))?;
+    file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     sync_parent_directory(path)

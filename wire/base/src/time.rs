@@ -32,9 +32,8 @@ pub fn format_rfc3339(millis: u64) -> String {
 
 /// A time in seconds since the Unix epoch as `2026-03-01 12:00:00Z`; the number itself beyond the year 9999.
 pub fn format_utc(seconds: u64) -> String {
-    let time = i64::try_from(seconds)
-        .ok()
-        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    let time =
+        i64::try_from(seconds).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     let format = |time: jiff::Timestamp| time.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
     time.map_or_else(|| seconds.to_string(), format)
 }

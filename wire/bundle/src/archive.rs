@@ -41,16 +41,10 @@ impl<'a> BundleArchive<'a> {
                 .ok_or(BundleError::Shape("a file is not below files/"))?;
             files.insert(path, content);
         }
-        let bundle = Self {
-            envelope,
-            account,
-            files,
-        };
+        let bundle = Self { envelope, account, files };
         // Re-encoding detects duplicate names, another order, other metadata and trailing bytes.
         if bundle.encode()? != bytes {
-            return Err(BundleError::Shape(
-                "the tar was not written by `rpc plugin pack`",
-            ));
+            return Err(BundleError::Shape("the tar was not written by `rpc plugin pack`"));
         }
         Ok(bundle)
     }
@@ -68,10 +62,7 @@ impl<'a> BundleArchive<'a> {
             header.set_mtime(0);
             builder.append_data(&mut header, path, content.bytes)
         };
-        let data = |bytes| BundleFile {
-            mode: BundleFileMode::Data,
-            bytes,
-        };
+        let data = |bytes| BundleFile { mode: BundleFileMode::Data, bytes };
         append_file(MANIFEST_PATH, data(self.envelope)).map_err(BundleError::Tar)?;
         append_file(ACCOUNT_TOKEN_PATH, data(self.account.as_bytes())).map_err(BundleError::Tar)?;
         for (path, content) in &self.files {
@@ -95,20 +86,12 @@ fn read_entries(bytes: &[u8]) -> Result<Vec<(&str, BundleFile<'_>)>, BundleError
             0o644 => BundleFileMode::Data,
             0o755 => BundleFileMode::Program,
             _ => {
-                return Err(BundleError::Shape(
-                    "a file has a mode other than 0644 and 0755",
-                ));
+                return Err(BundleError::Shape("a file has a mode other than 0644 and 0755"));
             }
         };
         let path = entry_path(bytes, entry.raw_header_position())?;
         let content = slice_bytes(bytes, entry.raw_file_position(), entry.size())?;
-        entries.push((
-            path,
-            BundleFile {
-                mode,
-                bytes: content,
-            },
-        ));
+        entries.push((path, BundleFile { mode, bytes: content }));
         if entries.len() > limits::MAX_BUNDLE_FILES + 2 {
             return Err(BundleError::Files(entries.len() - 2));
         }
@@ -138,8 +121,6 @@ fn expect_entry<'a>(
 ) -> Result<&'a [u8], BundleError> {
     match entry {
         Some((path, content)) if path == name => Ok(content.bytes),
-        _ => Err(BundleError::Shape(
-            "the first entries are not bundle.json and account.jwt",
-        )),
+        _ => Err(BundleError::Shape("the first entries are not bundle.json and account.jwt")),
     }
 }

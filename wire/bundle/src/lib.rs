@@ -208,10 +208,7 @@ pub fn check_path(agent: &SubjectName, path: &str) -> Result<(), BundleError> {
     }
     for component in path.split('/') {
         if component.is_empty() || component.starts_with('.') {
-            return Err(path_error(
-                path,
-                "a component is empty or begins with a dot",
-            ));
+            return Err(path_error(path, "a component is empty or begins with a dot"));
         }
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
         if !component.bytes().all(is_allowed) {
@@ -221,10 +218,7 @@ pub fn check_path(agent: &SubjectName, path: &str) -> Result<(), BundleError> {
     }
     let ddl_name = path.strip_suffix(".json");
     if ddl_name.is_some() && ddl_name != Some(agent.as_str()) {
-        return Err(path_error(
-            path,
-            "a node would read it as the DDL of another agent",
-        ));
+        return Err(path_error(path, "a node would read it as the DDL of another agent"));
     }
     Ok(())
 }
@@ -249,11 +243,8 @@ pub fn pack_bundle(
     manifest.check_files()?;
     let envelope = sign_envelope(EnvelopeKind::Bundle, &manifest, signer)?;
     let files = files.iter().map(|(path, file)| (path.as_str(), *file));
-    let bundle = BundleArchive {
-        envelope: &envelope,
-        account: account_token,
-        files: files.collect(),
-    };
+    let bundle =
+        BundleArchive { envelope: &envelope, account: account_token, files: files.collect() };
     let bytes = bundle.encode()?;
     if bytes.len() > limits::MAX_BUNDLE_BYTES {
         return Err(BundleError::TooLarge(bytes.len()));

@@ -77,11 +77,7 @@ impl<'a> BundleArchive<'a> {
         }
         manifest.check_files()?;
         let files = self.match_manifest_files(&manifest)?;
-        Ok(OpenBundle {
-            manifest,
-            signer,
-            files,
-        })
+        Ok(OpenBundle { manifest, signer, files })
     }
 
     /// The files, if they match the manifest exactly.
@@ -121,11 +117,7 @@ fn newer_account_trust(
             found: bundled.account_key(),
         });
     }
-    Ok(if bundled.issued_at() > known.issued_at() {
-        bundled
-    } else {
-        known
-    })
+    Ok(if bundled.issued_at() > known.issued_at() { bundled } else { known })
 }
 
 fn verify_caller_signature<'a>(
@@ -139,10 +131,7 @@ fn verify_caller_signature<'a>(
     if !sender.tags.iter().any(|tag| tag == PLUGIN_SIGN_TAG) {
         return Err(BundleError::MayNotSign(sender.identity.clone()));
     }
-    let signer = BundleSigner {
-        identity: sender.identity.clone(),
-        key: sender.key,
-    };
+    let signer = BundleSigner { identity: sender.identity.clone(), key: sender.key };
     Ok((signer, opened.body))
 }
 
@@ -160,9 +149,6 @@ fn verify_key_signature<'a>(
     let body = envelope.verify_with_key(expected)?;
     let identity = Identity::parse(&claims.name)
         .map_err(|source| MessageRefusal::Token(TokenError::Name(source)))?;
-    let signer = BundleSigner {
-        identity,
-        key: expected,
-    };
+    let signer = BundleSigner { identity, key: expected };
     Ok((signer, body))
 }

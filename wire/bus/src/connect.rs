@@ -26,25 +26,17 @@ pub struct BrokerAddress {
 impl BrokerAddress {
     /// Parses an address. The default scheme is TLS.
     pub fn parse(text: &str, plaintext_on_loopback: bool) -> Result<Self, BusError> {
-        let invalid = || BusError::Address {
-            url: text.to_owned(),
-        };
+        let invalid = || BusError::Address { url: text.to_owned() };
         let (scheme, rest) = text.split_once("://").unwrap_or(("tls", text));
         if rest.is_empty() || rest.contains(['/', '@', ' ']) {
             return Err(invalid());
         }
         match scheme {
-            "tls" => Ok(Self {
-                url: format!("tls://{rest}"),
-                tls: true,
-            }),
-            "nats" if plaintext_on_loopback && is_loopback(rest) => Ok(Self {
-                url: format!("nats://{rest}"),
-                tls: false,
-            }),
-            "nats" => Err(BusError::PlainText {
-                url: text.to_owned(),
-            }),
+            "tls" => Ok(Self { url: format!("tls://{rest}"), tls: true }),
+            "nats" if plaintext_on_loopback && is_loopback(rest) => {
+                Ok(Self { url: format!("nats://{rest}"), tls: false })
+            }
+            "nats" => Err(BusError::PlainText { url: text.to_owned() }),
             _ => Err(invalid()),
         }
     }
@@ -72,14 +64,9 @@ impl BrokerAddress {
 }
 
 fn is_loopback(authority: &str) -> bool {
-    let host = authority
-        .rsplit_once(':')
-        .map_or(authority, |(host, _)| host);
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || host
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 type NonceSigner = Arc<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
@@ -99,10 +86,7 @@ impl BrokerCredentials {
         token: impl Fn() -> String + Send + Sync + 'static,
         sign: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            token: Arc::new(token),
-            sign: Arc::new(sign),
-        }
+        Self { token: Arc::new(token), sign: Arc::new(sign) }
     }
 
     /// Credentials of this signer, with its current token at each connection.
@@ -171,24 +155,18 @@ impl BusOptions {
     pub async fn connect(self) -> Result<Bus, BusError> {
         let addresses = self.server_addresses()?;
         let recorder = Arc::new(BusEventRecorder::new());
-        let server_list = self
-            .servers
-            .iter()
-            .map(BrokerAddress::as_str)
-            .collect::<Vec<_>>()
-            .join(", ");
-        let client = self
-            .client_options(Arc::clone(&recorder))?
-            .connect(addresses)
-            .await
-            .map_err(|error| BusError::Connect {
+        let server_list =
+            self.servers.iter().map(BrokerAddress::as_str).collect::<Vec<_>>().join(", ");
+        let client = self.client_options(Arc::clone(&recorder))?.connect(addresses).await.map_err(
+            |error| BusError::Connect {
                 servers: server_list,
                 problem: match error.kind() {
                     // Signing is the only step that fails with this kind.
                     ConnectErrorKind::Authentication => NOT_A_NONCE_MESSAGE.to_owned(),
                     _ => error_chain(&error),
                 },
-            })?;
+            },
+        )?;
         Ok(Bus::new(client, recorder))
     }
 
@@ -197,9 +175,7 @@ impl BusOptions {
             return Err(BusError::NoAddress);
         }
         let parse = |server: &BrokerAddress| {
-            server.url.parse().map_err(|_| BusError::Address {
-                url: server.url.clone(),
-            })
+            server.url.parse().map_err(|_| BusError::Address { url: server.url.clone() })
         };
         self.servers.iter().map(parse).collect()
     }
@@ -296,10 +272,7 @@ mod tests {
             ("nats://10.0.0.1:1", true),
         ] {
             let refused = BrokerAddress::parse(text, allowed);
-            assert!(
-                matches!(refused, Err(BusError::PlainText { .. })),
-                "{text}: {refused:?}"
-            );
+            assert!(matches!(refused, Err(BusError::PlainText { .. })), "{text}: {refused:?}");
         }
     }
 
@@ -350,10 +323,7 @@ mod tests {
         let url = format!("tls://{}", broker.local_addr().unwrap());
         let mut options =
             BusOptions::for_command("test", vec![BrokerAddress::parse(&url, true).unwrap()]);
-        options.credentials = Some(BrokerCredentials::new(
-            || "token".to_owned(),
-            |_| vec![0; 64],
-        ));
+        options.credentials = Some(BrokerCredentials::new(|| "token".to_owned(), |_| vec![0; 64]));
         let answering = async {
             let (mut stream, _) = broker.accept().await.unwrap();
             let info = "INFO {\"server_id\":\"A\",\"server_name\":\"a\",\"host\":\"\",\"port\":1,\"version\":\"2.15.1\",\"go\":\"go\",\"headers\":true,\"max_payload\":1024,\"proto\":1,\"client_id\":1,\"nonce\":\"Z3VkZW4gdGFnIQ\"}\r\n";
@@ -402,10 +372,7 @@ mod tests {
         );
         for text in ["", "http://broker", "tls://", "tls://user@broker", "a b"] {
             assert!(
-                matches!(
-                    BrokerAddress::parse(text, true),
-                    Err(BusError::Address { .. })
-                ),
+                matches!(BrokerAddress::parse(text, true), Err(BusError::Address { .. })),
                 "{text}"
             );
         }

@@ -94,9 +94,7 @@ impl BusSubscription {
 
     /// The next buffered message, if any.
     pub fn try_next(&mut self) -> Option<BusMessage> {
-        futures_util::FutureExt::now_or_never(self.0.next())
-            .flatten()
-            .map(BusMessage)
+        futures_util::FutureExt::now_or_never(self.0.next()).flatten().map(BusMessage)
     }
 
     /// Unsubscribes without waiting for messages in transit.
@@ -108,11 +106,7 @@ impl BusSubscription {
 
 impl Bus {
     pub(crate) fn new(client: async_nats::Client, recorder: Arc<BusEventRecorder>) -> Self {
-        Self {
-            client,
-            recorder,
-            is_lent: false,
-        }
+        Self { client, recorder, is_lent: false }
     }
 
     /// A handle to the same connection for one of several users that share it, each signing messages with its own key. Closing
@@ -120,10 +114,7 @@ impl Bus {
     /// thousands of simulated nodes in one process, as in benchmarks, would exceed the file descriptor limit.
     #[must_use]
     pub fn lend_connection(&self) -> Self {
-        Self {
-            is_lent: true,
-            ..self.clone()
-        }
+        Self { is_lent: true, ..self.clone() }
     }
 
     pub(crate) fn nats_client(&self) -> &async_nats::Client {
@@ -161,11 +152,7 @@ impl Bus {
     /// Queues a message on the connection. Delivery is not guaranteed: see [`Self::flush`].
     pub async fn publish(&self, subject: &str, payload: Bytes) -> Result<(), BusError> {
         self.check_size(&payload)?;
-        let sent = timeout(
-            BROKER_TIMEOUT,
-            self.client.publish(subject.to_owned(), payload),
-        )
-        .await;
+        let sent = timeout(BROKER_TIMEOUT, self.client.publish(subject.to_owned(), payload)).await;
         publish_result(sent)
     }
 
@@ -177,27 +164,17 @@ impl Bus {
         payload: Bytes,
     ) -> Result<(), BusError> {
         self.check_size(&payload)?;
-        let send = self
-            .client
-            .publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
+        let send = self.client.publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
         publish_result(timeout(BROKER_TIMEOUT, send).await)
     }
 
     /// Sends one request and waits for one answer, as the broker's own services use.
     pub async fn request(&self, subject: &str, payload: Bytes) -> Result<BusMessage, BusError> {
         self.check_size(&payload)?;
-        match timeout(
-            BROKER_TIMEOUT,
-            self.client.request(subject.to_owned(), payload),
-        )
-        .await
-        {
+        match timeout(BROKER_TIMEOUT, self.client.request(subject.to_owned(), payload)).await {
             Ok(Ok(message)) => Ok(BusMessage(message)),
             Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-            Err(_) => Err(BusError::Timeout {
-                operation: "answer",
-                timeout: BROKER_TIMEOUT,
-            }),
+            Err(_) => Err(BusError::Timeout { operation: "answer", timeout: BROKER_TIMEOUT }),
         }
     }
 
@@ -212,10 +189,7 @@ impl Bus {
         &self,
         subscription: &mut BusSubscription,
     ) -> Result<(), BusError> {
-        let unsubscribed = subscription
-            .0
-            .unsubscribe_after(UNPARSABLE_MESSAGE_COUNT)
-            .await;
+        let unsubscribed = subscription.0.unsubscribe_after(UNPARSABLE_MESSAGE_COUNT).await;
         unsubscribed.map_err(|error| BusError::Closed(error.to_string()))?;
         tokio::select! {
             confirmed = self.confirm_delivery() => confirmed?,
@@ -237,8 +211,7 @@ impl Bus {
             let mut needs_refusal = false;
             loop {
                 if needs_refusal {
-                    self.publish(subject::CONFIRM_REFUSED_SUBJECT, Bytes::new())
-                        .await?;
+                    self.publish(subject::CONFIRM_REFUSED_SUBJECT, Bytes::new()).await?;
                 }
                 let request = async_nats::Request::new().timeout(Some(CONFIRM_TIMEOUT));
                 let pending_reply =
@@ -259,12 +232,10 @@ impl Bus {
                 }
             }
         };
-        timeout(BROKER_TIMEOUT, round_trip)
-            .await
-            .map_err(|_| BusError::Timeout {
-                operation: "confirm delivery",
-                timeout: BROKER_TIMEOUT,
-            })?
+        timeout(BROKER_TIMEOUT, round_trip).await.map_err(|_| BusError::Timeout {
+            operation: "confirm delivery",
+            timeout: BROKER_TIMEOUT,
+        })?
     }
 
     /// Waits until everything that was queued before was written to the socket.
@@ -272,10 +243,9 @@ impl Bus {
         match timeout(BROKER_TIMEOUT, self.client.flush()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-            Err(_) => Err(BusError::Timeout {
-                operation: "confirm delivery",
-                timeout: BROKER_TIMEOUT,
-            }),
+            Err(_) => {
+                Err(BusError::Timeout { operation: "confirm delivery", timeout: BROKER_TIMEOUT })
+            }
         }
     }
 
@@ -354,10 +324,7 @@ impl Bus {
         let mut events = self.subscribe_events();
         let drain_and_close = async {
             self.confirm_delivery().await?;
-            self.client
-                .drain()
-                .await
-                .map_err(|error| BusError::Closed(error.to_string()))?;
+            self.client.drain().await.map_err(|error| BusError::Closed(error.to_string()))?;
             loop {
                 match events.recv().await {
                     Ok(BusEvent::Closed) | Err(broadcast::error::RecvError::Closed) => {
@@ -381,10 +348,7 @@ impl Bus {
     fn check_size(&self, payload: &Bytes) -> Result<(), BusError> {
         let limit = self.client.max_payload();
         if payload.len() > limit {
-            return Err(BusError::TooLarge {
-                size: payload.len(),
-                limit,
-            });
+            return Err(BusError::TooLarge { size: payload.len(), limit });
         }
         Ok(())
     }
@@ -407,9 +371,6 @@ fn publish_result<E: std::error::Error>(
     match sent {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-        Err(_) => Err(BusError::Timeout {
-            operation: "accept a message",
-            timeout: BROKER_TIMEOUT,
-        }),
+        Err(_) => Err(BusError::Timeout { operation: "accept a message", timeout: BROKER_TIMEOUT }),
     }
 }

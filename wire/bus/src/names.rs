@@ -42,12 +42,9 @@ impl NameStore {
     /// All entries. An unreadable entry is an error, because its content must not be guessed.
     pub async fn list(&self) -> Result<Vec<NameEntry>, BucketError> {
         let entries = self.bucket.list("name.>").await?;
-        let values = entries
-            .iter()
-            .filter_map(|entry| Some((entry.key.as_str(), entry.value.as_deref()?)));
-        values
-            .map(|(key, value)| self.parse_value(key, value))
-            .collect()
+        let values =
+            entries.iter().filter_map(|entry| Some((entry.key.as_str(), entry.value.as_deref()?)));
+        values.map(|(key, value)| self.parse_value(key, value)).collect()
     }
 
     /// Changes the entry of a name with compare-and-set: reads it, calls `change`, and writes the result unless the entry was changed
@@ -83,9 +80,7 @@ impl NameStore {
                 Err(error) => return Err(error),
             }
         }
-        Err(BucketError::Conflict {
-            key: key.to_owned(),
-        })
+        Err(BucketError::Conflict { key: key.to_owned() })
     }
 
     /// Releases the name for another key. The entry is kept with its former keys. Returns whether an entry exists.
@@ -121,9 +116,7 @@ impl NameStore {
             return Ok((None, None));
         };
         let value = entry.value.as_deref();
-        let value = value
-            .map(|value| self.parse_value(key, value))
-            .transpose()?;
+        let value = value.map(|value| self.parse_value(key, value)).transpose()?;
         Ok((value, Some(entry.revision)))
     }
 

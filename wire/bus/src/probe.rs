@@ -123,10 +123,7 @@ async fn resolve_host(
     elapsed: &mut Duration,
 ) -> Result<Vec<SocketAddr>, BrokerProbeFailure> {
     let start = Instant::now();
-    let failed = |problem: String| BrokerProbeFailure::Name {
-        host: host.to_owned(),
-        problem,
-    };
+    let failed = |problem: String| BrokerProbeFailure::Name { host: host.to_owned(), problem };
     let addresses =
         tokio::time::timeout(PROBE_STEP_TIMEOUT, tokio::net::lookup_host((host, port))).await;
     *elapsed = start.elapsed();
@@ -153,9 +150,7 @@ async fn connect_tcp(
             Err(_) => problems.push(format!("{address}: {}", timeout_message())),
         }
     }
-    Err(BrokerProbeFailure::Unreachable {
-        problem: problems.join("; "),
-    })
+    Err(BrokerProbeFailure::Unreachable { problem: problems.join("; ") })
 }
 
 /// Reads the greeting line, which the broker sends first, in plain text.
@@ -185,15 +180,11 @@ async fn tls_handshake(
     authority: Option<&Path>,
 ) -> Result<Option<i64>, BrokerProbeFailure> {
     let config = match authority {
-        Some(path) => {
-            tls::config_trusting_file(path).map_err(|error| BrokerProbeFailure::Authority {
-                path: path.to_owned(),
-                problem: error.to_string(),
-            })?
-        }
-        None => tls::config_trusting_system().map_err(|error| BrokerProbeFailure::Tls {
-            problem: error.to_string(),
+        Some(path) => tls::config_trusting_file(path).map_err(|error| {
+            BrokerProbeFailure::Authority { path: path.to_owned(), problem: error.to_string() }
         })?,
+        None => tls::config_trusting_system()
+            .map_err(|error| BrokerProbeFailure::Tls { problem: error.to_string() })?,
     };
     let failed = |problem: String| BrokerProbeFailure::Tls { problem };
     let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(error.to_string()))?;
@@ -203,9 +194,7 @@ async fn tls_handshake(
         .map_err(|_| failed(timeout_message()))?
         .map_err(|error| failed(error.to_string()))?;
     let certificates = stream.get_ref().1.peer_certificates();
-    Ok(certificates
-        .and_then(<[CertificateDer<'_>]>::first)
-        .and_then(certificate_end))
+    Ok(certificates.and_then(<[CertificateDer<'_>]>::first).and_then(certificate_end))
 }
 
 fn certificate_end(certificate: &CertificateDer<'_>) -> Option<i64> {
@@ -221,11 +210,7 @@ impl BrokerProbe {
     /// Whole days until the broker's certificate expires; negative after expiry.
     pub fn certificate_days(&self) -> Option<i64> {
         let now = i64::try_from(since_epoch(SystemTime::now()).as_secs()).unwrap_or(i64::MAX);
-        Some(
-            self.certificate_ends?
-                .saturating_sub(now)
-                .div_euclid(86_400),
-        )
+        Some(self.certificate_ends?.saturating_sub(now).div_euclid(86_400))
     }
 }
 
@@ -253,10 +238,7 @@ mod tests {
     async fn each_step_fails_by_its_own_name() {
         let name = BrokerAddress::parse("tls://no-such-host.invalid:4222", false).unwrap();
         let seen = probe_broker(&name, None).await;
-        assert!(matches!(
-            seen.failure,
-            Some(BrokerProbeFailure::Name { .. })
-        ));
+        assert!(matches!(seen.failure, Some(BrokerProbeFailure::Name { .. })));
 
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap();
@@ -264,10 +246,7 @@ mod tests {
         let closed = BrokerAddress::parse(&format!("nats://{address}"), true).unwrap();
         let seen = probe_broker(&closed, None).await;
         assert_eq!(seen.addresses, [address]);
-        assert!(matches!(
-            seen.failure,
-            Some(BrokerProbeFailure::Unreachable { .. })
-        ));
+        assert!(matches!(seen.failure, Some(BrokerProbeFailure::Unreachable { .. })));
 
         let other = somebody(b"SSH-2.0-OpenSSH_9.2\r\n").await;
         let seen = probe_broker(&other, None).await;
@@ -277,10 +256,7 @@ mod tests {
 
         let endless = somebody(vec![b'x'; 70_000]).await;
         let seen = probe_broker(&endless, None).await;
-        assert!(matches!(
-            seen.failure,
-            Some(BrokerProbeFailure::Greeting { .. })
-        ));
+        assert!(matches!(seen.failure, Some(BrokerProbeFailure::Greeting { .. })));
     }
 
     #[tokio::test]

@@ -18,23 +18,16 @@ pub struct ReconnectBackoff {
 
 impl ReconnectBackoff {
     /// For daemons: the first reconnection is spread over 2 s, later ones over up to 30 s.
-    pub const DAEMON: Self = Self {
-        first: Duration::from_secs(2),
-        max: Duration::from_secs(30),
-    };
+    pub const DAEMON: Self = Self { first: Duration::from_secs(2), max: Duration::from_secs(30) };
 
     /// For interactive commands.
-    pub const COMMAND: Self = Self {
-        first: Duration::from_millis(50),
-        max: Duration::from_secs(2),
-    };
+    pub const COMMAND: Self =
+        Self { first: Duration::from_millis(50), max: Duration::from_secs(2) };
 
     /// Maximum delay before the given attempt, counted from 1: doubles each time.
     pub fn max_delay(&self, attempt: usize) -> Duration {
         // 2^16 times any `first` exceeds `max`, and cannot overflow the shift.
-        let doublings = u32::try_from(attempt.saturating_sub(1))
-            .unwrap_or(u32::MAX)
-            .min(16);
+        let doublings = u32::try_from(attempt.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
         self.first.saturating_mul(1 << doublings).min(self.max)
     }
 
@@ -61,9 +54,8 @@ mod tests {
 
     #[test]
     fn the_ceiling_grows_and_stays_below_the_maximum() {
-        let ceilings: Vec<u64> = (1..8)
-            .map(|attempt| ReconnectBackoff::DAEMON.max_delay(attempt).as_secs())
-            .collect();
+        let ceilings: Vec<u64> =
+            (1..8).map(|attempt| ReconnectBackoff::DAEMON.max_delay(attempt).as_secs()).collect();
         assert_eq!(ceilings, [2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(ReconnectBackoff::DAEMON.max_delay(usize::MAX).as_secs(), 30);
     }
@@ -84,9 +76,8 @@ mod tests {
     fn a_thousand_nodes_spread_over_the_whole_ceiling() {
         let mut bins = std::collections::BTreeMap::<u128, u32>::new();
         for _ in 0..1000 {
-            *bins
-                .entry(ReconnectBackoff::DAEMON.random_delay(1).as_millis() / 200)
-                .or_default() += 1;
+            *bins.entry(ReconnectBackoff::DAEMON.random_delay(1).as_millis() / 200).or_default() +=
+                1;
         }
         let full = (0..10).all(|bin| (50..=150).contains(bins.get(&bin).unwrap_or(&0)));
         assert!(full, "{bins:?}");

@@ -120,10 +120,8 @@ impl TokenRenewal<'_> {
         let account = self.trust.account_key();
         let life = TokenLife::from_now(due.lifetime, now);
         let token = issue_node_token(&due.node, due.key, account, Some(life), self.node_role, now);
-        let token = token.map_err(|source| TokenRenewalError::Issue {
-            node: due.node.clone(),
-            source,
-        })?;
+        let token =
+            token.map_err(|source| TokenRenewalError::Issue { node: due.node.clone(), source })?;
         let key = stores::renewed_token_key(due.node.as_str());
         self.tokens.put(&key, Bytes::from(token)).await?;
         Ok(true)

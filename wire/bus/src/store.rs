@@ -99,10 +99,7 @@ enum BucketRequestError {
 impl Bus {
     /// A bucket by name. The first read or write checks that it exists.
     pub fn bucket(&self, name: &str) -> Bucket {
-        Bucket {
-            bus: self.clone(),
-            name: name.to_owned(),
-        }
+        Bucket { bus: self.clone(), name: name.to_owned() }
     }
 }
 
@@ -153,9 +150,7 @@ impl Bucket {
     pub async fn delete(&self, key: &str) -> Result<(), BucketError> {
         let mut headers = HeaderMap::new();
         headers.insert(OPERATION_HEADER, "DEL");
-        let removed = self
-            .write_value("delete", key, Bytes::new(), Some(headers))
-            .await;
+        let removed = self.write_value("delete", key, Bytes::new(), Some(headers)).await;
         removed.map(drop)
     }
 
@@ -194,11 +189,7 @@ impl Bucket {
         let mut events = self.bus.subscribe_events();
         let request = request.timeout(Some(ANSWER_TIMEOUT));
         // Boxed, because the library's future is large and would be embedded in every caller's future.
-        let pending_reply = Box::pin(
-            self.bus
-                .nats_client()
-                .send_request(subject.clone(), request),
-        );
+        let pending_reply = Box::pin(self.bus.nats_client().send_request(subject.clone(), request));
         tokio::select! {
             reply = pending_reply => match reply {
                 Ok(reply) => Ok(reply),
@@ -230,9 +221,8 @@ impl Bucket {
     ) -> Result<u64, BucketError> {
         let deadline = Instant::now() + LEADER_TIMEOUT;
         loop {
-            let request = Request::new()
-                .payload(value.clone())
-                .headers(headers.clone().unwrap_or_default());
+            let request =
+                Request::new().payload(value.clone()).headers(headers.clone().unwrap_or_default());
             let subject = subject::bucket_key(&self.name, key);
             match self.send_request(operation, subject, request).await {
                 Ok(reply) => return self.parse_write_answer(operation, key, &reply.payload),
@@ -253,24 +243,20 @@ impl Bucket {
     ) -> Result<u64, BucketError> {
         match serde_json::from_slice(reply) {
             Ok(WriteAnswer { error: None, seq }) if seq > 0 => Ok(seq),
-            Ok(WriteAnswer {
-                error: Some(WriteFailure { err_code, .. }),
-                ..
-            }) if err_code == WRONG_LAST_REVISION_CODE => Err(BucketError::Conflict {
-                key: key.to_owned(),
-            }),
-            Ok(WriteAnswer {
-                error: Some(failure),
-                ..
-            }) => Err(self.failed_error(operation, &failure.description)),
+            Ok(WriteAnswer { error: Some(WriteFailure { err_code, .. }), .. })
+                if err_code == WRONG_LAST_REVISION_CODE =>
+            {
+                Err(BucketError::Conflict { key: key.to_owned() })
+            }
+            Ok(WriteAnswer { error: Some(failure), .. }) => {
+                Err(self.failed_error(operation, &failure.description))
+            }
             _ => Err(self.failed_error(operation, &"cannot parse the answer")),
         }
     }
 
     fn missing_error(&self) -> BucketError {
-        BucketError::Missing {
-            bucket: self.name.clone(),
-        }
+        BucketError::Missing { bucket: self.name.clone() }
     }
 
     fn failed_error(
@@ -278,10 +264,6 @@ impl Bucket {
         operation: &'static str,
         problem: &dyn std::fmt::Display,
     ) -> BucketError {
-        BucketError::Failed {
-            operation,
-            bucket: self.name.clone(),
-            problem: problem.to_string(),
-        }
+        BucketError::Failed { operation, bucket: self.name.clone(), problem: problem.to_string() }
     }
 }

@@ -11,18 +11,13 @@ use crate::error::BusError;
 
 /// A client configuration that trusts only the certificates in a PEM file.
 pub(crate) fn config_trusting_file(authority: &Path) -> Result<ClientConfig, BusError> {
-    let to_error = |problem: String| BusError::Authority {
-        path: authority.to_owned(),
-        problem,
-    };
+    let to_error = |problem: String| BusError::Authority { path: authority.to_owned(), problem };
     let mut roots = RootCertStore::empty();
     let certificates =
         CertificateDer::pem_file_iter(authority).map_err(|error| to_error(error.to_string()))?;
     for certificate in certificates {
         let certificate = certificate.map_err(|error| to_error(error.to_string()))?;
-        roots
-            .add(certificate)
-            .map_err(|error| to_error(error.to_string()))?;
+        roots.add(certificate).map_err(|error| to_error(error.to_string()))?;
     }
     if roots.is_empty() {
         return Err(to_error("the file contains no PEM certificate".to_owned()));

@@ -56,10 +56,7 @@ impl Bus {
     /// Reads the head of the account token, without retries.
     pub async fn account_head(&self) -> Result<AccountHead, TrustLookupError> {
         let lookup = async {
-            let entry = self
-                .bucket(TRUST_BUCKET.name)
-                .get_once(TRUST_HEAD_KEY)
-                .await?;
+            let entry = self.bucket(TRUST_BUCKET.name).get_once(TRUST_HEAD_KEY).await?;
             let value = entry.and_then(|entry| entry.value);
             Ok(AccountHead::parse(&value.ok_or(TrustLookupError::Empty)?)?)
         };
@@ -75,18 +72,11 @@ impl Bus {
     ) -> Result<Option<AccountTrust>, TrustLookupError> {
         let serial = known.issued_at();
         if head.serial < serial {
-            return Err(TrustLookupError::Behind {
-                known: serial,
-                found: head.serial,
-            });
+            return Err(TrustLookupError::Behind { known: serial, found: head.serial });
         }
         if head.serial == serial {
             let is_same = *head == AccountHead::of_trust(known);
-            return if is_same {
-                Ok(None)
-            } else {
-                Err(TrustLookupError::Differs { serial })
-            };
+            return if is_same { Ok(None) } else { Err(TrustLookupError::Differs { serial }) };
         }
         let bucket = self.bucket(TRUST_BUCKET.name);
         let entry = tokio::time::timeout(LOOKUP_TIMEOUT, bucket.get_once(TRUST_ACCOUNT_KEY)).await;
@@ -97,10 +87,7 @@ impl Bus {
         let newer = known.update(&text).map_err(TrustLookupError::Token)?;
         // The token is written before its head, so it may be newer than the head, but never older.
         if newer.issued_at() < head.serial {
-            return Err(TrustLookupError::Behind {
-                known: head.serial,
-                found: newer.issued_at(),
-            });
+            return Err(TrustLookupError::Behind { known: head.serial, found: newer.issued_at() });
         }
         Ok(Some(newer))
     }

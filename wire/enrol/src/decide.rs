@@ -48,10 +48,7 @@ pub fn decide_enrolment(
         return EnrolmentDecision::Refuse(EnrolmentRefusalReason::Stale, message);
     }
     if !grant.allows_name(&request.identity) {
-        let message = format!(
-            "the bootstrap token does not allow the name {}",
-            request.identity
-        );
+        let message = format!("the bootstrap token does not allow the name {}", request.identity);
         return EnrolmentDecision::Refuse(EnrolmentRefusalReason::NameNotAllowed, message);
     }
     let claim = NameEntry::evaluate_claim(known.entry, request.key);

@@ -177,14 +177,11 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
             Ok(opened) => opened,
             Err(error) => return Ok(HandledEnrolment::Ignored(error)),
         };
-        let outcome = self
-            .process_request(&opened, now)
-            .await
-            .unwrap_or_else(|error| {
-                let message =
-                    format!("the provisioner failed to process the request; try again: {error}");
-                refusal_outcome(EnrolmentRefusalReason::Trouble, message)
-            });
+        let outcome = self.process_request(&opened, now).await.unwrap_or_else(|error| {
+            let message =
+                format!("the provisioner failed to process the request; try again: {error}");
+            refusal_outcome(EnrolmentRefusalReason::Trouble, message)
+        });
         let answer = EnrolmentAnswer {
             nonce: opened.request.nonce,
             key: opened.request.key,
@@ -192,11 +189,7 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
             outcome,
         };
         let bytes = sign_enrolment_answer(&answer, &self.service)?;
-        Ok(HandledEnrolment::Answered {
-            request: Box::new(opened),
-            outcome: answer.outcome,
-            bytes,
-        })
+        Ok(HandledEnrolment::Answered { request: Box::new(opened), outcome: answer.outcome, bytes })
     }
 
     /// Counts the use before claiming the name: a machine that crashes between the two and retries is counted once.
@@ -229,15 +222,8 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
             EnrolmentDecision::Issue => {}
         }
         // A returning machine holds the name already, so the check for a connected node of that name is skipped.
-        let is_returning = holder
-            .as_ref()
-            .is_some_and(|entry| entry.is_held_by(request.key));
-        if !is_returning
-            && self
-                .store
-                .is_name_in_use(&request.identity, holder.is_some())
-                .await?
-        {
+        let is_returning = holder.as_ref().is_some_and(|entry| entry.is_held_by(request.key));
+        if !is_returning && self.store.is_name_in_use(&request.identity, holder.is_some()).await? {
             return Ok(refusal_outcome(
                 EnrolmentRefusalReason::NameTaken,
                 name_in_use_message(&request.identity),
@@ -319,17 +305,8 @@ pub fn issue_node_token(
     node_role: &KeyPair,
     now: Millis,
 ) -> Result<String, TokenIssueError> {
-    let validity = TokenValidity {
-        issued_at: now / 1000,
-        expires: life.map(|life| life.expires),
-    };
-    encode::issue_user_token(
-        name,
-        key,
-        UserClaims::new(account, Vec::new()),
-        validity,
-        node_role,
-    )
+    let validity = TokenValidity { issued_at: now / 1000, expires: life.map(|life| life.expires) };
+    encode::issue_user_token(name, key, UserClaims::new(account, Vec::new()), validity, node_role)
 }
 
 fn refusal_outcome(reason: EnrolmentRefusalReason, message: String) -> EnrolmentOutcome {

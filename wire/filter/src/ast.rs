@@ -76,9 +76,7 @@ impl NodeFilter {
     }
 
     fn with_parsed(self, text: &str, select: SelectExpression) -> Result<Self, FilterError> {
-        self.and_select(select)
-            .map_err(|fault| fault.into_filter_error(text))?
-            .check_limits(text)
+        self.and_select(select).map_err(|fault| fault.into_filter_error(text))?.check_limits(text)
     }
 
     /// Merges two filters as if their flags were given together: facts, classes and agents of both are required, expressions are
@@ -89,9 +87,7 @@ impl NodeFilter {
         self.agents.extend(other.agents);
         self.identities.extend(other.identities);
         if let Some(select) = other.select {
-            self = self
-                .and_select(*select)
-                .map_err(|fault| fault.into_filter_error(""))?;
+            self = self.and_select(*select).map_err(|fault| fault.into_filter_error(""))?;
         }
         self.check_limits("")
     }
@@ -112,14 +108,7 @@ impl NodeFilter {
         identities: Vec<FilterPattern>,
         select: Option<SelectExpression>,
     ) -> Result<Self, FilterError> {
-        Self {
-            facts,
-            classes,
-            agents,
-            identities,
-            select: select.map(Box::new),
-        }
-        .check_limits("")
+        Self { facts, classes, agents, identities, select: select.map(Box::new) }.check_limits("")
     }
 
     /// Whether the filter has no conditions, so that every node matches.
@@ -190,11 +179,7 @@ impl NodeFilter {
                 return Err(FilterFault::new(0, expected).into_filter_error(text));
             }
         }
-        let patterns = self
-            .classes
-            .iter()
-            .chain(&self.agents)
-            .chain(&self.identities);
+        let patterns = self.classes.iter().chain(&self.agents).chain(&self.identities);
         let size = self.facts.iter().map(FactTerm::text_bytes).sum::<usize>()
             + patterns.map(FilterPattern::text_bytes).sum::<usize>()
             + self.select().map_or(0, SelectExpression::printed_bytes);
@@ -213,11 +198,7 @@ mod tests {
     #[test]
     fn names_alone_need_no_discovery() {
         let named = NodeFilter::default().with_identity("DB1.acme.net").unwrap();
-        let named = named
-            .with_identity("web1")
-            .unwrap()
-            .with_identity("db1.acme.net")
-            .unwrap();
+        let named = named.with_identity("web1").unwrap().with_identity("db1.acme.net").unwrap();
         assert_eq!(named.identities_exact(), Some(vec!["db1.acme.net", "web1"]));
         assert_eq!(NodeFilter::default().identities_exact(), None);
         for other in [
@@ -242,18 +223,8 @@ mod tests {
             assert!(NodeFilter::default().with_select(text).is_err());
         }
         assert!(NodeFilter::default().is_empty());
-        assert!(
-            !NodeFilter::default()
-                .with_agent("rpcutil")
-                .unwrap()
-                .is_empty()
-        );
-        assert!(
-            !NodeFilter::default()
-                .with_select("apache")
-                .unwrap()
-                .is_empty()
-        );
+        assert!(!NodeFilter::default().with_agent("rpcutil").unwrap().is_empty());
+        assert!(!NodeFilter::default().with_select("apache").unwrap().is_empty());
     }
 
     #[test]

@@ -44,11 +44,7 @@ pub(super) struct FilterFault {
 
 impl FilterFault {
     pub(super) fn new(at: usize, expected: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            at,
-            expected: expected.into(),
-            source: None,
-        }
+        Self { at, expected: expected.into(), source: None }
     }
 
     pub(super) fn invalid_regex(at: usize, source: regex::Error) -> Self {
@@ -56,11 +52,7 @@ impl FilterFault {
             regex::Error::CompiledTooBig(_) => "a smaller regular expression",
             _ => "a valid regular expression",
         };
-        Self {
-            at,
-            expected: expected.into(),
-            source: Some(Box::new(source)),
-        }
+        Self { at, expected: expected.into(), source: Some(Box::new(source)) }
     }
 
     /// Moves the error by `bytes`, for a part of a larger text.
@@ -76,10 +68,7 @@ impl FilterFault {
 
     /// Converts to the displayed error, given the whole text.
     pub(super) fn into_filter_error(self, text: &str) -> FilterError {
-        let column = 1 + text
-            .char_indices()
-            .take_while(|(at, _)| *at < self.at)
-            .count();
+        let column = 1 + text.char_indices().take_while(|(at, _)| *at < self.at).count();
         FilterError {
             text: text.chars().take(MAX_QUOTED_CHARS).collect(),
             column,

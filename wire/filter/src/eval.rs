@@ -57,10 +57,9 @@ impl NodeFilter {
         for term in self.facts() {
             conditions.push((format!("-F {term}"), term.evaluate_facts(node.facts)));
         }
-        for (flag, patterns, names) in [
-            ("-C", self.classes(), node.classes),
-            ("-A", self.agents(), node.agents),
-        ] {
+        for (flag, patterns, names) in
+            [("-C", self.classes(), node.classes), ("-A", self.agents(), node.agents)]
+        {
             for pattern in patterns {
                 let truth = match flag {
                     "-C" => pattern.matches_node_class(node),
@@ -90,19 +89,12 @@ impl NodeFilter {
         let select = self.select().into_iter();
         let select = select.flat_map(|select| select.evaluate_conditions(node, known));
         let select = select.filter_map(|(text, truth)| Some((text, truth?)));
-        facts
-            .chain(classes)
-            .chain(select)
-            .filter_map(unknown)
-            .collect()
+        facts.chain(classes).chain(select).filter_map(unknown).collect()
     }
 
     fn matches_identity(&self, node: &NodeView<'_>) -> bool {
         let identities = self.identities();
-        identities.is_empty()
-            || identities
-                .iter()
-                .any(|pattern| pattern.matches(node.identity))
+        identities.is_empty() || identities.iter().any(|pattern| pattern.matches(node.identity))
     }
 
     /// Whether all conditions except identities are true. For callers that have more alternatives to the filter's identities, such
@@ -114,19 +106,11 @@ impl NodeFilter {
 
     /// Agents, classes and facts, all of which must match.
     fn evaluate_facts_and_names(&self, node: &NodeView<'_>) -> TruthValue {
-        let has_agents = self
-            .agents()
-            .iter()
-            .all(|pattern| pattern.matches_any(node.agents));
+        let has_agents = self.agents().iter().all(|pattern| pattern.matches_any(node.agents));
         let classes = self.classes().iter();
         let classes = classes.map(|pattern| pattern.matches_node_class(node));
-        let facts = self
-            .facts()
-            .iter()
-            .map(|term| term.evaluate_facts(node.facts));
-        classes
-            .chain(facts)
-            .fold(TruthValue::from(has_agents), TruthValue::and)
+        let facts = self.facts().iter().map(|term| term.evaluate_facts(node.facts));
+        classes.chain(facts).fold(TruthValue::from(has_agents), TruthValue::and)
     }
 }
 
@@ -146,28 +130,19 @@ impl FilterPattern {
 
     /// Whether the node has a matching class; unknown until its classes were read once.
     pub(super) fn matches_node_class(&self, node: &NodeView<'_>) -> TruthValue {
-        if node.classes_known {
-            self.matches_any(node.classes).into()
-        } else {
-            TruthValue::Unknown
-        }
+        if node.classes_known { self.matches_any(node.classes).into() } else { TruthValue::Unknown }
     }
 }
 
 impl FactTerm {
     /// Whether the condition is true for these facts.
     pub fn matches(&self, facts: &NodeFacts) -> bool {
-        self.operator
-            .compare_value(&self.operand, facts.get_path(&self.path))
+        self.operator.compare_value(&self.operand, facts.get_path(&self.path))
     }
 
     /// Evaluates the condition; unknown if a fact source that was never read could decide it.
     pub(super) fn evaluate_facts(&self, facts: &NodeFacts) -> TruthValue {
-        if facts.is_known(&self.path) {
-            self.matches(facts).into()
-        } else {
-            TruthValue::Unknown
-        }
+        if facts.is_known(&self.path) { self.matches(facts).into() } else { TruthValue::Unknown }
     }
 }
 
@@ -376,13 +351,7 @@ mod tests {
 
         let named = NodeFilter::default().with_identity("web1").unwrap();
         assert!(!named.matches(&node));
-        assert!(
-            named
-                .clone()
-                .with_identity("DB1.acme.net")
-                .unwrap()
-                .matches(&node)
-        );
+        assert!(named.clone().with_identity("DB1.acme.net").unwrap().matches(&node));
         let either = named.with_identity("/^db/").unwrap();
         assert!(either.matches(&node));
         assert!(!either.with_class("apache").unwrap().matches(&node));

@@ -12,27 +12,12 @@ impl NodeFilter {
         if self.is_empty() {
             return "all nodes".to_owned();
         }
-        let identities = self
-            .identities()
-            .iter()
-            .map(explain_identity)
-            .collect::<Vec<_>>();
+        let identities = self.identities().iter().map(explain_identity).collect::<Vec<_>>();
         let mut clauses: Vec<String> = self.facts().iter().map(explain_fact).collect();
-        clauses.extend(
-            self.classes()
-                .iter()
-                .map(|class| explain_name("a class", "class", class)),
-        );
-        clauses.extend(
-            self.agents()
-                .iter()
-                .map(|agent| explain_name("an agent", "agent", agent)),
-        );
+        clauses.extend(self.classes().iter().map(|class| explain_name("a class", "class", class)));
+        clauses.extend(self.agents().iter().map(|agent| explain_name("an agent", "agent", agent)));
         if !identities.is_empty() {
-            clauses.push(format!(
-                "whose identity {}",
-                join_phrases(&identities, "or")
-            ));
+            clauses.push(format!("whose identity {}", join_phrases(&identities, "or")));
         }
         if let Some(select) = self.select() {
             if clauses.is_empty() {
@@ -46,11 +31,7 @@ impl NodeFilter {
 
 fn explain_fact(term: &FactTerm) -> String {
     let value = explain_operand(&term.operand);
-    format!(
-        "whose fact {} {} {value}",
-        term.fact_path(),
-        operator_phrase(term.operator())
-    )
+    format!("whose fact {} {} {value}", term.fact_path(), operator_phrase(term.operator()))
 }
 
 /// The English phrase of an operator.
@@ -111,14 +92,8 @@ mod tests {
             words("customer=acme mysql::master").explain(),
             "nodes whose fact customer equals \"acme\" and that have class mysql::master"
         );
-        let named = words("load>=2 kernel!=/^4/ /^role::/")
-            .with_agent("puppetral")
-            .unwrap();
-        let named = named
-            .with_identity("db1")
-            .unwrap()
-            .with_identity("/^web/i")
-            .unwrap();
+        let named = words("load>=2 kernel!=/^4/ /^role::/").with_agent("puppetral").unwrap();
+        let named = named.with_identity("db1").unwrap().with_identity("/^web/i").unwrap();
         assert_eq!(
             named.explain(),
             "nodes whose fact load is at least \"2\", whose fact kernel does not match /^4/, \

@@ -76,13 +76,8 @@ impl Serialize for NodeFilter {
 
 impl<'de> Deserialize<'de> for NodeFilter {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let FilterDocument {
-            fact,
-            class,
-            agent,
-            identity,
-            select,
-        } = deserialize_object(deserializer)?;
+        let FilterDocument { fact, class, agent, identity, select } =
+            deserialize_object(deserializer)?;
         Self::from_parts(fact, class, agent, identity, select).map_err(Error::custom)
     }
 }
@@ -90,22 +85,14 @@ impl<'de> Deserialize<'de> for NodeFilter {
 impl Serialize for FactTerm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let fact = self.fact_path().as_str().to_owned();
-        FactTermDocument {
-            fact,
-            operator: self.operator(),
-            value: self.value_text(),
-        }
-        .serialize(serializer)
+        FactTermDocument { fact, operator: self.operator(), value: self.value_text() }
+            .serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for FactTerm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let FactTermDocument {
-            fact,
-            operator,
-            value,
-        } = deserialize_object(deserializer)?;
+        let FactTermDocument { fact, operator, value } = deserialize_object(deserializer)?;
         Self::new(&fact, operator, &value).map_err(Error::custom)
     }
 }
@@ -250,37 +237,16 @@ mod tests {
             (r#"{"select":["a"]}"#, "a string"),
             (r#"{"select":""}"#, "a condition"),
             (r#"{"select":"a and"}"#, "a condition"),
-            (
-                r#"{"select":"puppet(x).enabled=true"}"#,
-                "a string in quotes",
-            ),
+            (r#"{"select":"puppet(x).enabled=true"}"#, "a string in quotes"),
             (r#"{"fact":[{}]}"#, "missing field"),
             (r#"{"fact":[["a","==","b"]]}"#, "an object"),
             (r#"{"fact":["a=b"]}"#, "an object"),
-            (
-                r#"{"fact":[{"fact":"","operator":"==","value":"b"}]}"#,
-                "the name of a fact",
-            ),
-            (
-                r#"{"fact":[{"fact":"a","operator":"==","value":""}]}"#,
-                "not empty",
-            ),
-            (
-                r#"{"fact":[{"fact":"a","operator":"=","value":"b"}]}"#,
-                "unknown variant",
-            ),
-            (
-                r#"{"fact":[{"fact":"a","operator":"=~","value":"b"}]}"#,
-                "between slashes",
-            ),
-            (
-                r#"{"fact":[{"fact":"a","operator":"==","value":1}]}"#,
-                "a string",
-            ),
-            (
-                r#"{"fact":[{"fact":"a","operator":"==","value":"b","x":1}]}"#,
-                "unknown field",
-            ),
+            (r#"{"fact":[{"fact":"","operator":"==","value":"b"}]}"#, "the name of a fact"),
+            (r#"{"fact":[{"fact":"a","operator":"==","value":""}]}"#, "not empty"),
+            (r#"{"fact":[{"fact":"a","operator":"=","value":"b"}]}"#, "unknown variant"),
+            (r#"{"fact":[{"fact":"a","operator":"=~","value":"b"}]}"#, "between slashes"),
+            (r#"{"fact":[{"fact":"a","operator":"==","value":1}]}"#, "a string"),
+            (r#"{"fact":[{"fact":"a","operator":"==","value":"b","x":1}]}"#, "unknown field"),
         ] {
             let error = decode(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

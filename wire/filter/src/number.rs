@@ -20,23 +20,19 @@ impl NumericValue {
         let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         match unsigned.split_once('.') {
             None if is_digits(unsigned) => text.parse().ok().map(Self::Integer),
-            Some((whole, fraction)) if is_digits(whole) && is_digits(fraction) => text
-                .parse()
-                .ok()
-                .filter(|value: &f64| value.is_finite())
-                .map(Self::Decimal),
+            Some((whole, fraction)) if is_digits(whole) && is_digits(fraction) => {
+                text.parse().ok().filter(|value: &f64| value.is_finite()).map(Self::Decimal)
+            }
             _ => None,
         }
     }
 
     /// Converts a JSON number.
     pub(super) fn from_json(number: &Number) -> Option<Self> {
-        number.as_i128().map(Self::Integer).or_else(|| {
-            number
-                .as_f64()
-                .filter(|value| value.is_finite())
-                .map(Self::Decimal)
-        })
+        number
+            .as_i128()
+            .map(Self::Integer)
+            .or_else(|| number.as_f64().filter(|value| value.is_finite()).map(Self::Decimal))
     }
 
     /// Compares integers exactly, and all others as 64-bit floating point.
@@ -82,10 +78,7 @@ mod tests {
     #[test]
     fn integers_compare_exactly() {
         let compare = |a: &str, b: &str| NumericValue::parse(a)?.compare(NumericValue::parse(b)?);
-        assert_eq!(
-            compare("9007199254740993", "9007199254740992"),
-            Some(Greater)
-        );
+        assert_eq!(compare("9007199254740993", "9007199254740992"), Some(Greater));
         assert_eq!(compare("10", "9.5"), Some(Greater));
         assert_eq!(compare("-1", "1"), Some(Less));
         assert_eq!(compare("1.50", "1.5"), Some(Equal));

@@ -45,19 +45,12 @@ impl FactTerm {
             .iter()
             .find_map(|(spelling, operator)| Some((*operator, rest.strip_prefix(spelling)?)))
         else {
-            return Err(FilterFault::new(
-                name.len(),
-                "one of the operators = != =~ !~ < <= > >=",
-            ));
+            return Err(FilterFault::new(name.len(), "one of the operators = != =~ !~ < <= > >="));
         };
         let value_at = text.len() - value.trim_start().len();
         let (operator, operand) =
             read_value(operator, value.trim()).map_err(|fault| fault.shifted_by(value_at))?;
-        Ok(Self {
-            path,
-            operator,
-            operand,
-        })
+        Ok(Self { path, operator, operand })
     }
 }
 
@@ -101,10 +94,7 @@ fn read_value(
 ) -> Result<(FactOperator, FactOperand), FilterFault> {
     if value.starts_with(['"', '\'']) {
         let text = unquote_text(value).ok_or_else(|| {
-            FilterFault::new(
-                value.len(),
-                "the closing quote as the last character of the value",
-            )
+            FilterFault::new(value.len(), "the closing quote as the last character of the value")
         })?;
         let operand = if operator.takes_regex() {
             FilterRegex::compile_regex(&text, false).map(FactOperand::Regex)
@@ -127,15 +117,9 @@ fn read_value(
         return Ok((operator, FactOperand::Regex(expression?)));
     }
     if value.starts_with(['=', '<', '>', '~']) {
-        return Err(FilterFault::new(
-            0,
-            "a value (in quotes, if it begins with = < > or ~)",
-        ));
+        return Err(FilterFault::new(0, "a value (in quotes, if it begins with = < > or ~)"));
     }
-    Ok((
-        operator,
-        FactOperand::Literal(LiteralOperand::parse_part(value)?),
-    ))
+    Ok((operator, FactOperand::Literal(LiteralOperand::parse_part(value)?)))
 }
 
 /// The content of a text that is quoted from its first to its last character. A backslash escapes a quote or another
@@ -148,11 +132,8 @@ pub(super) fn unquote_text(text: &str) -> Option<String> {
         if c == quote {
             return chars.peek().is_none().then_some(unquoted);
         }
-        let escaped = if c == '\\' {
-            chars.next_if(|&next| next == quote || next == '\\')
-        } else {
-            None
-        };
+        let escaped =
+            if c == '\\' { chars.next_if(|&next| next == quote || next == '\\') } else { None };
         unquoted.push(escaped.unwrap_or(c));
     }
     None
@@ -163,9 +144,7 @@ mod tests {
     use super::FactTerm;
 
     fn canonical(text: &str) -> String {
-        FactTerm::parse(text)
-            .unwrap_or_else(|error| panic!("{text}: {error}"))
-            .to_string()
+        FactTerm::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
     }
 
     #[test]

@@ -43,19 +43,13 @@ impl FilterPattern {
     /// Parses exactly `text`, without trimming.
     pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         if text.is_empty() {
-            return Err(FilterFault::new(
-                0,
-                "a name or a /regex/, not an empty string",
-            ));
+            return Err(FilterFault::new(0, "a name or a /regex/, not an empty string"));
         }
         if text.starts_with('/') {
             return FilterRegex::parse_slashed(text).map(Self::Regex);
         }
         if let Some(at) = text.find(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(FilterFault::new(
-                at,
-                "one name without spaces or control characters",
-            ));
+            return Err(FilterFault::new(at, "one name without spaces or control characters"));
         }
         let name = lower_case(text);
         if name.len() > MAX_PATTERN_BYTES {
@@ -86,16 +80,10 @@ impl FilterRegex {
     /// Compiles a regular expression within the limits.
     pub(super) fn compile_regex(source: &str, ignore_case: bool) -> Result<Self, FilterFault> {
         if source.is_empty() {
-            return Err(FilterFault::new(
-                0,
-                "a regular expression that is not empty",
-            ));
+            return Err(FilterFault::new(0, "a regular expression that is not empty"));
         }
         if source.len() > MAX_PATTERN_BYTES {
-            return Err(FilterFault::new(
-                0,
-                "a regular expression of at most 1,024 bytes",
-            ));
+            return Err(FilterFault::new(0, "a regular expression of at most 1,024 bytes"));
         }
         if let Some(at) = source.find(char::is_control) {
             return Err(FilterFault::new(
@@ -109,20 +97,13 @@ impl FilterRegex {
             .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
             .build()
             .map_err(|error| FilterFault::invalid_regex(0, error))?;
-        Ok(Self {
-            source: source.to_owned(),
-            ignore_case,
-            regex,
-        })
+        Ok(Self { source: source.to_owned(), ignore_case, regex })
     }
 
     /// Parses `/source/` or `/source/i`.
     pub(super) fn parse_slashed(text: &str) -> Result<Self, FilterFault> {
         let Some((source, ignore_case)) = split_slashed_regex(text) else {
-            return Err(FilterFault::new(
-                text.len(),
-                "a closing / after the regular expression",
-            ));
+            return Err(FilterFault::new(text.len(), "a closing / after the regular expression"));
         };
         Self::compile_regex(source, ignore_case).map_err(|fault| fault.shifted_by(1))
     }
@@ -179,13 +160,8 @@ mod tests {
 
     #[test]
     fn names_are_lower_case_and_slashes_make_expressions() {
-        assert_eq!(
-            FilterPattern::parse(" Mysql::Master ").unwrap().to_string(),
-            "mysql::master"
-        );
-        for text in [
-            "/^web/", "/^WEB/i", "/a/b/", "/a//", "/a/i/", "/a/i/i", "/ /", r"/\//",
-        ] {
+        assert_eq!(FilterPattern::parse(" Mysql::Master ").unwrap().to_string(), "mysql::master");
+        for text in ["/^web/", "/^WEB/i", "/a/b/", "/a//", "/a/i/", "/a/i/i", "/ /", r"/\//"] {
             let pattern = FilterPattern::parse(text).unwrap();
             assert!(matches!(pattern, FilterPattern::Regex(_)), "{text}");
             assert_eq!(pattern.to_string(), text);
@@ -193,11 +169,7 @@ mod tests {
         let inner = FilterRegex::parse_slashed("/usr/lib/").unwrap();
         assert_eq!(inner.source(), "usr/lib");
         assert!(inner.is_match("/usr/lib/x") && !inner.is_match("usrlib"));
-        assert!(
-            FilterRegex::parse_slashed("/^WEB/i")
-                .unwrap()
-                .is_match("web1")
-        );
+        assert!(FilterRegex::parse_slashed("/^WEB/i").unwrap().is_match("web1"));
     }
 
     #[test]

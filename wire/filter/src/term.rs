@@ -105,11 +105,7 @@ impl FactTerm {
             LiteralOperand::parse_part(value).map(FactOperand::Literal)
         };
         let operand = operand.map_err(|fault| fault.into_filter_error(value))?;
-        Ok(Self {
-            path,
-            operator,
-            operand,
-        })
+        Ok(Self { path, operator, operand })
     }
 
     /// The fact's dotted path.
@@ -154,10 +150,7 @@ impl LiteralOperand {
         if let Some(at) = text.find(char::is_control) {
             return Err(FilterFault::new(at, "a value without control characters"));
         }
-        Ok(Self {
-            text: text.to_owned(),
-            number: NumericValue::parse(text),
-        })
+        Ok(Self { text: text.to_owned(), number: NumericValue::parse(text) })
     }
 
     /// Whether the value parses back as itself without quotes.
@@ -184,11 +177,7 @@ impl fmt::Display for LiteralOperand {
         if self.is_plain() {
             return out.write_str(&self.text);
         }
-        write!(
-            out,
-            "\"{}\"",
-            self.text.replace('\\', "\\\\").replace('"', "\\\"")
-        )
+        write!(out, "\"{}\"", self.text.replace('\\', "\\\\").replace('"', "\\\""))
     }
 }
 

@@ -22,11 +22,7 @@ pub(super) fn parse_words(text: &str) -> Result<Vec<FilterWord>, FilterFault> {
     let mut rest = text.trim_start();
     while !rest.is_empty() {
         let at = text.len() - rest.len();
-        let end = if rest.starts_with('/') {
-            regex_end(rest)
-        } else {
-            plain_end(rest)
-        };
+        let end = if rest.starts_with('/') { regex_end(rest) } else { plain_end(rest) };
         let end = end.map_err(|fault| fault.shifted_by(at))?;
         let (word, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
         words.push(read_word(word).map_err(|fault| fault.shifted_by(at))?);
@@ -68,10 +64,7 @@ fn regex_end(text: &str) -> Result<usize, FilterFault> {
         }
         escaped = c == '\\' && !escaped;
     }
-    Err(FilterFault::new(
-        text.len(),
-        "a closing / after the regular expression",
-    ))
+    Err(FilterFault::new(text.len(), "a closing / after the regular expression"))
 }
 
 /// The length of the leading word that is not a regex.
@@ -101,9 +94,7 @@ mod tests {
     use crate::NodeFilter;
 
     fn split(text: &str) -> (Vec<String>, Vec<String>) {
-        let filter = NodeFilter::default()
-            .with_words(text)
-            .unwrap_or_else(|e| panic!("{e}"));
+        let filter = NodeFilter::default().with_words(text).unwrap_or_else(|e| panic!("{e}"));
         (
             filter.facts().iter().map(ToString::to_string).collect(),
             filter.classes().iter().map(ToString::to_string).collect(),
@@ -119,10 +110,7 @@ mod tests {
     fn words_with_an_operator_are_facts_and_others_classes() {
         assert_eq!(
             split("environment=development  customer=acme mysql::master"),
-            both(
-                &["environment==development", "customer==acme"],
-                &["mysql::master"]
-            )
+            both(&["environment==development", "customer==acme"], &["mysql::master"])
         );
         assert_eq!(split("/^role::/ a=/x/"), both(&["a=~/x/"], &["/^role::/"]));
     }
@@ -131,15 +119,9 @@ mod tests {
     fn quotes_and_slashes_protect_spaces() {
         assert_eq!(
             split(r#"os.name="Red Hat" 'a = b c' facts."x y"=1 "apache""#),
-            both(
-                &["os.name==\"Red Hat\"", "a==\"b c\"", "facts.\"x y\"==1"],
-                &["apache"]
-            )
+            both(&["os.name==\"Red Hat\"", "a==\"b c\"", "facts.\"x y\"==1"], &["apache"])
         );
-        assert_eq!(
-            split(r"/a b/i /c\/ d/ /a=b/"),
-            both(&[], &["/a b/i", r"/c\/ d/", "/a=b/"])
-        );
+        assert_eq!(split(r"/a b/i /c\/ d/ /a=b/"), both(&[], &["/a b/i", r"/c\/ d/", "/a=b/"]));
         assert_eq!(split("who=O'Brien x"), both(&["who==\"O'Brien\""], &["x"]));
         assert_eq!(split(r#"f="a\" b" c"#), both(&[r#"f=="a\" b""#], &["c"]));
     }

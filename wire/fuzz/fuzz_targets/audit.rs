@@ -15,15 +15,10 @@ fuzz_target!(|bytes: &[u8]| {
             verifier.push_line(line);
         }
         if let Some((link, _)) = AuditLineKind::parse_line(line) {
-            assert_eq!(
-                ChainLink::parse_line(line).map(|link| link.seq),
-                Some(link.seq)
-            );
+            assert_eq!(ChainLink::parse_line(line).map(|link| link.seq), Some(link.seq));
         }
     }
     let verdict = verifier.finish();
-    let said = bytes
-        .windows(AUDIT_FORMAT.len())
-        .any(|part| part == AUDIT_FORMAT.as_bytes());
+    let said = bytes.windows(AUDIT_FORMAT.len()).any(|part| part == AUDIT_FORMAT.as_bytes());
     assert!(said || !verdict.is_intact());
 });

@@ -16,15 +16,8 @@ static KEY: LazyLock<PublicKey> =
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(bundle) = BundleArchive::decode(bytes) {
         assert_eq!(bundle.encode().expect("what is read is written"), bytes);
-        let authority = BundleSignerTrust::Operator {
-            operator: *KEY,
-            account: None,
-        };
-        assert!(
-            bundle
-                .verify_contents(&authority, 1_800_000_000_000)
-                .is_err()
-        );
+        let authority = BundleSignerTrust::Operator { operator: *KEY, account: None };
+        assert!(bundle.verify_contents(&authority, 1_800_000_000_000).is_err());
     }
     if let Ok(manifest) = serde_json::from_slice::<BundleManifest>(bytes) {
         let again = serde_json::to_vec(&manifest).expect("a manifest is written");
@@ -37,10 +30,6 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let agent = SubjectName::parse("disk").expect("a name");
     if check_path(&agent, path).is_ok() {
-        assert!(
-            Path::new(path)
-                .components()
-                .all(|part| matches!(part, Component::Normal(_)))
-        );
+        assert!(Path::new(path).components().all(|part| matches!(part, Component::Normal(_))));
     }
 });

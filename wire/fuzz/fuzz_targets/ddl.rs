@@ -39,18 +39,14 @@ fuzz_target!(|bytes: &[u8]| {
 fn hold(ddl: &AgentDdl, object: &Map<String, Value>) {
     for action in ddl.actions() {
         if let Ok(valid) = action.validate_input(object) {
-            let again = action
-                .validate_input(&valid)
-                .expect("what is valid stays valid");
+            let again = action.validate_input(&valid).expect("what is valid stays valid");
             assert_eq!(again, valid);
             let _ = action.redact_input(&valid);
         }
         if let Ok(valid) = action.validate_output(object) {
             let _ = action.redact_output(&valid);
         }
-        let words = object
-            .iter()
-            .map(|(name, value)| (name.clone(), value.to_string()));
+        let words = object.iter().map(|(name, value)| (name.clone(), value.to_string()));
         let words: Vec<_> = words.collect();
         let _ = action.coerce_words(&words);
     }

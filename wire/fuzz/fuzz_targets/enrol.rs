@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_wire::enrol::{EnrolmentAnswer, EnrolmentRequest, NamePattern, TokenGrant, TokenGrantFact};
+use muster_wire::enrol::{
+    EnrolmentAnswer, EnrolmentRequest, NamePattern, TokenGrant, TokenGrantFact,
+};
 use muster_wire::identity::Identity;
 use muster_wire::sign::{Envelope, EnvelopeKind};
 
@@ -32,10 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
     let tags: Vec<String> = text.lines().map(str::to_owned).collect();
     if let Ok(ticket) = TokenGrant::from_tags(&tags) {
         let again = ticket.to_tags().expect("a ticket has tags");
-        assert_eq!(
-            TokenGrant::from_tags(&again).expect("and is read from them"),
-            ticket
-        );
+        assert_eq!(TokenGrant::from_tags(&again).expect("and is read from them"), ticket);
     }
     let _ = text.parse::<TokenGrantFact>();
 });

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 use muster_filter::KnownLookups;
-use muster_wire::identity::SubjectName;
-use muster_policy::{PolicyPrincipal, PolicyQuery, PolicySet, PolicySource, RuleVerdict};
 use muster_filter::state::{NodeFacts, NodeView};
+use muster_policy::{PolicyPrincipal, PolicyQuery, PolicySet, PolicySource, RuleVerdict};
+use muster_wire::identity::SubjectName;
 
 fuzz_target!(|text: &str| {
     let (policy, groups) = text.split_once("\n---\n").unwrap_or((text, ""));

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use muster_filter::state::{NodeFacts, NodeView};
 use muster_filter::{
     DataLookupResult, EvaluationProgress, KnownLookups, SelectExpression, TruthValue,
 };
-use muster_filter::state::{NodeFacts, NodeView};
 
 fuzz_target!(|text: &str| {
     if let Ok(select) = SelectExpression::parse(text) {

@@ -49,14 +49,10 @@ impl CallerSet {
         groups: &CallerGroups,
     ) -> Result<Self, (usize, PolicyFault)> {
         let words: Vec<LineSpan<'_>> = words.collect();
-        let mut callers = Self {
-            anyone: matches!(*words, [only] if only.text() == "*"),
-            ..Self::default()
-        };
+        let mut callers =
+            Self { anyone: matches!(*words, [only] if only.text() == "*"), ..Self::default() };
         for word in words {
-            callers
-                .add_word(word, groups)
-                .map_err(|fault| (word.column(), fault))?;
+            callers.add_word(word, groups).map_err(|fault| (word.column(), fault))?;
         }
         Ok(callers)
     }
@@ -69,19 +65,14 @@ impl CallerSet {
         } else if let Some((role, expression)) =
             split_role(text).filter(|(_, rest)| rest.starts_with('/'))
         {
-            self.expressions
-                .push(CallerRegex::parse_regex(text, role, expression)?);
+            self.expressions.push(CallerRegex::parse_regex(text, role, expression)?);
         } else if let Some(members) = groups.group_members(text) {
             group = true;
             self.names.extend(members.iter().cloned());
         } else {
             self.names.insert(parse_principal(text)?);
         }
-        self.words.push(CallerWord {
-            text: text.to_owned(),
-            column: word.column(),
-            group,
-        });
+        self.words.push(CallerWord { text: text.to_owned(), column: word.column(), group });
         Ok(())
     }
 
@@ -89,10 +80,7 @@ impl CallerSet {
     pub fn includes_caller(&self, caller: &PolicyPrincipal) -> bool {
         self.anyone
             || self.names.contains(caller)
-            || self
-                .expressions
-                .iter()
-                .any(|expression| expression.matches_caller(caller))
+            || self.expressions.iter().any(|expression| expression.matches_caller(caller))
     }
 
     /// Whether this set certainly includes all of the others. `false` may be a false negative.
@@ -149,9 +137,7 @@ impl CallerRegex {
             },
         };
         if source.is_empty() || source.len() > MAX_PATTERN_BYTES {
-            return Err(invalid(format!(
-                "it must be 1 to {MAX_PATTERN_BYTES} bytes"
-            )));
+            return Err(invalid(format!("it must be 1 to {MAX_PATTERN_BYTES} bytes")));
         }
         let compile = |text: &str| {
             regex::RegexBuilder::new(text)

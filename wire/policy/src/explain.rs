@@ -61,10 +61,7 @@ impl fmt::Display for RuleMismatch {
             Self::Action(actions) => write!(out, "it applies to the actions {}", actions.join(" ")),
             Self::Node(nodes) => write!(out, "it applies to {nodes}"),
             Self::Unknown(nodes) => {
-                write!(
-                    out,
-                    "it applies to {nodes}; whether this node matches is unknown"
-                )
+                write!(out, "it applies to {nodes}; whether this node matches is unknown")
             }
         }
     }

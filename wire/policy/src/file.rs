@@ -30,29 +30,17 @@ impl PolicyFile {
     /// Parses the whole file. On any fault it returns all faults in line order and no rules, because a skipped line may have been
     /// a `deny`.
     pub fn parse(text: &str, groups: &CallerGroups) -> Result<Self, Vec<PolicyLineFault>> {
-        let mut file = Self {
-            rules: Vec::new(),
-            default: None,
-            lookups: BTreeSet::new(),
-        };
+        let mut file = Self { rules: Vec::new(), default: None, lookups: BTreeSet::new() };
         let mut faults = Vec::new();
         for (line, span) in policy_lines(text) {
             if let Err((column, fault)) = file.add_line(line, span, groups) {
-                faults.push(PolicyLineFault {
-                    line,
-                    column,
-                    fault,
-                });
+                faults.push(PolicyLineFault { line, column, fault });
             }
             if faults.len() == MAX_REPORTED_FAULTS || file.rules.len() > MAX_POLICY_RULES {
                 break;
             }
         }
-        if faults.is_empty() {
-            Ok(file)
-        } else {
-            Err(faults)
-        }
+        if faults.is_empty() { Ok(file) } else { Err(faults) }
     }
 
     fn add_line(
@@ -79,10 +67,7 @@ impl PolicyFile {
         let rule = PolicyRule::parse_line(line, span, groups)?;
         self.lookups.extend(rule.data_lookups().cloned());
         if self.lookups.len() > MAX_POLICY_LOOKUPS {
-            return Err((
-                span.column(),
-                PolicyFault::TooManyLookups(MAX_POLICY_LOOKUPS),
-            ));
+            return Err((span.column(), PolicyFault::TooManyLookups(MAX_POLICY_LOOKUPS)));
         }
         self.rules.push(rule);
         Ok(())

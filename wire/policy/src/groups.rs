@@ -19,11 +19,7 @@ impl CallerGroups {
         let mut faults = Vec::new();
         for (line, span) in policy_lines(text) {
             if let Err((column, fault)) = groups.add_line(span) {
-                faults.push(PolicyLineFault {
-                    line,
-                    column,
-                    fault,
-                });
+                faults.push(PolicyLineFault { line, column, fault });
             }
         }
         for (line, span) in policy_lines(text) {
@@ -37,11 +33,7 @@ impl CallerGroups {
             }
         }
         faults.sort_by_key(|line_fault| (line_fault.line, line_fault.column));
-        if faults.is_empty() {
-            Ok(groups)
-        } else {
-            Err(faults)
-        }
+        if faults.is_empty() { Ok(groups) } else { Err(faults) }
     }
 
     fn add_line(&mut self, span: LineSpan<'_>) -> Result<(), (usize, PolicyFault)> {

@@ -53,18 +53,12 @@ pub enum PrincipalError {
 impl PolicyPrincipal {
     /// A caller with this name.
     pub fn from_caller(name: Identity) -> Self {
-        Self {
-            role: PrincipalRole::Caller,
-            name,
-        }
+        Self { role: PrincipalRole::Caller, name }
     }
 
     /// A service with this name.
     pub fn from_service(name: Identity) -> Self {
-        Self {
-            role: PrincipalRole::Service,
-            name,
-        }
+        Self { role: PrincipalRole::Service, name }
     }
 
     /// The principal of a verified sender. Requests are opened only from callers and services.
@@ -79,10 +73,8 @@ impl PolicyPrincipal {
     /// Parses `NAME`, `service=NAME`, or one of the prefixed forms.
     pub fn parse(word: &str) -> Result<Self, PrincipalError> {
         let (role, name) = split_role(word).ok_or_else(|| PrincipalError::Kind(word.to_owned()))?;
-        let name = Identity::parse(name).map_err(|error| PrincipalError::Name {
-            word: word.to_owned(),
-            error,
-        })?;
+        let name = Identity::parse(name)
+            .map_err(|error| PrincipalError::Name { word: word.to_owned(), error })?;
         Ok(Self { role, name })
     }
 

@@ -231,9 +231,7 @@ impl PolicyRule {
     }
 
     fn applies_to_action(&self, action: &SubjectName) -> bool {
-        self.actions
-            .as_ref()
-            .is_none_or(|actions| actions.contains(action))
+        self.actions.as_ref().is_none_or(|actions| actions.contains(action))
     }
 
     /// Whether this rule decides every query that a later rule matches, so that the later one never decides.
@@ -315,11 +313,7 @@ fn parse_actions(
             (word.column(), PolicyFault::Action { word: text, error })
         })
     };
-    field
-        .split_words()
-        .map(name)
-        .collect::<Result<_, _>>()
-        .map(Some)
+    field.split_words().map(name).collect::<Result<_, _>>().map(Some)
 }
 
 /// Selects one of the two node fields.
@@ -345,16 +339,11 @@ fn parse_node_field(
     match words {
         Ok(filter) if is_word_filter(&filter) => match misplaced_term_fault(&filter, node_field) {
             Some(fault) => Err((field.column(), fault)),
-            None => Ok(NodeRequirement {
-                filter,
-                source: None,
-            }),
+            None => Ok(NodeRequirement { filter, source: None }),
         },
         Err(error) if !looks_compound(field.text()) => Err(to_fault(error)),
         _ => {
-            let filter = NodeFilter::default()
-                .with_select(field.text())
-                .map_err(to_fault)?;
+            let filter = NodeFilter::default().with_select(field.text()).map_err(to_fault)?;
             let has_lookups = |select: &SelectExpression| !select.data_lookups().is_empty();
             let has_lookups = filter.select().is_some_and(has_lookups);
             let source = has_lookups.then(|| (field.column(), field.text().into()));
@@ -379,10 +368,8 @@ fn misplaced_term_fault(filter: &NodeFilter, node_field: NodeField) -> Option<Po
 
 /// Whether no word is an expression keyword. Then the field has `-W` semantics: all words must match.
 fn is_word_filter(filter: &NodeFilter) -> bool {
-    let facts = filter
-        .facts()
-        .iter()
-        .all(|term| !term.fact_path().as_str().contains(['(', ')', '!']));
+    let facts =
+        filter.facts().iter().all(|term| !term.fact_path().as_str().contains(['(', ')', '!']));
     facts && filter.classes().iter().all(can_be_class)
 }
 
@@ -406,8 +393,7 @@ fn looks_compound(text: &str) -> bool {
             || word.ends_with(')')
             || ["&&", "||"].contains(&word)
     };
-    text.split_whitespace()
-        .any(|word| is_operator(word) || is_keyword(&word.to_ascii_lowercase()))
+    text.split_whitespace().any(|word| is_operator(word) || is_keyword(&word.to_ascii_lowercase()))
 }
 
 fn is_keyword(word: &str) -> bool {

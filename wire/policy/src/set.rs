@@ -50,14 +50,8 @@ pub struct PolicySet {
 /// A policy with its name for decisions, or the fault that denies its agent.
 #[derive(Debug, Clone)]
 enum LoadedPolicy {
-    Read {
-        name: String,
-        path: PathBuf,
-        file: PolicyFile,
-    },
-    Refused {
-        rule: String,
-    },
+    Read { name: String, path: PathBuf, file: PolicyFile },
+    Refused { rule: String },
 }
 
 /// A decision and its rule: `puppetral.policy:12`, or if the rule denies because of an unknown condition,
@@ -114,11 +108,7 @@ impl PolicySet {
     pub fn deny_all(directory: PathBuf, fault: PolicyFault) -> (Self, Vec<PolicyProblem>) {
         let (mut set, mut problems) = Self::new([], None, RuleVerdict::Deny);
         set.refused = Some(format!("{}: unusable", file_name(&directory)));
-        problems.push(PolicyProblem {
-            path: directory,
-            location: None,
-            fault,
-        });
+        problems.push(PolicyProblem { path: directory, location: None, fault });
         (set, problems)
     }
 
@@ -141,10 +131,9 @@ impl PolicySet {
     pub fn explain(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyExplanation {
         let (decision, known_lookups) = self.decide_with_unknowns(query, known.clone());
         let (policy, steps) = match self.policy_for_agent(query.agent) {
-            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => (
-                Some(name.clone()),
-                file.explain_rules(query, &known_lookups),
-            ),
+            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => {
+                (Some(name.clone()), file.explain_rules(query, &known_lookups))
+            }
             _ => (None, Vec::new()),
         };
         PolicyExplanation {
@@ -172,8 +161,7 @@ impl PolicySet {
             }
             EvaluationProgress::Decided(_) => {}
         }
-        self.evaluate_query(approver, known)
-            .map(|decision| decision.allowed)
+        self.evaluate_query(approver, known).map(|decision| decision.allowed)
     }
 
     /// Decides, and returns the lookups extended by unknown results for all that were missing.
@@ -220,9 +208,7 @@ impl PolicySet {
 
     /// The policy of an agent.
     fn policy_for_agent(&self, agent: &SubjectName) -> Option<&LoadedPolicy> {
-        self.files
-            .get(agent.as_str())
-            .or_else(|| self.files.get(DEFAULT_POLICY_NAME))
+        self.files.get(agent.as_str()).or_else(|| self.files.get(DEFAULT_POLICY_NAME))
     }
 
     /// The groups.
@@ -232,14 +218,10 @@ impl PolicySet {
 
     /// Parsed and built-in policies: the agent, the path, and the content.
     pub fn readable_policies(&self) -> impl Iterator<Item = (&str, &Path, &PolicyFile)> {
-        self.files
-            .iter()
-            .filter_map(|(agent, policy)| match policy {
-                LoadedPolicy::Read { path, file, .. } => {
-                    Some((agent.as_str(), path.as_path(), file))
-                }
-                LoadedPolicy::Refused { .. } => None,
-            })
+        self.files.iter().filter_map(|(agent, policy)| match policy {
+            LoadedPolicy::Read { path, file, .. } => Some((agent.as_str(), path.as_path(), file)),
+            LoadedPolicy::Refused { .. } => None,
+        })
     }
 }
 
@@ -263,11 +245,7 @@ impl DecisionSource<'_> {
             Self::Rule(_, rule, _) => rule.approvers().map(CallerSet::to_string),
             _ => None,
         };
-        PolicyDecision {
-            allowed: verdict == RuleVerdict::Allow,
-            rule,
-            approved_by: approvers,
-        }
+        PolicyDecision { allowed: verdict == RuleVerdict::Allow, rule, approved_by: approvers }
     }
 }
 
@@ -289,9 +267,7 @@ impl PolicySetBuilder {
 
     fn add_source(&mut self, source: PolicySource) {
         let PolicySource { path, text } = source;
-        let stem = path
-            .file_stem()
-            .map(|stem| stem.to_string_lossy().into_owned());
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let agent = match SubjectName::parse(stem.as_deref().unwrap_or_default()) {
             Ok(agent) => agent,
             Err(error) => {
@@ -307,11 +283,7 @@ impl PolicySetBuilder {
             self.parse_policy(&path, text)
         };
         let policy = match result {
-            Ok(file) => LoadedPolicy::Read {
-                name: file_name(&path),
-                path,
-                file,
-            },
+            Ok(file) => LoadedPolicy::Read { name: file_name(&path), path, file },
             Err(rule) => LoadedPolicy::Refused { rule },
         };
         self.set.files.insert(agent.into(), policy);
@@ -347,11 +319,7 @@ impl PolicySetBuilder {
 
     /// Records a fault of a whole file, and returns the rule name that denies because of it.
     fn add_problem(&mut self, path: &Path, fault: PolicyFault) -> String {
-        self.problems.push(PolicyProblem {
-            path: path.to_owned(),
-            location: None,
-            fault,
-        });
+        self.problems.push(PolicyProblem { path: path.to_owned(), location: None, fault });
         format!("{}: unusable", file_name(path))
     }
 
@@ -371,8 +339,5 @@ impl PolicySetBuilder {
 
 /// The last component of a path: callers must not learn the node's directory layout.
 fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -16,33 +16,23 @@ impl<'a> LineSpan<'a> {
     /// The column, in characters from 1.
     pub(super) fn column(self) -> usize {
         let bytes = self.text.as_ptr().addr() - self.line.as_ptr().addr();
-        1 + self
-            .line
-            .get(..bytes)
-            .map_or(0, |before| before.chars().count())
+        1 + self.line.get(..bytes).map_or(0, |before| before.chars().count())
     }
 
     /// The same line, restricted to this substring.
     fn narrowed_to(self, text: &'a str) -> Self {
-        Self {
-            line: self.line,
-            text,
-        }
+        Self { line: self.line, text }
     }
 
     /// Tab-separated fields, trimmed; empty fields are skipped.
     pub(super) fn tab_fields(self) -> impl Iterator<Item = Self> {
         let fields = self.text.split('\t').map(str::trim);
-        fields
-            .filter(|field| !field.is_empty())
-            .map(move |field| self.narrowed_to(field))
+        fields.filter(|field| !field.is_empty()).map(move |field| self.narrowed_to(field))
     }
 
     /// Words separated by white space.
     pub(super) fn split_words(self) -> impl Iterator<Item = Self> {
-        self.text
-            .split_whitespace()
-            .map(move |word| self.narrowed_to(word))
+        self.text.split_whitespace().map(move |word| self.narrowed_to(word))
     }
 
     /// Items separated by commas.
@@ -52,9 +42,7 @@ impl<'a> LineSpan<'a> {
 
     /// The rest after this prefix.
     pub(super) fn strip_prefix(self, prefix: &str) -> Option<Self> {
-        self.text
-            .strip_prefix(prefix)
-            .map(|rest| self.narrowed_to(rest))
+        self.text.strip_prefix(prefix).map(|rest| self.narrowed_to(rest))
     }
 }
 

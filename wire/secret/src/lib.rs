@@ -109,23 +109,15 @@ pub fn read_secret(
     expected_owner: SecretOwner,
     limit: u64,
 ) -> Result<Zeroizing<String>, SecretFileError> {
-    let failed = |source| SecretFileError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| SecretFileError::Read { path: path.to_owned(), source };
     let file = open_secret(path, expected_owner)?;
     // Allocate the whole buffer first: a growing buffer would leave unwiped copies behind.
     let expected = file.metadata().map_err(failed)?.len().min(limit);
     let capacity = usize::try_from(expected).unwrap_or_default();
     let mut text = Zeroizing::new(String::with_capacity(capacity.saturating_add(1)));
-    file.take(limit.saturating_add(1))
-        .read_to_string(&mut text)
-        .map_err(failed)?;
+    file.take(limit.saturating_add(1)).read_to_string(&mut text).map_err(failed)?;
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > limit {
-        return Err(SecretFileError::TooLarge {
-            path: path.to_owned(),
-            limit,
-        });
+        return Err(SecretFileError::TooLarge { path: path.to_owned(), limit });
     }
     Ok(text)
 }
@@ -140,19 +132,13 @@ pub fn check_secret(path: &Path, expected_owner: SecretOwner) -> Result<(), Secr
 
 /// Opens a file after its checks. A daemon opens without blocking on a pipe.
 fn open_secret(path: &Path, expected_owner: SecretOwner) -> Result<File, SecretFileError> {
-    let failed = |source| SecretFileError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| SecretFileError::Read { path: path.to_owned(), source };
     let flags = if expected_owner == SecretOwner::Person {
         OFlag::O_NOCTTY
     } else {
         OFlag::O_NOCTTY | OFlag::O_NONBLOCK
     };
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(path);
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
     let file = opened.map_err(failed)?;
     check_metadata(path, expected_owner, &file.metadata().map_err(failed)?)?;
     Ok(file)
@@ -171,11 +157,7 @@ fn check_metadata(
     let mode = metadata.mode() & 0o7777;
     if mode & expected_owner.forbidden_bits() != 0 {
         let advised = expected_owner.advised_mode();
-        return Err(SecretFileError::Exposed {
-            path,
-            mode,
-            advised,
-        });
+        return Err(SecretFileError::Exposed { path, mode, advised });
     }
     let owner = metadata.uid();
     if expected_owner == SecretOwner::Daemon

@@ -57,21 +57,13 @@ pub enum ProtectedFileError {
 /// Names the file, link or directory that others can change, and the command that fixes it.
 pub fn read_protected(path: &Path, limit: u64) -> Result<String, ProtectedFileError> {
     check_protected(path)?;
-    let failed = |source| ProtectedFileError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| ProtectedFileError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     check_metadata(path, &file.metadata().map_err(failed)?)?;
     let mut text = String::new();
-    file.take(limit.saturating_add(1))
-        .read_to_string(&mut text)
-        .map_err(failed)?;
+    file.take(limit.saturating_add(1)).read_to_string(&mut text).map_err(failed)?;
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > limit {
-        return Err(ProtectedFileError::TooLarge {
-            path: path.to_owned(),
-            limit,
-        });
+        return Err(ProtectedFileError::TooLarge { path: path.to_owned(), limit });
     }
     Ok(text)
 }
@@ -82,10 +74,8 @@ pub fn read_protected(path: &Path, limit: u64) -> Result<String, ProtectedFileEr
 /// # Errors
 /// The same as for reading.
 pub fn check_protected(path: &Path) -> Result<(), ProtectedFileError> {
-    let absolute = std::path::absolute(path).map_err(|source| ProtectedFileError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let absolute = std::path::absolute(path)
+        .map_err(|source| ProtectedFileError::Read { path: path.to_owned(), source })?;
     check_components(&absolute, MAX_LINKS)
 }
 
@@ -99,10 +89,7 @@ fn check_components(path: &Path, links_left: usize) -> Result<(), ProtectedFileE
             continue;
         }
         let next = resolved.join(component);
-        let failed = |source| ProtectedFileError::Read {
-            path: next.clone(),
-            source,
-        };
+        let failed = |source| ProtectedFileError::Read { path: next.clone(), source };
         let metadata = fs::symlink_metadata(&next).map_err(failed)?;
         if metadata.is_symlink() {
             check_owner(&next, &metadata)?;
@@ -110,10 +97,7 @@ fn check_components(path: &Path, links_left: usize) -> Result<(), ProtectedFileE
                 .checked_sub(1)
                 .ok_or_else(|| failed(io::Error::other("too many symbolic links")))?;
             let target = fs::read_link(&next).map_err(failed)?;
-            return check_components(
-                &resolved.join(target).join(components.as_path()),
-                links_left,
-            );
+            return check_components(&resolved.join(target).join(components.as_path()), links_left);
         }
         check_metadata(&next, &metadata)?;
         resolved = next;
@@ -126,10 +110,7 @@ fn check_metadata(path: &Path, metadata: &Metadata) -> Result<(), ProtectedFileE
     let mode = metadata.mode() & 0o7777;
     let is_shared = metadata.is_dir() && mode & STICKY_BIT != 0;
     if mode & SHARED_WRITE_BITS != 0 && !is_shared {
-        return Err(ProtectedFileError::Writable {
-            path: path.to_owned(),
-            mode,
-        });
+        return Err(ProtectedFileError::Writable { path: path.to_owned(), mode });
     }
     Ok(())
 }
@@ -139,8 +120,5 @@ fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), ProtectedFileErro
     if owner == 0 || owner == nix::unistd::geteuid().as_raw() {
         return Ok(());
     }
-    Err(ProtectedFileError::Owner {
-        path: path.to_owned(),
-        owner,
-    })
+    Err(ProtectedFileError::Owner { path: path.to_owned(), owner })
 }

@@ -11,11 +11,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{geteuid, mkfifo};
 
 const LIMIT: u64 = 64;
-const KEEPERS: [SecretOwner; 3] = [
-    SecretOwner::Daemon,
-    SecretOwner::Person,
-    SecretOwner::Puppet,
-];
+const KEEPERS: [SecretOwner; 3] = [SecretOwner::Daemon, SecretOwner::Person, SecretOwner::Puppet];
 
 fn file(directory: &Path, mode: u32) -> PathBuf {
     let path = directory.join("node.creds");
@@ -40,17 +36,10 @@ fn every_mode_is_judged_by_who_else_could_read_or_change_the_file() {
                 Err(error @ SecretFileError::Exposed { .. }) => {
                     assert!(!closed, "{keeper:?} {mode:o}");
                     let told = error.to_string();
-                    let advice = if keeper == SecretOwner::Puppet {
-                        640
-                    } else {
-                        600
-                    };
+                    let advice = if keeper == SecretOwner::Puppet { 640 } else { 600 };
                     let shown = path.display();
                     assert!(told.contains(&format!("(mode {mode:04o})")), "{told}");
-                    assert!(
-                        told.contains(&format!("`chmod {advice} {shown}`")),
-                        "{told}"
-                    );
+                    assert!(told.contains(&format!("`chmod {advice} {shown}`")), "{told}");
                     assert!(!told.contains("hush"), "{told}");
                 }
                 Err(other) => panic!("{keeper:?} {mode:o}: {other}"),
@@ -73,19 +62,13 @@ fn what_is_no_file_is_refused_and_nobody_waits_for_the_end_of_a_pipe() {
         (Path::new("/dev/null"), SecretOwner::Person),
     ] {
         let refused = read_secret(path, keeper, LIMIT).unwrap_err();
-        assert!(
-            matches!(refused, SecretFileError::NotAFile { .. }),
-            "{refused}"
-        );
+        assert!(matches!(refused, SecretFileError::NotAFile { .. }), "{refused}");
     }
     let writer = std::thread::spawn({
         let pipe = pipe.clone();
         move || fs::write(pipe, "hush").unwrap()
     });
-    assert_eq!(
-        *read_secret(&pipe, SecretOwner::Person, LIMIT).unwrap(),
-        "hush"
-    );
+    assert_eq!(*read_secret(&pipe, SecretOwner::Person, LIMIT).unwrap(), "hush");
     writer.join().unwrap();
 }
 
@@ -95,36 +78,22 @@ fn more_than_a_secret_can_be_is_not_read() {
     let path = file(scratch.path(), 0o600);
     assert_eq!(*read_secret(&path, SecretOwner::Daemon, 4).unwrap(), "hush");
     let refused = read_secret(&path, SecretOwner::Daemon, 3).unwrap_err();
-    assert!(matches!(
-        refused,
-        SecretFileError::TooLarge { limit: 3, .. }
-    ));
+    assert!(matches!(refused, SecretFileError::TooLarge { limit: 3, .. }));
     // Endless, and of a size that is told as nothing.
     assert!(read_secret(Path::new("/dev/zero"), SecretOwner::Daemon, 3).is_err());
     assert!(
-        read_secret(&scratch.path().join("none"), SecretOwner::Daemon, 3)
-            .unwrap_err()
-            .is_missing()
+        read_secret(&scratch.path().join("none"), SecretOwner::Daemon, 3).unwrap_err().is_missing()
     );
 }
 
 #[test]
 fn a_daemon_does_not_believe_what_a_third_user_owns() {
-    assert!(
-        geteuid().is_root(),
-        "only root can give files away: run the tests as root"
-    );
+    assert!(geteuid().is_root(), "only root can give files away: run the tests as root");
     let scratch = tempfile::tempdir().unwrap();
     let path = file(scratch.path(), 0o600);
     chown(&path, Some(12_345), None).unwrap();
     let refused = read_secret(&path, SecretOwner::Daemon, LIMIT).unwrap_err();
-    assert!(matches!(
-        refused,
-        SecretFileError::Owner { owner: 12_345, .. }
-    ));
+    assert!(matches!(refused, SecretFileError::Owner { owner: 12_345, .. }));
     assert!(refused.to_string().contains("run `chown root"), "{refused}");
-    assert_eq!(
-        *read_secret(&path, SecretOwner::Person, LIMIT).unwrap(),
-        "hush"
-    );
+    assert_eq!(*read_secret(&path, SecretOwner::Person, LIMIT).unwrap(), "hush");
 }

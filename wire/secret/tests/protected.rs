@@ -54,10 +54,7 @@ fn every_mode_of_a_file_is_judged_by_who_else_could_write_it() {
         }
     }
     mode(&path, 0o644);
-    assert!(matches!(
-        read_protected(&path, 3),
-        Err(ProtectedFileError::TooLarge { limit: 3, .. })
-    ));
+    assert!(matches!(read_protected(&path, 3), Err(ProtectedFileError::TooLarge { limit: 3, .. })));
 }
 
 #[test]

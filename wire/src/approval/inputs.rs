@@ -30,9 +30,7 @@ impl ProposalInputs {
         let mut inputs = Self::default();
         for (name, value) in data {
             if is_secret(name) {
-                inputs
-                    .secret
-                    .insert(name.clone(), digest_secret_input(id, name, value));
+                inputs.secret.insert(name.clone(), digest_secret_input(id, name, value));
             } else {
                 inputs.clear.insert(name.clone(), value.clone());
             }

@@ -73,7 +73,5 @@ pub fn encode_envelope(envelope: &[u8]) -> String {
 
 /// Decodes the envelope from such a text.
 fn decode_envelope(text: &str) -> Result<Vec<u8>, ApprovalError> {
-    URL_SAFE_NO_PAD
-        .decode(text)
-        .map_err(|_| ApprovalError::Shape("not base64url"))
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| ApprovalError::Shape("not base64url"))
 }

@@ -94,10 +94,7 @@ pub fn open_proposal(
     if proposal.id.get_version_num() != 7 {
         return Err(ApprovalError::Shape("the id is not a version 7 UUID"));
     }
-    Ok(OpenProposal {
-        proposal,
-        caller: opened.sender,
-    })
+    Ok(OpenProposal { proposal, caller: opened.sender })
 }
 
 /// Verifies a signed approval, as a request carries it, and the proposal in it.
@@ -167,20 +164,12 @@ impl ApprovedProposal {
         };
         let proposer = &self.proposed.caller;
         let comparisons = [
-            (
-                "caller",
-                request.caller == proposal.caller && caller.key == proposer.key,
-            ),
+            ("caller", request.caller == proposal.caller && caller.key == proposer.key),
             ("collective", request.collective == proposal.collective),
             ("agent", request.agent == proposal.agent),
             ("action", request.action == proposal.action),
             ("target", is_target_covered),
-            (
-                "data",
-                proposal
-                    .inputs
-                    .matches_request_data(proposal.id, &request.data, is_secret),
-            ),
+            ("data", proposal.inputs.matches_request_data(proposal.id, &request.data, is_secret)),
         ];
         match comparisons.into_iter().find(|(_, is_same)| !is_same) {
             Some((field, _)) => Err(ApprovalError::RequestMismatch(field)),

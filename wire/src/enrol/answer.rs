@@ -117,10 +117,7 @@ impl EnrolmentRefusalReason {
 
     /// Whether retrying with the same credential and name is useless. A taken name may be released later, so that reason is not final.
     pub fn is_final(self) -> bool {
-        matches!(
-            self,
-            Self::NameNotAllowed | Self::UsedUp | Self::Denied | Self::Revoked
-        )
+        matches!(self, Self::NameNotAllowed | Self::UsedUp | Self::Denied | Self::Revoked)
     }
 }
 
@@ -203,9 +200,7 @@ impl EnrolmentAcceptance {
             |token_name| move |source| EnrolmentAnswerError::Token { token_name, source };
         let fleet = AccountTrust::new(operator, &self.account)
             .map_err(to_error("fleet's account token"))?;
-        let node = fleet
-            .verify_user(&self.token, now)
-            .map_err(to_error("node's token"))?;
+        let node = fleet.verify_user(&self.token, now).map_err(to_error("node's token"))?;
         if node.key != key || node.role != UserRole::Node || node.identity != self.identity {
             return Err(EnrolmentAnswerError::Foreign);
         }

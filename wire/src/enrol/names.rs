@@ -71,10 +71,9 @@ impl NamePattern {
                 || (part.contains(MULTI_LABEL_WILDCARD) && *part != MULTI_LABEL_WILDCARD)
         };
         match text.split('.').find(is_invalid) {
-            Some(part) => Err(NamePatternError::Part {
-                pattern: text.to_owned(),
-                part: part.to_owned(),
-            }),
+            Some(part) => {
+                Err(NamePatternError::Part { pattern: text.to_owned(), part: part.to_owned() })
+            }
             None => Ok(Self(text.to_ascii_lowercase())),
         }
     }
@@ -128,9 +127,7 @@ fn matches_wildcards<P, T>(
                 item_index <= items.len()
             }
             Some(element)
-                if items
-                    .get(item_index)
-                    .is_some_and(|candidate| is_match(element, candidate)) =>
+                if items.get(item_index).is_some_and(|candidate| is_match(element, candidate)) =>
             {
                 (pattern_index, item_index) = (pattern_index + 1, item_index + 1);
                 true

@@ -40,9 +40,7 @@ impl EnrolmentNonce {
     /// Creates a nonce from the operating system's random source.
     pub fn from_random() -> Result<Self, KeyError> {
         let mut bytes = [0; 16];
-        rand::rngs::OsRng
-            .try_fill_bytes(&mut bytes)
-            .map_err(|_| KeyError::Random)?;
+        rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|_| KeyError::Random)?;
         Ok(Self(bytes))
     }
 
@@ -55,9 +53,7 @@ impl EnrolmentNonce {
 impl TryFrom<String> for EnrolmentNonce {
     type Error = EnrolmentNonceError;
     fn try_from(text: String) -> Result<Self, EnrolmentNonceError> {
-        let bytes = URL_SAFE_NO_PAD
-            .decode(text)
-            .map_err(|_| EnrolmentNonceError)?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| EnrolmentNonceError)?;
         bytes.try_into().map(Self).map_err(|_| EnrolmentNonceError)
     }
 }
@@ -147,11 +143,7 @@ pub fn sign_enrolment_request(
     let hello = to_raw_value(request)?;
     let signature = node.sign(&proof_bytes(hello.get())).to_bytes();
     let proof = URL_SAFE_NO_PAD.encode(signature);
-    sign_envelope(
-        EnvelopeKind::Hello,
-        &EnrolmentRequestBody { hello, proof },
-        bootstrap,
-    )
+    sign_envelope(EnvelopeKind::Hello, &EnrolmentRequestBody { hello, proof }, bootstrap)
 }
 
 /// Verifies a request received in the bootstrap account.
@@ -178,32 +170,22 @@ pub fn open_enrolment_request(
         ));
     }
     if request.key == sender.key {
-        return Err(EnrolmentRequestError::Shape(
-            "its key is the key of the bootstrap credential",
-        ));
+        return Err(EnrolmentRequestError::Shape("its key is the key of the bootstrap credential"));
     }
     verify_proof(&request, &body).ok_or_else(|| EnrolmentRequestError::Proof {
         identity: request.identity.clone(),
         key: request.key,
     })?;
-    let grant =
-        TokenGrant::from_tags(&sender.tags).map_err(|source| EnrolmentRequestError::Grant {
-            credential: sender.key,
-            source,
-        })?;
-    Ok(OpenEnrolmentRequest {
-        request,
-        sender,
-        grant,
-    })
+    let grant = TokenGrant::from_tags(&sender.tags)
+        .map_err(|source| EnrolmentRequestError::Grant { credential: sender.key, source })?;
+    Ok(OpenEnrolmentRequest { request, sender, grant })
 }
 
 fn verify_proof(request: &EnrolmentRequest, body: &EnrolmentRequestBody) -> Option<()> {
     let signature = URL_SAFE_NO_PAD.decode(&body.proof).ok()?;
     let signature = Signature::from_slice(&signature).ok()?;
     let key = request.key.verifying_key().ok()?;
-    key.verify_strict(&proof_bytes(body.hello.get()), &signature)
-        .ok()
+    key.verify_strict(&proof_bytes(body.hello.get()), &signature).ok()
 }
 
 /// The bytes that the new key signs.

@@ -74,10 +74,7 @@ impl TokenGrant {
         self.check_limits()?;
         let names = self.names.iter().map(|name| format!("name:{name}"));
         let uses = self.uses.iter().map(|uses| format!("uses:{uses}"));
-        let facts = self
-            .facts
-            .iter()
-            .map(|(name, value)| format!("fact:{name}={value}"));
+        let facts = self.facts.iter().map(|(name, value)| format!("fact:{name}={value}"));
         Ok(names.chain(uses).chain(facts).collect())
     }
 
@@ -107,11 +104,7 @@ impl TokenGrant {
             return Err(TokenGrantError::NoNames);
         }
         for (kind, found, limit) in [
-            (
-                "name patterns",
-                self.names.len(),
-                limits::MAX_TOKEN_GRANT_NAMES,
-            ),
+            ("name patterns", self.names.len(), limits::MAX_TOKEN_GRANT_NAMES),
             ("facts", self.facts.len(), limits::MAX_TOKEN_GRANT_FACTS),
         ] {
             if found > limit {
@@ -137,10 +130,7 @@ impl FromStr for TokenGrantFact {
         {
             return Err(invalid());
         }
-        Ok(Self {
-            name: name.to_owned(),
-            value: value.to_owned(),
-        })
+        Ok(Self { name: name.to_owned(), value: value.to_owned() })
     }
 }
 

@@ -72,22 +72,14 @@ impl SeenRecord {
         let (caller, rest) = rest.split_first_chunk::<32>()?;
         let (request, rest) = rest.split_first_chunk::<16>()?;
         let expires = Millis::from_le_bytes(*rest.first_chunk()?);
-        let record = Self {
-            caller: *caller,
-            request: Uuid::from_bytes(*request),
-            expires,
-        };
+        let record = Self { caller: *caller, request: Uuid::from_bytes(*request), expires };
         (*magic == RECORD_MAGIC).then_some(record)
     }
 
     /// Decodes all records of a journal.
     pub fn decode_all(journal: &[u8]) -> DecodedJournal {
-        let mut decoded = DecodedJournal {
-            records: Vec::new(),
-            valid_len: 0,
-            damaged: 0,
-            has_start: false,
-        };
+        let mut decoded =
+            DecodedJournal { records: Vec::new(), valid_len: 0, damaged: 0, has_start: false };
         let (slots, _remainder) = journal.as_chunks::<{ Self::BYTES }>();
         for (index, slot) in slots.iter().enumerate() {
             let is_start = index == 0 && *slot == JOURNAL_START;
@@ -108,11 +100,7 @@ impl SeenRecord {
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            if crc & 1 == 0 {
-                crc >> 1
-            } else {
-                (crc >> 1) ^ 0xEDB8_8320
-            }
+            if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0xEDB8_8320 }
         })
     })
 }

@@ -93,11 +93,7 @@ impl SeenCache {
     ) -> Self {
         let mut cache = Self::new(capacity);
         for record in records {
-            let SeenRecord {
-                caller,
-                request,
-                expires,
-            } = record;
+            let SeenRecord { caller, request, expires } = record;
             if expires >= now.wall {
                 cache.remember_request(
                     (caller, request),
@@ -129,10 +125,7 @@ impl SeenCache {
             return InsertionOutcome::Seen;
         }
         if self.seen.len() >= self.capacity_for(caller) {
-            let next = self
-                .by_expiry
-                .peek()
-                .map_or(now.wall, |Reverse((expires, _))| *expires);
+            let next = self.by_expiry.peek().map_or(now.wall, |Reverse((expires, _))| *expires);
             let retry_after_ms = next.saturating_sub(now.wall).saturating_add(1);
             return InsertionOutcome::Full { retry_after_ms };
         }
@@ -152,13 +145,11 @@ impl SeenCache {
 
     /// All entries, unordered: for rewriting the journal.
     pub fn records(&self) -> impl Iterator<Item = SeenRecord> + '_ {
-        self.seen
-            .iter()
-            .map(|(&(caller, request), deadline)| SeenRecord {
-                caller,
-                request,
-                expires: deadline.wall,
-            })
+        self.seen.iter().map(|(&(caller, request), deadline)| SeenRecord {
+            caller,
+            request,
+            expires: deadline.wall,
+        })
     }
 
     /// The capacity limit for this caller: the whole capacity for callers with few entries, else the capacity without the reserve.
@@ -224,10 +215,7 @@ impl RetentionDeadline {
     /// Ends after this instant of the wall clock, and after the same duration on the monotonic clock.
     fn from_expiry(wall: Millis, now: DualClockInstant) -> Self {
         let left = wall.saturating_sub(now.wall);
-        Self {
-            wall,
-            steady: now.steady.saturating_add(left),
-        }
+        Self { wall, steady: now.steady.saturating_add(left) }
     }
 }
 
@@ -239,10 +227,7 @@ mod tests {
     #[test]
     fn what_a_flood_has_taken_is_given_back() {
         let mut cache = SeenCache::default();
-        let at = |ms| DualClockInstant {
-            wall: ms,
-            steady: ms,
-        };
+        let at = |ms| DualClockInstant { wall: ms, steady: ms };
         for _ in 0..50_000 {
             cache.insert(&[1; 32], Uuid::now_v7(), 1000, at(0));
         }

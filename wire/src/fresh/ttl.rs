@@ -32,11 +32,7 @@ pub fn check_freshness(
     let from_future = issued_at > now.saturating_add(skew);
     let expired = now > issued_at.saturating_add(ttl).saturating_add(skew);
     if from_future || expired {
-        return Err(StaleRequest {
-            age_ms: signed_age(issued_at, now),
-            ttl,
-            skew,
-        });
+        return Err(StaleRequest { age_ms: signed_age(issued_at, now), ttl, skew });
     }
     Ok(())
 }
@@ -44,16 +40,10 @@ pub fn check_freshness(
 /// How long a request must be remembered: one skew longer than [`check_freshness`] accepts it, so that setting the clock back by
 /// up to one skew does not allow a replay.
 pub fn remember_until(issued_at: Millis, ttl: Millis, skew: Millis) -> Millis {
-    issued_at
-        .saturating_add(ttl)
-        .saturating_add(skew.saturating_mul(2))
+    issued_at.saturating_add(ttl).saturating_add(skew.saturating_mul(2))
 }
 
 fn signed_age(issued_at: Millis, now: Millis) -> i64 {
     let magnitude = i64::try_from(now.abs_diff(issued_at)).unwrap_or(i64::MAX);
-    if issued_at > now {
-        -magnitude
-    } else {
-        magnitude
-    }
+    if issued_at > now { -magnitude } else { magnitude }
 }

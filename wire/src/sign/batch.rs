@@ -82,10 +82,7 @@ fn resolve_senders(
             None => Err(TokenError::Shape),
         },
     };
-    found
-        .into_iter()
-        .map(|lookup| lookup.map(resolve))
-        .collect()
+    found.into_iter().map(|lookup| lookup.map(resolve)).collect()
 }
 
 enum SenderLookup {
@@ -131,9 +128,7 @@ fn resolve_sender(
         Ok(candidate) => {
             let index = pending.users.len();
             pending.indexes.insert(digest, index);
-            pending
-                .users
-                .push((digest, candidate.issuer, Arc::new(candidate.verified)));
+            pending.users.push((digest, candidate.issuer, Arc::new(candidate.verified)));
             pending.claims.push(SignatureClaim {
                 message: candidate.signed.to_vec(),
                 signature: candidate.signature,

@@ -25,10 +25,7 @@ pub(super) struct SignatureClaim {
 
 /// Whether each claim is valid, in input order.
 pub(super) fn verify_batch(claims: &[SignatureClaim]) -> Vec<bool> {
-    claims
-        .chunks(MAX_BATCH_SIGNATURES)
-        .flat_map(bisect_batch)
-        .collect()
+    claims.chunks(MAX_BATCH_SIGNATURES).flat_map(bisect_batch).collect()
 }
 
 fn bisect_batch(claims: &[SignatureClaim]) -> Vec<bool> {
@@ -154,10 +151,7 @@ mod tests {
         let mut signers = vec![(1, Harm::None); MAX_BATCH_SIGNATURES + 3];
         assert!(judged(&signers).into_iter().all(|good| good));
         signers[MAX_BATCH_SIGNATURES + 1].1 = Harm::Moved;
-        let bad: Vec<_> = (0..)
-            .zip(judged(&signers))
-            .filter(|(_, good)| !good)
-            .collect();
+        let bad: Vec<_> = (0..).zip(judged(&signers)).filter(|(_, good)| !good).collect();
         assert_eq!(bad, [(MAX_BATCH_SIGNATURES + 1, false)]);
     }
 

@@ -52,10 +52,7 @@ impl<'a> Envelope<'a> {
             serde_json::from_slice(bytes).map_err(MessageRefusal::Malformed)?;
         if layout.protocol != kind.protocol_name() {
             let found = layout.protocol.chars().take(32).collect();
-            return Err(MessageRefusal::Protocol {
-                expected: kind.protocol_name(),
-                found,
-            });
+            return Err(MessageRefusal::Protocol { expected: kind.protocol_name(), found });
         }
         let mut signature = [0; Signature::BYTE_SIZE];
         // The buffer has exactly the size of a signature: longer and shorter texts fail.
@@ -64,12 +61,7 @@ impl<'a> Envelope<'a> {
             _ => return Err(MessageRefusal::Signature),
         }
         let signature = Signature::from_bytes(&signature);
-        Ok(Self {
-            kind,
-            token: layout.token,
-            signature,
-            body: layout.body,
-        })
+        Ok(Self { kind, token: layout.token, signature, body: layout.body })
     }
 
     /// Verifies the chain of trusted account, sender's token and message, and that the sender has one of these roles.
@@ -129,9 +121,6 @@ impl<'a> Envelope<'a> {
             let (sender, role) = (sender.identity.clone(), sender.role);
             return Err(MessageRefusal::WrongRole { sender, role });
         }
-        Ok(OpenEnvelope {
-            sender,
-            body: self.body(),
-        })
+        Ok(OpenEnvelope { sender, body: self.body() })
     }
 }

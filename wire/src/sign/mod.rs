@@ -82,17 +82,10 @@ impl EnvelopeKind {
     /// The kind of an inbox message: progress if its first field names that protocol, else a reply. The check is a hint without
     /// verification; opening the envelope verifies the kind.
     pub fn of_inbox_message(bytes: &[u8]) -> Self {
-        let prefix = [
-            br#"{"protocol":""#.as_slice(),
-            Self::Progress.protocol_name().as_bytes(),
-            b"\"",
-        ]
-        .concat();
-        if bytes.starts_with(&prefix) {
-            Self::Progress
-        } else {
-            Self::Reply
-        }
+        let prefix =
+            [br#"{"protocol":""#.as_slice(), Self::Progress.protocol_name().as_bytes(), b"\""]
+                .concat();
+        if bytes.starts_with(&prefix) { Self::Progress } else { Self::Reply }
     }
 
     /// The signed bytes before the body, with capacity for a body of this size.

@@ -64,19 +64,14 @@ pub fn open_request(
     let envelope = Envelope::decode(EnvelopeKind::Request, bytes)?;
     let opened = envelope.verify(trust, cache, now, &REQUESTER_ROLES)?;
     let caller = opened.sender;
-    let request = Request::decode(opened.body).map_err(|source| MessageRefusal::Request {
-        sender: caller.identity.clone(),
-        source,
-    })?;
+    let request = Request::decode(opened.body)
+        .map_err(|source| MessageRefusal::Request { sender: caller.identity.clone(), source })?;
     if request.caller != caller.identity {
         let (sender, claimed) = (caller.identity.clone(), request.caller);
         return Err(MessageRefusal::WrongSender { sender, claimed });
     }
     if let Some(field) = mismatched_subject_field(&request, subject) {
-        return Err(MessageRefusal::SubjectMismatch {
-            sender: caller.identity.clone(),
-            field,
-        });
+        return Err(MessageRefusal::SubjectMismatch { sender: caller.identity.clone(), field });
     }
     Ok(OpenRequest { request, caller })
 }
@@ -84,12 +79,7 @@ pub fn open_request(
 /// The first field in which subject and body differ.
 fn mismatched_subject_field(request: &Request, subject: &RequestAddress) -> Option<&'static str> {
     let node = subject.node.as_ref();
-    let lists_node = |node| {
-        request
-            .target
-            .nodes()
-            .is_some_and(|nodes| nodes.contains(node))
-    };
+    let lists_node = |node| request.target.nodes().is_some_and(|nodes| nodes.contains(node));
     if request.collective != subject.collective {
         Some("collective")
     } else if request.agent != subject.agent {
@@ -112,10 +102,7 @@ pub fn open_reply(
     now: Millis,
 ) -> Result<OpenReply, MessageRefusal> {
     let envelope = Envelope::decode(EnvelopeKind::Reply, bytes)?;
-    check_reply(
-        envelope.verify(trust, cache, now, &REPLIER_ROLES)?,
-        expected,
-    )
+    check_reply(envelope.verify(trust, cache, now, &REPLIER_ROLES)?, expected)
 }
 
 /// Opens many replies in a batch, at about a third of the cost; returns the results in input order.
@@ -126,17 +113,10 @@ pub fn open_replies<M: AsRef<[u8]>>(
     cache: &TokenCache,
     now: Millis,
 ) -> Vec<Result<OpenReply, MessageRefusal>> {
-    verify_envelopes(
-        EnvelopeKind::Reply,
-        messages,
-        trust,
-        cache,
-        now,
-        &REPLIER_ROLES,
-    )
-    .into_iter()
-    .map(|opened| check_reply(opened?, expected))
-    .collect()
+    verify_envelopes(EnvelopeKind::Reply, messages, trust, cache, now, &REPLIER_ROLES)
+        .into_iter()
+        .map(|opened| check_reply(opened?, expected))
+        .collect()
 }
 
 fn check_reply(
@@ -144,10 +124,8 @@ fn check_reply(
     expected: &ExpectedAnswer<'_>,
 ) -> Result<OpenReply, MessageRefusal> {
     let sender = opened.sender;
-    let reply = Reply::decode(opened.body).map_err(|source| MessageRefusal::Reply {
-        sender: sender.identity.clone(),
-        source,
-    })?;
+    let reply = Reply::decode(opened.body)
+        .map_err(|source| MessageRefusal::Reply { sender: sender.identity.clone(), source })?;
     let request_fields = (reply.request, &reply.agent, &reply.action);
     expected.check_sender(&sender, &reply.sender, request_fields)?;
     Ok(OpenReply { reply, sender })
@@ -161,17 +139,10 @@ pub fn open_progress<M: AsRef<[u8]>>(
     cache: &TokenCache,
     now: Millis,
 ) -> Vec<Result<ProgressMessage, MessageRefusal>> {
-    verify_envelopes(
-        EnvelopeKind::Progress,
-        messages,
-        trust,
-        cache,
-        now,
-        &REPLIER_ROLES,
-    )
-    .into_iter()
-    .map(|opened| check_progress(opened?, expected))
-    .collect()
+    verify_envelopes(EnvelopeKind::Progress, messages, trust, cache, now, &REPLIER_ROLES)
+        .into_iter()
+        .map(|opened| check_progress(opened?, expected))
+        .collect()
 }
 
 fn check_progress(
@@ -179,11 +150,8 @@ fn check_progress(
     expected: &ExpectedAnswer<'_>,
 ) -> Result<ProgressMessage, MessageRefusal> {
     let sender = opened.sender;
-    let progress =
-        ProgressMessage::decode(opened.body).map_err(|source| MessageRefusal::Progress {
-            sender: sender.identity.clone(),
-            source,
-        })?;
+    let progress = ProgressMessage::decode(opened.body)
+        .map_err(|source| MessageRefusal::Progress { sender: sender.identity.clone(), source })?;
     let request_fields = (progress.request, &progress.agent, &progress.action);
     expected.check_sender(&sender, &progress.sender, request_fields)?;
     Ok(progress)

@@ -78,15 +78,8 @@ impl Signer {
     pub fn new(creds: UserCredentials) -> Result<Self, NameError> {
         let identity = Identity::parse(&creds.claims().name)?;
         let (text, claims, key) = creds.into_parts();
-        let current = SignerToken {
-            text: text.into(),
-            claims: Arc::new(claims),
-        };
-        Ok(Self {
-            identity,
-            key,
-            current: Arc::new(RwLock::new(current)),
-        })
+        let current = SignerToken { text: text.into(), claims: Arc::new(claims) };
+        Ok(Self { identity, key, current: Arc::new(RwLock::new(current)) })
     }
 
     /// The name in the token.
@@ -121,25 +114,15 @@ impl Signer {
             && claims.nats.issuer_account == known.nats.issuer_account;
         if !is_own {
             return Err(SignerRenewError::Foreign {
-                name: claims
-                    .name
-                    .chars()
-                    .take(limits::MAX_IDENTITY_BYTES)
-                    .collect(),
+                name: claims.name.chars().take(limits::MAX_IDENTITY_BYTES).collect(),
                 key: claims.sub,
             });
         }
         // 0 means never.
         if known.exp == 0 || (claims.exp != 0 && claims.exp <= known.exp) {
-            return Err(SignerRenewError::NotLonger {
-                current: known.exp,
-                found: claims.exp,
-            });
+            return Err(SignerRenewError::NotLonger { current: known.exp, found: claims.exp });
         }
-        *current = SignerToken {
-            text: token.into(),
-            claims: Arc::new(claims.clone()),
-        };
+        *current = SignerToken { text: token.into(), claims: Arc::new(claims.clone()) };
         Ok(())
     }
 
@@ -185,10 +168,7 @@ pub fn sign_envelope(
     );
     let bytes = head.len() + body.len() + 1;
     if bytes > kind.max_bytes() {
-        return Err(EnvelopeSignError::Oversized {
-            bytes,
-            limit: kind.max_bytes(),
-        });
+        return Err(EnvelopeSignError::Oversized { bytes, limit: kind.max_bytes() });
     }
     let mut envelope = Vec::with_capacity(bytes);
     envelope.extend_from_slice(head.as_bytes());
@@ -210,10 +190,7 @@ mod tests {
             [9, account].map(|seed| KeyPair::from_raw(KeyKind::Account, &[seed; 32]));
         let pair = KeyPair::from_raw(KeyKind::User, &[key; 32]);
         let user = UserClaims::new(account.public_key(), Vec::new());
-        let validity = TokenValidity {
-            issued_at: 100,
-            expires,
-        };
+        let validity = TokenValidity { issued_at: 100, expires };
         let name = Identity::parse(name).unwrap();
         let text =
             encode::issue_user_token(&name, pair.public_key(), user, validity, &role).unwrap();
@@ -231,19 +208,13 @@ mod tests {
             (token("web1", 1, 2, Some(2_000)), "account"),
         ] {
             let refused = signer.renew_token(&other.0);
-            assert!(
-                matches!(refused, Err(SignerRenewError::Foreign { .. })),
-                "{why}"
-            );
+            assert!(matches!(refused, Err(SignerRenewError::Foreign { .. })), "{why}");
         }
         for expires in [999, 1_000] {
             let refused = signer.renew_token(&token("web1", 1, 1, Some(expires)).0);
             assert!(matches!(refused, Err(SignerRenewError::NotLonger { .. })));
         }
-        assert!(matches!(
-            signer.renew_token("x.y.z"),
-            Err(SignerRenewError::Token(_))
-        ));
+        assert!(matches!(signer.renew_token("x.y.z"), Err(SignerRenewError::Token(_))));
         assert_eq!(&*clone.token(), first);
         for expires in [Some(1_001), None] {
             let (renewed, _) = token("web1", 1, 1, expires);

@@ -44,10 +44,7 @@ impl Default for TokenCache {
 impl TokenCache {
     /// Creates a cache of at most this many users.
     pub fn new(capacity: usize) -> Self {
-        Self {
-            capacity,
-            state: Mutex::default(),
-        }
+        Self { capacity, state: Mutex::default() }
     }
 
     /// Number of cached users.
@@ -165,10 +162,7 @@ impl TokenCache {
     fn lock_for(&self, trust: &AccountTrust) -> MutexGuard<'_, TokenCacheState> {
         let mut state = self.lock_state();
         if state.trust != *trust.fingerprint() {
-            *state = TokenCacheState {
-                trust: *trust.fingerprint(),
-                ..TokenCacheState::default()
-            };
+            *state = TokenCacheState { trust: *trust.fingerprint(), ..TokenCacheState::default() };
         }
         state
     }

@@ -84,11 +84,7 @@ pub struct OperatorClaims {
 impl OperatorClaims {
     /// Creates claims of an operator with this system account.
     pub fn new(system_account: Option<PublicKey>) -> Self {
-        Self {
-            system_account,
-            kind: Self::TYPE.to_owned(),
-            version: CLAIMS_VERSION,
-        }
+        Self { system_account, kind: Self::TYPE.to_owned(), version: CLAIMS_VERSION }
     }
 }
 
@@ -232,12 +228,7 @@ pub struct ScopedKey {
 impl ScopedKey {
     /// Creates a key that signs users of this role.
     pub fn new(key: PublicKey, role: UserRole, template: PermissionTemplate) -> Self {
-        Self {
-            kind: "user_scope".to_owned(),
-            key,
-            role: role.as_str().to_owned(),
-            template,
-        }
+        Self { kind: "user_scope".to_owned(), key, role: role.as_str().to_owned(), template }
     }
 }
 
@@ -350,10 +341,7 @@ impl UserClaims {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde requires this signature"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_zero(value: &Seconds) -> bool {
     *value == 0
 }

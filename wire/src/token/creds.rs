@@ -72,11 +72,7 @@ impl UserCredentials {
         if token != seed {
             return Err(UserCredentialsError::Mismatch { token, seed });
         }
-        Ok(Self {
-            jwt: jwt.to_owned(),
-            claims,
-            key,
-        })
+        Ok(Self { jwt: jwt.to_owned(), claims, key })
     }
 
     /// Parses the text of a `.creds` file.
@@ -89,10 +85,7 @@ impl UserCredentials {
         let key = KeyPair::from_seed(seed).map_err(UserCredentialsError::Seed)?;
         if key.public_key().kind() != KeyKind::User {
             let found = key.public_key().kind();
-            let error = KeyError::WrongKind {
-                expected: KeyKind::User,
-                found,
-            };
+            let error = KeyError::WrongKind { expected: KeyKind::User, found };
             return Err(UserCredentialsError::Seed(error));
         }
         Self::new(find_block(text, TOKEN_LABEL)?, key)
@@ -157,9 +150,5 @@ fn find_block<'a>(text: &'a str, label: &'static str) -> Result<&'a str, UserCre
 fn is_block_marker(line: &str, word: &str, label: &str) -> bool {
     let inner = line.trim_matches('-');
     let has_dashes = line.starts_with("---") && line.ends_with("---");
-    has_dashes
-        && inner
-            .strip_prefix(word)
-            .and_then(|rest| rest.strip_prefix(' '))
-            == Some(label)
+    has_dashes && inner.strip_prefix(word).and_then(|rest| rest.strip_prefix(' ')) == Some(label)
 }

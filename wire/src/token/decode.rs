@@ -35,27 +35,17 @@ pub fn decode_token<N: NatsClaims>(text: &str) -> Result<DecodedToken<'_, N>, To
         _ => limits::MAX_TOKEN_BYTES,
     };
     if text.len() > limit {
-        return Err(TokenError::Oversized {
-            length: text.len(),
-            limit,
-        });
+        return Err(TokenError::Oversized { length: text.len(), limit });
     }
     let (signed, signature) = text.rsplit_once('.').ok_or(TokenError::Shape)?;
     let (header, claims) = signed.split_once('.').ok_or(TokenError::Shape)?;
     check_header(&decode_base64(header)?)?;
-    let claims: TokenClaims<N> =
-        serde_json::from_slice(&decode_base64(claims)?).map_err(|source| TokenError::Json {
-            part: "claims",
-            source,
-        })?;
+    let claims: TokenClaims<N> = serde_json::from_slice(&decode_base64(claims)?)
+        .map_err(|source| TokenError::Json { part: "claims", source })?;
     check_kind(&claims)?;
     let signature =
         Signature::from_slice(&decode_base64(signature)?).map_err(|_| TokenError::Shape)?;
-    Ok(DecodedToken {
-        claims,
-        signed: signed.as_bytes(),
-        signature,
-    })
+    Ok(DecodedToken { claims, signed: signed.as_bytes(), signature })
 }
 
 impl<'a, N> DecodedToken<'a, N> {
@@ -85,11 +75,8 @@ fn decode_base64(part: &str) -> Result<Vec<u8>, TokenError> {
 }
 
 fn check_header(bytes: &[u8]) -> Result<(), TokenError> {
-    let header: TokenHeader<'_> =
-        serde_json::from_slice(bytes).map_err(|source| TokenError::Json {
-            part: "header",
-            source,
-        })?;
+    let header: TokenHeader<'_> = serde_json::from_slice(bytes)
+        .map_err(|source| TokenError::Json { part: "header", source })?;
     if header.alg != TOKEN_ALGORITHM || !header.typ.eq_ignore_ascii_case("jwt") {
         return Err(TokenError::Algorithm(header.alg.chars().take(24).collect()));
     }

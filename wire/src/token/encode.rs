@@ -26,10 +26,7 @@ pub struct TokenValidity {
 impl TokenValidity {
     /// Valid from this second, never expires.
     pub fn without_end(issued_at: Seconds) -> Self {
-        Self {
-            issued_at,
-            expires: None,
-        }
+        Self { issued_at, expires: None }
     }
 
     /// Valid from now, never expires, and issued later than the token that it replaces, as [`super::AccountTrust::update`] requires.

@@ -62,11 +62,7 @@ mod tests {
 
     #[test]
     fn a_head_is_read_as_it_was_written() {
-        let head = AccountHead {
-            serial: 1_800_000_000,
-            sha256: "ab".repeat(32),
-            bytes: 2500,
-        };
+        let head = AccountHead { serial: 1_800_000_000, sha256: "ab".repeat(32), bytes: 2500 };
         let text = head.to_json().unwrap();
         assert_eq!(AccountHead::parse(&text).unwrap(), head);
         assert!(matches!(
@@ -74,10 +70,7 @@ mod tests {
             Err(AccountHeadError::Oversized(_))
         ));
         for bad in ["", "{}", "[]", "{\"serial\":-1}"] {
-            assert!(matches!(
-                AccountHead::parse(bad.as_bytes()),
-                Err(AccountHeadError::Json(_))
-            ));
+            assert!(matches!(AccountHead::parse(bad.as_bytes()), Err(AccountHeadError::Json(_))));
         }
     }
 }

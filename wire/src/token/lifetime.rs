@@ -19,18 +19,13 @@ impl TokenLife {
     /// The lifetime of a token issued now: at most [`MAX_NODE_TOKEN_SECONDS`].
     pub fn from_now(lifetime: Seconds, now: Millis) -> Self {
         let lifetime = lifetime.min(MAX_NODE_TOKEN_SECONDS);
-        Self {
-            expires: (now / 1000).saturating_add(lifetime),
-            lifetime,
-        }
+        Self { expires: (now / 1000).saturating_add(lifetime), lifetime }
     }
 
     /// The lifetime in a token's claims; `None` if it never expires.
     pub fn of_claims(claims: &TokenClaims<UserClaims>) -> Option<Self> {
-        (claims.exp != 0).then(|| Self {
-            expires: claims.exp,
-            lifetime: claims.exp.saturating_sub(claims.iat),
-        })
+        (claims.exp != 0)
+            .then(|| Self { expires: claims.exp, lifetime: claims.exp.saturating_sub(claims.iat) })
     }
 
     /// Remaining lifetime, in seconds.
@@ -62,13 +57,8 @@ mod tests {
     fn a_token_is_renewed_after_a_third_and_late_after_two() {
         let life = TokenLife::from_now(90, 1_000_999);
         assert_eq!(life.expires, 1_090);
-        let stages = |now: u64| {
-            (
-                life.is_renewal_due(now),
-                life.is_renewal_late(now),
-                life.has_expired(now),
-            )
-        };
+        let stages =
+            |now: u64| (life.is_renewal_due(now), life.is_renewal_late(now), life.has_expired(now));
         assert_eq!(stages(1_029_999), (false, false, false));
         assert_eq!(stages(1_030_000), (true, false, false));
         assert_eq!(stages(1_059_999), (true, false, false));
@@ -76,10 +66,7 @@ mod tests {
         assert_eq!(stages(1_089_999), (true, true, false));
         assert_eq!(stages(1_090_000), (true, true, true));
         assert_eq!(stages(u64::MAX), (true, true, true));
-        assert_eq!(
-            TokenLife::from_now(u64::MAX, 0).lifetime,
-            MAX_NODE_TOKEN_SECONDS
-        );
+        assert_eq!(TokenLife::from_now(u64::MAX, 0).lifetime, MAX_NODE_TOKEN_SECONDS);
         assert_eq!(TokenLife::from_now(9, u64::MAX).seconds_left(u64::MAX), 9);
     }
 }

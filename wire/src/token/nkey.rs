@@ -101,19 +101,12 @@ pub struct PublicKey {
 impl PublicKey {
     /// Parses the NATS encoding.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
-        let spelling = KeyError::Spelling {
-            expected: PUBLIC_KEY_CHARACTERS,
-            found: text.len(),
-        };
+        let spelling = KeyError::Spelling { expected: PUBLIC_KEY_CHARACTERS, found: text.len() };
         if text.len() != PUBLIC_KEY_CHARACTERS {
             return Err(spelling);
         }
-        let raw = BASE32_NOPAD
-            .decode(text.as_bytes())
-            .map_err(|_| spelling.clone())?;
-        let (prefix, bytes) = verify_checksum(&raw)?
-            .split_first()
-            .ok_or(spelling.clone())?;
+        let raw = BASE32_NOPAD.decode(text.as_bytes()).map_err(|_| spelling.clone())?;
+        let (prefix, bytes) = verify_checksum(&raw)?.split_first().ok_or(spelling.clone())?;
         let kind = KeyKind::from_prefix(*prefix).ok_or(KeyError::Kind)?;
         let bytes = bytes.try_into().map_err(|_| spelling)?;
         Ok(Self { kind, bytes })
@@ -129,10 +122,7 @@ impl PublicKey {
         if self.kind == kind {
             return Ok(self);
         }
-        Err(KeyError::WrongKind {
-            expected: kind,
-            found: self.kind,
-        })
+        Err(KeyError::WrongKind { expected: kind, found: self.kind })
     }
 
     /// The kind of the key.
@@ -210,32 +200,22 @@ impl KeyPair {
     /// Generates a key from the operating system's random source.
     pub fn generate(kind: KeyKind) -> Result<Self, KeyError> {
         let mut raw = Zeroizing::new([0_u8; 32]);
-        rand::rngs::OsRng
-            .try_fill_bytes(&mut *raw)
-            .map_err(|_| KeyError::Random)?;
+        rand::rngs::OsRng.try_fill_bytes(&mut *raw).map_err(|_| KeyError::Random)?;
         Ok(Self::from_raw(kind, &raw))
     }
 
     /// The key of 32 secret bytes. Deterministic.
     pub fn from_raw(kind: KeyKind, raw: &[u8; 32]) -> Self {
-        Self {
-            kind,
-            key: SigningKey::from_bytes(raw),
-        }
+        Self { kind, key: SigningKey::from_bytes(raw) }
     }
 
     /// Parses a seed in NATS encoding.
     pub fn from_seed(text: &str) -> Result<Self, KeyError> {
-        let spelling = KeyError::Spelling {
-            expected: SEED_CHARACTERS,
-            found: text.len(),
-        };
+        let spelling = KeyError::Spelling { expected: SEED_CHARACTERS, found: text.len() };
         if text.len() != SEED_CHARACTERS {
             return Err(spelling);
         }
-        let raw = BASE32_NOPAD
-            .decode(text.as_bytes())
-            .map_err(|_| spelling.clone())?;
+        let raw = BASE32_NOPAD.decode(text.as_bytes()).map_err(|_| spelling.clone())?;
         let raw = Zeroizing::new(raw);
         let [first, second, secret @ ..] = verify_checksum(&raw)? else {
             return Err(spelling);
@@ -252,18 +232,12 @@ impl KeyPair {
     pub fn seed_text(&self) -> Zeroizing<String> {
         let prefix = self.kind.prefix_byte();
         let secret = Zeroizing::new(self.key.to_bytes());
-        Zeroizing::new(encode_nkey(
-            &[SEED_PREFIX | (prefix >> 5), prefix << 3],
-            &secret,
-        ))
+        Zeroizing::new(encode_nkey(&[SEED_PREFIX | (prefix >> 5), prefix << 3], &secret))
     }
 
     /// The public key.
     pub fn public_key(&self) -> PublicKey {
-        PublicKey {
-            kind: self.kind,
-            bytes: self.key.verifying_key().to_bytes(),
-        }
+        PublicKey { kind: self.kind, bytes: self.key.verifying_key().to_bytes() }
     }
 
     /// The X25519 secret that matches [`PublicKey::exchange_point`].

@@ -41,9 +41,8 @@ fn find_covering_line(
 /// Expands a line for a user: inserts its name, key and tags. A tag with several values gives several patterns, a missing tag
 /// gives none.
 pub fn expand_scope_line(line: &str, user: &TokenClaims<UserClaims>) -> Vec<String> {
-    let line = line
-        .replace("{{name()}}", &user.name)
-        .replace("{{subject()}}", &user.sub.to_string());
+    let line =
+        line.replace("{{name()}}", &user.name).replace("{{subject()}}", &user.sub.to_string());
     let mut patterns = vec![line];
     while let Some(name) = patterns.first().and_then(|line| first_tag_name(line)) {
         let (placeholder, prefix) = (format!("{{{{tag({name})}}}}"), format!("{name}:"));
@@ -98,11 +97,7 @@ mod tests {
             (">", "a", true),
             ("*.*.>", "a.b", false),
         ] {
-            assert_eq!(
-                pattern_covers_subject(pattern, subject),
-                covered,
-                "{pattern} {subject}"
-            );
+            assert_eq!(pattern_covers_subject(pattern, subject), covered, "{pattern} {subject}");
         }
     }
 }

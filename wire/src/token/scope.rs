@@ -93,19 +93,11 @@ impl UserRole {
         let (publish, subscribe, subscriptions) = match self {
             Self::Node => (
                 node_publish_subjects(),
-                [
-                    in_each_collective(&NODE_REQUEST_SUFFIXES),
-                    node_subscribe_subjects(),
-                ]
-                .concat(),
+                [in_each_collective(&NODE_REQUEST_SUFFIXES), node_subscribe_subjects()].concat(),
                 MAX_NODE_SUBSCRIPTIONS,
             ),
             Self::Caller => (
-                [
-                    in_each_collective(&["{{tag(agent)}}.>"]),
-                    trust_read_subjects(),
-                ]
-                .concat(),
+                [in_each_collective(&["{{tag(agent)}}.>"]), trust_read_subjects()].concat(),
                 [own_answer_subjects(), trust_change_subjects()].concat(),
                 MAX_CALLER_SUBSCRIPTIONS,
             ),
@@ -256,10 +248,7 @@ pub fn administrator_permissions(user_key: &str) -> (SubjectPermissions, Subject
 }
 
 fn allow_only(allow: Vec<String>) -> SubjectPermissions {
-    SubjectPermissions {
-        allow,
-        deny: Vec::new(),
-    }
+    SubjectPermissions { allow, deny: Vec::new() }
 }
 
 impl fmt::Display for UserRole {
@@ -309,10 +298,9 @@ impl FromStr for CallerGrant {
         }
         match text.split_once('.') {
             None => Ok(Self::Agent(SubjectName::parse(text)?)),
-            Some((agent, action)) => Ok(Self::Action(
-                SubjectName::parse(agent)?,
-                SubjectName::parse(action)?,
-            )),
+            Some((agent, action)) => {
+                Ok(Self::Action(SubjectName::parse(agent)?, SubjectName::parse(action)?))
+            }
         }
     }
 }

@@ -74,36 +74,20 @@ impl AccountTrust {
         let decoded = decode_token::<AccountClaims>(account_token)?;
         let found = decoded.unverified_claims().iss;
         if found != operator {
-            return Err(TokenError::Foreign {
-                expected: operator,
-                found,
-            });
+            return Err(TokenError::Foreign { expected: operator, found });
         }
         let claims = decoded.verify_signature()?;
         let keys = role_keys(&claims.nats)?;
         let all_revoked_until = claims.nats.revocations.get("*").copied();
         let parse_revocation =
             |(key, until): (&String, &Seconds)| Some((PublicKey::parse(key).ok()?, *until));
-        let revoked = claims
-            .nats
-            .revocations
-            .iter()
-            .filter_map(parse_revocation)
-            .collect();
+        let revoked = claims.nats.revocations.iter().filter_map(parse_revocation).collect();
         let mut hash = Sha256::new();
         hash.update(operator.as_bytes());
         hash.update(account_token);
         let fingerprint = hash.finalize().into();
         let text = account_token.to_owned();
-        Ok(Self {
-            operator,
-            text,
-            claims,
-            keys,
-            revoked,
-            all_revoked_until,
-            fingerprint,
-        })
+        Ok(Self { operator, text, claims, keys, revoked, all_revoked_until, fingerprint })
     }
 
     /// Replaces the account token. The new one must be of the same operator and account and issued later than the current one,
@@ -140,14 +124,10 @@ impl AccountTrust {
 
     /// The permissions that the broker applies to users whose tokens this key signed.
     pub fn template_of_key(&self, issuer: &PublicKey) -> Option<&PermissionTemplate> {
-        self.claims
-            .nats
-            .signing_keys
-            .iter()
-            .find_map(|entry| match entry {
-                SigningKeyEntry::Scoped(scope) if scope.key == *issuer => Some(&scope.template),
-                _ => None,
-            })
+        self.claims.nats.signing_keys.iter().find_map(|entry| match entry {
+            SigningKeyEntry::Scoped(scope) if scope.key == *issuer => Some(&scope.template),
+            _ => None,
+        })
     }
 
     /// The role whose users this key signs; `None` if the account lists no role for it.
@@ -193,16 +173,11 @@ impl AccountTrust {
         let (claims, signed, signature) =
             DecodedToken::into_parts(decode_token::<UserClaims>(jwt)?);
         let issuer = claims.iss;
-        let (role, issuer_key) = *self
-            .keys
-            .get(&issuer)
-            .ok_or(TokenError::UnknownIssuer { issuer })?;
+        let (role, issuer_key) =
+            *self.keys.get(&issuer).ok_or(TokenError::UnknownIssuer { issuer })?;
         let found = claims.nats.issuer_account.unwrap_or(issuer);
         if found != self.account_key() {
-            return Err(TokenError::Foreign {
-                expected: self.account_key(),
-                found,
-            });
+            return Err(TokenError::Foreign { expected: self.account_key(), found });
         }
         let verified = VerifiedUser {
             identity: parse_exact_identity(&claims.name)?,
@@ -215,13 +190,7 @@ impl AccountTrust {
             verifying_key: claims.sub.verifying_key()?,
         };
         self.check_still_valid(&verified, now)?;
-        Ok(UnverifiedToken {
-            verified,
-            issuer,
-            issuer_key,
-            signed,
-            signature,
-        })
+        Ok(UnverifiedToken { verified, issuer, issuer_key, signed, signature })
     }
 
     /// Checks that the token of an earlier verified user is within its validity period and not revoked.
@@ -233,16 +202,9 @@ impl AccountTrust {
             return Err(TokenError::Expired { name: name(), at });
         }
         if now.saturating_add(CLOCK_SKEW_MILLIS) < user.not_before {
-            return Err(TokenError::NotYet {
-                name: name(),
-                at: user.not_before,
-            });
+            return Err(TokenError::NotYet { name: name(), at: user.not_before });
         }
-        let until = self
-            .revoked
-            .get(&user.key)
-            .copied()
-            .max(self.all_revoked_until);
+        let until = self.revoked.get(&user.key).copied().max(self.all_revoked_until);
         if until.is_some_and(|until| user.issued_at <= seconds_to_millis(until)) {
             return Err(TokenError::Revoked { name: name() });
         }

@@ -110,21 +110,12 @@ mod tests {
 
     #[test]
     fn another_key_trust_or_byte_is_as_good_as_nothing() {
-        let (key, other) = (
-            KeyPair::generate(KeyKind::User),
-            KeyPair::generate(KeyKind::User),
-        );
+        let (key, other) = (KeyPair::generate(KeyKind::User), KeyPair::generate(KeyKind::User));
         let (key, other) = (key.unwrap(), other.unwrap());
         let trust = [7; 32];
         let bytes = encode_verified_tokens(&trust, tokens(3).into_iter(), &key);
-        assert_eq!(
-            decode_verified_tokens(&bytes, &trust, other.public_key(), 0),
-            None
-        );
-        assert_eq!(
-            decode_verified_tokens(&bytes, &[8; 32], key.public_key(), 0),
-            None
-        );
+        assert_eq!(decode_verified_tokens(&bytes, &trust, other.public_key(), 0), None);
+        assert_eq!(decode_verified_tokens(&bytes, &[8; 32], key.public_key(), 0), None);
         for place in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[place] ^= 1;
@@ -135,10 +126,7 @@ mod tests {
             );
         }
         for length in 0..bytes.len() {
-            assert_eq!(
-                decode_verified_tokens(&bytes[..length], &trust, key.public_key(), 0),
-                None
-            );
+            assert_eq!(decode_verified_tokens(&bytes[..length], &trust, key.public_key(), 0), None);
         }
     }
 
@@ -154,10 +142,7 @@ mod tests {
         let read = decode_verified_tokens(&bytes, &[7; 32], key.public_key(), 0).unwrap();
         assert_eq!(read.len(), limits::MAX_VERIFIED_TOKENS);
         let longer = [&bytes[..], &[0; 40]].concat();
-        assert_eq!(
-            decode_verified_tokens(&longer, &[7; 32], key.public_key(), 0),
-            None
-        );
+        assert_eq!(decode_verified_tokens(&longer, &[7; 32], key.public_key(), 0), None);
     }
 
     proptest! {

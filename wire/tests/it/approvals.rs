@@ -50,10 +50,7 @@ fn id() -> Uuid {
 }
 
 fn request() -> Request {
-    Request {
-        data: data(),
-        ..world::request(&["db1.acme.net"])
-    }
+    Request { data: data(), ..world::request(&["db1.acme.net"]) }
 }
 
 /// What the approver makes of a sealed proposal, as a request carries it.
@@ -81,9 +78,7 @@ fn outcome(
     let sealed = sign_envelope(EnvelopeKind::Proposal, proposal, &caller).unwrap();
     let approved = open(world, &approved(&sealed, &anna))?;
     let token = TokenCache::default();
-    let verified = token
-        .verify_user(&world.trust, &caller.token(), NOW)
-        .unwrap();
+    let verified = token.verify_user(&world.trust, &caller.token(), NOW).unwrap();
     approved.check_request(request, &verified, NOW, secret)
 }
 
@@ -110,27 +105,9 @@ fn anything_else_may_not() {
     let mut fewer = request();
     fewer.data.remove("name");
     for (field, request) in [
-        (
-            "collective",
-            Request {
-                collective: name("other"),
-                ..request()
-            },
-        ),
-        (
-            "agent",
-            Request {
-                agent: name("other"),
-                ..request()
-            },
-        ),
-        (
-            "action",
-            Request {
-                action: name("other"),
-                ..request()
-            },
-        ),
+        ("collective", Request { collective: name("other"), ..request() }),
+        ("agent", Request { agent: name("other"), ..request() }),
+        ("action", Request { action: name("other"), ..request() }),
         (
             "target",
             Request {
@@ -138,13 +115,7 @@ fn anything_else_may_not() {
                 ..request()
             },
         ),
-        (
-            "target",
-            Request {
-                target: RequestTarget::Filter(NodeFilter::default()),
-                ..request()
-            },
-        ),
+        ("target", Request { target: RequestTarget::Filter(NodeFilter::default()), ..request() }),
         ("data", changed("name", json!("mallory"))),
         ("data", changed("password", json!("other"))),
         ("data", changed("ensure", json!("absent"))),
@@ -161,15 +132,10 @@ fn anything_else_may_not() {
 #[test]
 fn a_proposal_hides_nothing_but_secrets() {
     let world = World::new();
-    let hiding = RequestProposal {
-        inputs: ProposalInputs::new(id(), &data(), |_| true),
-        ..proposal(id())
-    };
+    let hiding =
+        RequestProposal { inputs: ProposalInputs::new(id(), &data(), |_| true), ..proposal(id()) };
     let refused = outcome(&world, &hiding, &request());
-    assert!(
-        matches!(refused, Err(ApprovalError::RequestMismatch("data"))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(ApprovalError::RequestMismatch("data"))), "{refused:?}");
     let text = serde_json::to_string(&proposal(id())).unwrap();
     assert!(!text.contains("geheim") && text.contains("eve"), "{text}");
 }
@@ -177,32 +143,13 @@ fn a_proposal_hides_nothing_but_secrets() {
 #[test]
 fn time_ends_an_approval() {
     let world = World::new();
-    let over = RequestProposal {
-        issued_at: NOW - 60_000,
-        expires_at: NOW - 1,
-        ..proposal(id())
-    };
-    let early = RequestProposal {
-        issued_at: NOW + 40_000,
-        expires_at: NOW + 50_000,
-        ..proposal(id())
-    };
-    let long = RequestProposal {
-        expires_at: NOW + 25 * 60 * 60 * 1000,
-        ..proposal(id())
-    };
-    assert!(matches!(
-        outcome(&world, &over, &request()),
-        Err(ApprovalError::Expired(1))
-    ));
-    assert!(matches!(
-        outcome(&world, &early, &request()),
-        Err(ApprovalError::Future(40_000))
-    ));
-    assert!(matches!(
-        outcome(&world, &long, &request()),
-        Err(ApprovalError::Lifetime(_))
-    ));
+    let over = RequestProposal { issued_at: NOW - 60_000, expires_at: NOW - 1, ..proposal(id()) };
+    let early =
+        RequestProposal { issued_at: NOW + 40_000, expires_at: NOW + 50_000, ..proposal(id()) };
+    let long = RequestProposal { expires_at: NOW + 25 * 60 * 60 * 1000, ..proposal(id()) };
+    assert!(matches!(outcome(&world, &over, &request()), Err(ApprovalError::Expired(1))));
+    assert!(matches!(outcome(&world, &early, &request()), Err(ApprovalError::Future(40_000))));
+    assert!(matches!(outcome(&world, &long, &request()), Err(ApprovalError::Lifetime(_))));
 }
 
 #[test]
@@ -211,41 +158,23 @@ fn it_takes_two_callers_of_this_organisation() {
     let caller = world.caller();
     let sealed = sign_envelope(EnvelopeKind::Proposal, &proposal(id()), &caller).unwrap();
     let own = open(&world, &approved(&sealed, &caller));
-    assert!(
-        matches!(own, Err(ApprovalError::SelfApproval(_))),
-        "{own:?}"
-    );
+    assert!(matches!(own, Err(ApprovalError::SelfApproval(_))), "{own:?}");
     // The same person with another key, and another name on the same key, are one person.
     let namesake = world.signer(UserRole::Caller, caller.identity().as_str(), 62);
     let namesake = open(&world, &approved(&sealed, &namesake));
-    assert!(
-        matches!(namesake, Err(ApprovalError::SelfApproval(_))),
-        "{namesake:?}"
-    );
+    assert!(matches!(namesake, Err(ApprovalError::SelfApproval(_))), "{namesake:?}");
     for role in [UserRole::Node, UserRole::Service] {
         let other = open(&world, &approved(&sealed, &world.signer(role, "anna", 63)));
-        assert!(
-            matches!(other, Err(ApprovalError::Refused(_))),
-            "{role}: {other:?}"
-        );
+        assert!(matches!(other, Err(ApprovalError::Refused(_))), "{role}: {other:?}");
     }
     let foreigner = World::with_seed(151).signer(UserRole::Caller, "anna", 64);
     let foreign = open(&world, &approved(&sealed, &foreigner));
-    assert!(
-        matches!(foreign, Err(ApprovalError::Refused(_))),
-        "{foreign:?}"
-    );
+    assert!(matches!(foreign, Err(ApprovalError::Refused(_))), "{foreign:?}");
     // A proposal in somebody else's name.
     let eve = world.signer(UserRole::Caller, "eve", 65);
     let forged = sign_envelope(EnvelopeKind::Proposal, &proposal(id()), &eve).unwrap();
-    let forged = open(
-        &world,
-        &approved(&forged, &world.signer(UserRole::Caller, "anna", 66)),
-    );
-    assert!(
-        matches!(forged, Err(ApprovalError::WrongSender { .. })),
-        "{forged:?}"
-    );
+    let forged = open(&world, &approved(&forged, &world.signer(UserRole::Caller, "anna", 66)));
+    assert!(matches!(forged, Err(ApprovalError::WrongSender { .. })), "{forged:?}");
 }
 
 #[test]
@@ -268,12 +197,8 @@ fn a_proposal_an_approval_and_a_request_are_never_taken_for_each_other() {
             // The name is part of what is signed: changing it outside does not help.
             let moved = text.replacen(sealed.protocol_name(), read.protocol_name(), 1);
             let envelope = Envelope::decode(read, moved.as_bytes()).unwrap();
-            let opened = envelope.verify(
-                &world.trust,
-                &TokenCache::default(),
-                NOW,
-                &[UserRole::Caller],
-            );
+            let opened =
+                envelope.verify(&world.trust, &TokenCache::default(), NOW, &[UserRole::Caller]);
             assert_eq!(opened.is_ok(), read == sealed);
         }
     }

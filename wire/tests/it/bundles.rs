@@ -13,14 +13,8 @@ use proptest::prelude::*;
 
 use crate::world::{NOW, World, name};
 
-const DDL: BundleFile<'_> = BundleFile {
-    mode: BundleFileMode::Data,
-    bytes: b"{}",
-};
-const PROGRAM: BundleFile<'_> = BundleFile {
-    mode: BundleFileMode::Program,
-    bytes: b"#!/bin/sh\n",
-};
+const DDL: BundleFile<'_> = BundleFile { mode: BundleFileMode::Data, bytes: b"{}" };
+const PROGRAM: BundleFile<'_> = BundleFile { mode: BundleFileMode::Program, bytes: b"#!/bin/sh\n" };
 
 fn files() -> BTreeMap<String, BundleFile<'static>> {
     [("disk.json", DDL), ("disk", PROGRAM), ("README.md", DDL)]
@@ -60,30 +54,17 @@ fn what_a_signer_packed_is_opened_by_whoever_pins_the_operator_or_the_key() {
     let world = World::new();
     let signer = signer(&world);
     let bytes = packed(&world, &signer);
-    assert_eq!(
-        bytes,
-        packed(&world, &signer),
-        "the same parts, other bytes"
-    );
-    let unknown = BundleSignerTrust::Operator {
-        operator: world.operator.public_key(),
-        account: None,
-    };
-    for authority in [
-        pinned(&world),
-        unknown,
-        BundleSignerTrust::Key(signer.public_key()),
-    ] {
+    assert_eq!(bytes, packed(&world, &signer), "the same parts, other bytes");
+    let unknown =
+        BundleSignerTrust::Operator { operator: world.operator.public_key(), account: None };
+    for authority in [pinned(&world), unknown, BundleSignerTrust::Key(signer.public_key())] {
         let opened = open(&bytes, &authority).unwrap();
         assert_eq!(opened.manifest.version, version());
         assert_eq!(opened.manifest.packed_at, NOW);
         assert_eq!(opened.signer.identity.as_str(), "alice");
         assert_eq!(opened.signer.key, signer.public_key());
-        let found: BTreeMap<_, _> = opened
-            .files
-            .iter()
-            .map(|(path, content)| ((*path).to_owned(), *content))
-            .collect();
+        let found: BTreeMap<_, _> =
+            opened.files.iter().map(|(path, content)| ((*path).to_owned(), *content)).collect();
         assert_eq!(found, files());
     }
 }
@@ -103,9 +84,7 @@ fn foreign_keys_and_parties_without_the_right_are_refused() {
     let stranger = other.signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG]);
     assert!(matches!(
         open(&packed(&world, &stranger), &pinned(&world)),
-        Err(BundleError::Refused(MessageRefusal::Token(
-            TokenError::UnknownIssuer { .. }
-        )))
+        Err(BundleError::Refused(MessageRefusal::Token(TokenError::UnknownIssuer { .. })))
     ));
     let plain = world.caller();
     assert!(matches!(
@@ -121,10 +100,7 @@ fn foreign_keys_and_parties_without_the_right_are_refused() {
     }
     let key = BundleSignerTrust::Key(plain.public_key());
     let eve = world.signer_tagged(UserRole::Caller, "eve", 109, &[PLUGIN_SIGN_TAG]);
-    assert!(matches!(
-        open(&packed(&world, &eve), &key),
-        Err(BundleError::Foreign { .. })
-    ));
+    assert!(matches!(open(&packed(&world, &eve), &key), Err(BundleError::Foreign { .. })));
     assert!(open(&packed(&world, &alice), &pinned(&world)).is_ok());
 }
 
@@ -136,16 +112,11 @@ fn a_revoked_signer_is_refused_whichever_token_says_so() {
     let bytes = packed(&world, &alice);
     let revoked = world.token_revoking(&alice.public_key());
     let operator = world.operator.public_key();
-    let known = BundleSignerTrust::Operator {
-        operator,
-        account: Some(&revoked),
-    };
+    let known = BundleSignerTrust::Operator { operator, account: Some(&revoked) };
     let is_revoked = |result: Result<OpenBundle<'_>, BundleError>| {
         matches!(
             result,
-            Err(BundleError::Refused(MessageRefusal::Token(
-                TokenError::Revoked { .. }
-            )))
+            Err(BundleError::Refused(MessageRefusal::Token(TokenError::Revoked { .. })))
         )
     };
     assert!(is_revoked(open(&bytes, &known)));
@@ -244,24 +215,15 @@ fn a_signed_manifest_may_not_lead_elsewhere() {
             version: version(),
             signer: alice.identity().clone(),
             packed_at: NOW,
-            files: files
-                .iter()
-                .map(|(path, file)| (path.clone(), file.manifest_entry()))
-                .collect(),
+            files: files.iter().map(|(path, file)| (path.clone(), file.manifest_entry())).collect(),
         };
         let sealed = sign_envelope(EnvelopeKind::Bundle, &manifest, &alice).unwrap();
         let bundle = BundleArchive {
             envelope: &sealed,
             account,
-            files: files
-                .iter()
-                .map(|(path, file)| (path.as_str(), *file))
-                .collect(),
+            files: files.iter().map(|(path, file)| (path.as_str(), *file)).collect(),
         };
-        assert!(
-            bundle.verify_contents(&pinned(&world), NOW).is_err(),
-            "{path}"
-        );
+        assert!(bundle.verify_contents(&pinned(&world), NOW).is_err(), "{path}");
     }
 }
 
@@ -274,25 +236,13 @@ fn another_kind_of_message_is_no_manifest() {
     let manifest = open(&bytes, &pinned(&world)).unwrap().manifest;
     for kind in [EnvelopeKind::Request, EnvelopeKind::Approval] {
         let sealed = sign_envelope(kind, &manifest, &alice).unwrap();
-        let bundle = BundleArchive {
-            envelope: &sealed,
-            ..good.clone()
-        };
+        let bundle = BundleArchive { envelope: &sealed, ..good.clone() };
         let refused = bundle.verify_contents(&pinned(&world), NOW);
-        assert!(matches!(
-            refused,
-            Err(BundleError::Refused(MessageRefusal::Protocol { .. }))
-        ));
+        assert!(matches!(refused, Err(BundleError::Refused(MessageRefusal::Protocol { .. }))));
     }
-    let claimed = BundleManifest {
-        signer: "bob".parse().unwrap(),
-        ..manifest
-    };
+    let claimed = BundleManifest { signer: "bob".parse().unwrap(), ..manifest };
     let sealed = sign_envelope(EnvelopeKind::Bundle, &claimed, &alice).unwrap();
-    let bundle = BundleArchive {
-        envelope: &sealed,
-        ..good
-    };
+    let bundle = BundleArchive { envelope: &sealed, ..good };
     let refused = bundle.verify_contents(&pinned(&world), NOW);
     assert!(matches!(refused, Err(BundleError::WrongSigner { .. })));
 }
@@ -323,17 +273,10 @@ fn entries_that_are_no_plain_files_are_refused() {
             builder.append_data(&mut header, path, content).unwrap();
         };
         put("bundle.json", tar::EntryType::Regular, good.envelope);
-        put(
-            "account.jwt",
-            tar::EntryType::Regular,
-            good.account.as_bytes(),
-        );
+        put("account.jwt", tar::EntryType::Regular, good.account.as_bytes());
         put("files/disk", kind, b"");
         let bytes = builder.into_inner().unwrap();
-        assert!(
-            matches!(BundleArchive::decode(&bytes), Err(BundleError::Shape(_))),
-            "{kind:?}"
-        );
+        assert!(matches!(BundleArchive::decode(&bytes), Err(BundleError::Shape(_))), "{kind:?}");
     }
     let two = good.files.len() + 2;
     let mut builder = tar::Builder::new(Vec::new());
@@ -347,14 +290,9 @@ fn entries_that_are_no_plain_files_are_refused() {
     let mut header = tar::Header::new_ustar();
     header.set_mode(0o644);
     header.set_size(2);
-    builder
-        .append_data(&mut header, "files/disk.json", &b"[]"[..])
-        .unwrap();
+    builder.append_data(&mut header, "files/disk.json", &b"[]"[..]).unwrap();
     let twice = builder.into_inner().unwrap();
-    assert!(matches!(
-        BundleArchive::decode(&twice),
-        Err(BundleError::Shape(_))
-    ));
+    assert!(matches!(BundleArchive::decode(&twice), Err(BundleError::Shape(_))));
 }
 
 proptest! {

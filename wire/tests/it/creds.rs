@@ -10,12 +10,7 @@ fn creds() -> UserCredentials {
     let world = World::new();
     let key = key(KeyKind::User, 100);
     UserCredentials::new(
-        &world.token(
-            UserRole::Caller,
-            "alice",
-            &key,
-            TokenValidity::without_end(ISSUED),
-        ),
+        &world.token(UserRole::Caller, "alice", &key, TokenValidity::without_end(ISSUED)),
         key,
     )
     .unwrap()
@@ -26,10 +21,7 @@ fn what_is_written_reads_back() {
     let written = creds().to_text();
     let read = UserCredentials::parse(&written).unwrap();
     assert_eq!(read.jwt(), creds().jwt());
-    assert_eq!(
-        read.key_pair().public_key(),
-        creds().key_pair().public_key()
-    );
+    assert_eq!(read.key_pair().public_key(), creds().key_pair().public_key());
     assert_eq!(read.claims().name, "alice");
 }
 
@@ -47,10 +39,7 @@ fn the_layout_of_nsc_is_read() {
         creds.key_pair().seed_text().as_str(),
     );
     assert_eq!(
-        UserCredentials::parse(&text)
-            .unwrap()
-            .key_pair()
-            .public_key(),
+        UserCredentials::parse(&text).unwrap().key_pair().public_key(),
         creds.key_pair().public_key()
     );
 }
@@ -70,25 +59,13 @@ fn a_file_put_together_wrongly_is_refused() {
     let text = creds().to_text();
     let seed = creds().key_pair().seed_text();
     let other = text.replace(seed.as_str(), &key(KeyKind::User, 7).seed_text());
-    assert!(matches!(
-        UserCredentials::parse(&other),
-        Err(UserCredentialsError::Mismatch { .. })
-    ));
+    assert!(matches!(UserCredentials::parse(&other), Err(UserCredentialsError::Mismatch { .. })));
     let account = text.replace(seed.as_str(), &key(KeyKind::Account, 100).seed_text());
-    assert!(matches!(
-        UserCredentials::parse(&account),
-        Err(UserCredentialsError::Seed(_))
-    ));
+    assert!(matches!(UserCredentials::parse(&account), Err(UserCredentialsError::Seed(_))));
     let twice = format!("{}{}", text.as_str(), text.as_str());
-    assert!(matches!(
-        UserCredentials::parse(&twice),
-        Err(UserCredentialsError::Block(_))
-    ));
+    assert!(matches!(UserCredentials::parse(&twice), Err(UserCredentialsError::Block(_))));
     let long = format!("{}{}", text.as_str(), " ".repeat(64 * 1024));
-    assert!(matches!(
-        UserCredentials::parse(&long),
-        Err(UserCredentialsError::Oversized { .. })
-    ));
+    assert!(matches!(UserCredentials::parse(&long), Err(UserCredentialsError::Oversized { .. })));
 }
 
 proptest! {

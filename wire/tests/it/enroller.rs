@@ -61,23 +61,13 @@ async fn a_machine_becomes_a_node_and_comes_back_as_the_same() {
         let outcome = enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await;
         let welcome = welcome(outcome);
         let operator = place.fleet.operator.public_key();
-        let fleet = welcome
-            .verify_tokens(operator, node.public_key(), NOW)
-            .unwrap();
+        let fleet = welcome.verify_tokens(operator, node.public_key(), NOW).unwrap();
         assert_eq!(fleet.account_key(), place.fleet.trust.account_key());
-        assert_eq!(
-            welcome.facts,
-            BTreeMap::from([("role".to_owned(), "web".to_owned())])
-        );
+        assert_eq!(welcome.facts, BTreeMap::from([("role".to_owned(), "web".to_owned())]));
         assert!(welcome.provisioning);
     }
     assert_eq!(enroller.enrolment_store().all_entries().len(), 1);
-    assert_eq!(
-        enroller
-            .enrolment_store()
-            .use_count(&bootstrap.public_key()),
-        1
-    );
+    assert_eq!(enroller.enrolment_store().use_count(&bootstrap.public_key()), 1);
 }
 
 #[tokio::test]
@@ -91,17 +81,12 @@ async fn a_stolen_bootstrap_token_enrols_allowed_free_names_and_nothing_else() {
     for (called, expected) in [
         ("web-1.example.com", EnrolmentRefusalReason::NameTaken),
         ("db-1.example.com", EnrolmentRefusalReason::NameNotAllowed),
-        (
-            "web-1.dmz.example.com",
-            EnrolmentRefusalReason::NameNotAllowed,
-        ),
+        ("web-1.dmz.example.com", EnrolmentRefusalReason::NameNotAllowed),
     ] {
         let outcome = enrol(&place, &enroller, &stolen, called, &thief).await;
         assert_eq!(reason(&outcome), expected, "{called}");
     }
-    enroller
-        .enrolment_store()
-        .release_name(&identity("web-1.example.com"));
+    enroller.enrolment_store().release_name(&identity("web-1.example.com"));
     welcome(enrol(&place, &enroller, &stolen, "web-1.example.com", &thief).await);
     // The name went over: the first has it no more.
     let outcome = enrol(&place, &enroller, &stolen, "web-1.example.com", &first).await;
@@ -117,35 +102,12 @@ async fn a_token_lets_in_as_many_as_it_says() {
         let called = format!("web-{seed}.example.com");
         welcome(enrol(&place, &enroller, &bootstrap, &called, &machine(seed)).await);
     }
-    let third = enrol(
-        &place,
-        &enroller,
-        &bootstrap,
-        "web-3.example.com",
-        &machine(82),
-    )
-    .await;
+    let third = enrol(&place, &enroller, &bootstrap, "web-3.example.com", &machine(82)).await;
     assert_eq!(reason(&third), EnrolmentRefusalReason::UsedUp);
     // One key cannot collect names with one use either.
-    let again = enrol(
-        &place,
-        &enroller,
-        &bootstrap,
-        "web-9.example.com",
-        &machine(80),
-    )
-    .await;
+    let again = enrol(&place, &enroller, &bootstrap, "web-9.example.com", &machine(80)).await;
     assert_eq!(reason(&again), EnrolmentRefusalReason::UsedUp);
-    welcome(
-        enrol(
-            &place,
-            &enroller,
-            &bootstrap,
-            "web-80.example.com",
-            &machine(80),
-        )
-        .await,
-    );
+    welcome(enrol(&place, &enroller, &bootstrap, "web-80.example.com", &machine(80)).await);
 }
 
 /// Everybody who shares a token can read the answers of all: they hold nothing that helps.
@@ -176,10 +138,7 @@ async fn somebody_elses_answer_is_of_no_use() {
     assert!(UserCredentials::new(&welcome.token, thief).is_err());
 
     // An earlier answer is not taken for one to a later wish.
-    let later = EnrolmentRequest {
-        nonce: EnrolmentNonce::from_bytes([10; 16]),
-        ..wish
-    };
+    let later = EnrolmentRequest { nonce: EnrolmentNonce::from_bytes([10; 16]), ..wish };
     let opened = open_enrolment_answer(&bytes, &later, &place.newcomers, &cache, NOW);
     assert!(matches!(opened, Err(EnrolmentAnswerError::OtherRequest)));
 }
@@ -191,10 +150,7 @@ fn an_enroller_needs_the_key_that_signs_nodes() {
         node_role: place.fleet.role_key(UserRole::Caller).clone(),
         ..place.parts()
     };
-    assert!(matches!(
-        NodeEnroller::new(wrong),
-        Err(NodeEnrollerError::WrongNodeKey(_))
-    ));
+    assert!(matches!(NodeEnroller::new(wrong), Err(NodeEnrollerError::WrongNodeKey(_))));
 }
 
 #[tokio::test]
@@ -207,22 +163,12 @@ async fn a_revocation_reaches_an_enroller_that_runs() {
         account.revoke_user(&bootstrap.public_key(), ISSUED);
     });
     enroller.update_newcomers(newer.account_token()).unwrap();
-    assert!(
-        enroller
-            .update_newcomers(place.newcomers.account_token())
-            .is_err()
-    );
-    let bytes = sign_enrolment_request(
-        &hello("web-2.example.com", &node, &bootstrap),
-        &bootstrap,
-        &node,
-    )
-    .unwrap();
+    assert!(enroller.update_newcomers(place.newcomers.account_token()).is_err());
+    let bytes =
+        sign_enrolment_request(&hello("web-2.example.com", &node, &bootstrap), &bootstrap, &node)
+            .unwrap();
     let handled = enroller.handle_message(&bytes, NOW).await.unwrap();
-    assert!(matches!(
-        handled,
-        HandledEnrolment::Ignored(EnrolmentRequestError::Refused(_))
-    ));
+    assert!(matches!(handled, HandledEnrolment::Ignored(EnrolmentRequestError::Refused(_))));
 }
 
 /// The entry of a name that the organisation itself issued.
@@ -243,29 +189,16 @@ async fn a_name_that_the_organisation_issued_is_refused_to_every_key() {
     let place = Place::new();
     let enroller = place.enroller();
     let (bootstrap, owner, thief) = (place.bootstrap(&WEB), machine(80), machine(81));
-    enroller
-        .enrolment_store()
-        .insert_entry(issued("web-1.example.com", &owner));
+    enroller.enrolment_store().insert_entry(issued("web-1.example.com", &owner));
     for node in [&thief, &owner] {
         let outcome = enrol(&place, &enroller, &bootstrap, "web-1.example.com", node).await;
         assert_eq!(reason(&outcome), EnrolmentRefusalReason::NameTaken);
     }
-    assert_eq!(
-        enroller
-            .enrolment_store()
-            .use_count(&bootstrap.public_key()),
-        0
-    );
-    enroller
-        .enrolment_store()
-        .release_name(&identity("web-1.example.com"));
+    assert_eq!(enroller.enrolment_store().use_count(&bootstrap.public_key()), 0);
+    enroller.enrolment_store().release_name(&identity("web-1.example.com"));
     welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &thief).await);
     let entries = enroller.enrolment_store().all_entries();
-    assert_eq!(
-        entries[0].former,
-        [owner.public_key()],
-        "its keys are remembered"
-    );
+    assert_eq!(entries[0].former, [owner.public_key()], "its keys are remembered");
 }
 
 #[tokio::test]
@@ -309,11 +242,7 @@ async fn a_key_that_the_fleets_account_revoked_is_refused_under_every_name() {
     enroller.update_fleet(&newer.unwrap()).unwrap();
     for called in ["web-1.example.com", "web-2.example.com"] {
         let outcome = enrol(&place, &enroller, &bootstrap, called, &node).await;
-        assert_eq!(
-            reason(&outcome),
-            EnrolmentRefusalReason::Revoked,
-            "{called}"
-        );
+        assert_eq!(reason(&outcome), EnrolmentRefusalReason::Revoked, "{called}");
     }
 }
 
@@ -325,24 +254,10 @@ fn the_organisation_takes_free_and_revoked_names_and_leaves_those_of_enrolled_no
         credential: Some(machine(90).public_key()),
         ..issued("web-1.example.com", &enrolled)
     };
-    assert_eq!(
-        NameEntry::apply_reservation(None, &wanted),
-        Ok(wanted.clone())
-    );
-    assert_eq!(
-        NameEntry::apply_reservation(Some(&held), &wanted),
-        Err(enrolled.public_key())
-    );
-    for free in [
-        NameEntry {
-            released: true,
-            ..held.clone()
-        },
-        NameEntry {
-            revoked: true,
-            ..held
-        },
-    ] {
+    assert_eq!(NameEntry::apply_reservation(None, &wanted), Ok(wanted.clone()));
+    assert_eq!(NameEntry::apply_reservation(Some(&held), &wanted), Err(enrolled.public_key()));
+    for free in [NameEntry { released: true, ..held.clone() }, NameEntry { revoked: true, ..held }]
+    {
         let entry = NameEntry::apply_reservation(Some(&free), &wanted).unwrap();
         assert!(!entry.is_enrolled() && !entry.released && !entry.revoked);
         let keys: Vec<_> = entry.all_keys().collect();

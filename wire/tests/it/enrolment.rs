@@ -39,13 +39,7 @@ impl Place {
     pub(crate) fn new() -> Self {
         let fleet = World::new();
         let [account, newcomer, service] = [60, 61, 62].map(|seed| key(KeyKind::Account, seed));
-        let mut place = Self {
-            newcomers: fleet.trust.clone(),
-            fleet,
-            account,
-            newcomer,
-            service,
-        };
+        let mut place = Self { newcomers: fleet.trust.clone(), fleet, account, newcomer, service };
         place.newcomers = place.trust(ISSUED, |_| {});
         place
     }
@@ -87,10 +81,7 @@ impl Place {
         let pair = key(KeyKind::User, seed);
         let tags = tags.iter().map(ToString::to_string).collect();
         let nats = UserClaims::new(self.account.public_key(), tags);
-        let validity = TokenValidity {
-            issued_at: ISSUED,
-            expires: until,
-        };
+        let validity = TokenValidity { issued_at: ISSUED, expires: until };
         let token =
             encode::issue_user_token(&identity(called), pair.public_key(), nats, validity, role)
                 .unwrap();
@@ -158,37 +149,16 @@ fn what_a_token_says_and_is_not_understood_lets_nobody_in() {
         TokenGrant::from_tags(&tags.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     assert_eq!(of(&[]), Err(TokenGrantError::NoNames));
-    assert!(matches!(
-        of(&["name:*", "region:eu"]),
-        Err(TokenGrantError::Unknown(_))
-    ));
-    assert!(matches!(
-        of(&["name:*", "uses:1", "uses:9"]),
-        Err(TokenGrantError::Unknown(_))
-    ));
-    assert!(matches!(
-        of(&["name:*", "uses:0"]),
-        Err(TokenGrantError::Uses(_))
-    ));
-    assert!(matches!(
-        of(&["name:*", "uses:many"]),
-        Err(TokenGrantError::Uses(_))
-    ));
+    assert!(matches!(of(&["name:*", "region:eu"]), Err(TokenGrantError::Unknown(_))));
+    assert!(matches!(of(&["name:*", "uses:1", "uses:9"]), Err(TokenGrantError::Unknown(_))));
+    assert!(matches!(of(&["name:*", "uses:0"]), Err(TokenGrantError::Uses(_))));
+    assert!(matches!(of(&["name:*", "uses:many"]), Err(TokenGrantError::Uses(_))));
     assert!(matches!(of(&["name:a b"]), Err(TokenGrantError::Name(_))));
-    assert!(matches!(
-        of(&["name:*", "fact:=x"]),
-        Err(TokenGrantError::Fact(_))
-    ));
-    assert!(matches!(
-        of(&["name:*", "fact:a=b\nc"]),
-        Err(TokenGrantError::Fact(_))
-    ));
+    assert!(matches!(of(&["name:*", "fact:=x"]), Err(TokenGrantError::Fact(_))));
+    assert!(matches!(of(&["name:*", "fact:a=b\nc"]), Err(TokenGrantError::Fact(_))));
     assert!(matches!(of(&["agent:*"]), Err(TokenGrantError::Unknown(_))));
     let many: Vec<String> = (0..65).map(|n| format!("name:web{n}")).collect();
-    assert!(matches!(
-        TokenGrant::from_tags(&many),
-        Err(TokenGrantError::TooMany { .. })
-    ));
+    assert!(matches!(TokenGrant::from_tags(&many), Err(TokenGrantError::TooMany { .. })));
 }
 
 #[test]
@@ -196,9 +166,7 @@ fn a_wish_is_believed_with_both_signatures() {
     let place = Place::new();
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
     let wish = hello("web-1.example.com", &node, &bootstrap);
-    let opened = place
-        .open(&sign_enrolment_request(&wish, &bootstrap, &node).unwrap())
-        .unwrap();
+    let opened = place.open(&sign_enrolment_request(&wish, &bootstrap, &node).unwrap()).unwrap();
     assert_eq!(opened.request, wish);
     assert_eq!(opened.sender.role, UserRole::Newcomer);
     assert!(opened.grant.allows_name(&wish.identity));
@@ -213,10 +181,7 @@ fn a_wish_that_was_swapped_moved_or_borrowed_is_refused() {
 
     // The key is another's: the thief's own signature does not prove it.
     let forged = sign_enrolment_request(&wish, &bootstrap, &thief).unwrap();
-    assert!(matches!(
-        place.open(&forged),
-        Err(EnrolmentRequestError::Proof { .. })
-    ));
+    assert!(matches!(place.open(&forged), Err(EnrolmentRequestError::Proof { .. })));
 
     // A captured introduction under another credential.
     let other = place.party(&place.newcomer, "other", 72, &WEB, None);
@@ -236,21 +201,12 @@ fn a_wish_that_was_swapped_moved_or_borrowed_is_refused() {
         "proof": captured["body"]["proof"],
     });
     let renamed = sign_envelope(EnvelopeKind::Hello, &body, &bootstrap).unwrap();
-    assert!(matches!(
-        place.open(&renamed),
-        Err(EnrolmentRequestError::Proof { .. })
-    ));
+    assert!(matches!(place.open(&renamed), Err(EnrolmentRequestError::Proof { .. })));
 
     // The bootstrap credential's own key, which everybody has who shares it.
-    let own = EnrolmentRequest {
-        key: bootstrap.public_key(),
-        ..wish.clone()
-    };
+    let own = EnrolmentRequest { key: bootstrap.public_key(), ..wish.clone() };
     let own = sign_enrolment_request(&own, &bootstrap, bootstrap.key_pair()).unwrap();
-    assert!(matches!(
-        place.open(&own),
-        Err(EnrolmentRequestError::Shape(_))
-    ));
+    assert!(matches!(place.open(&own), Err(EnrolmentRequestError::Shape(_))));
 
     // Parties of other roles and accounts.
     for stranger in [place.enrolling(), place.fleet.caller(), place.fleet.node()] {
@@ -275,26 +231,19 @@ fn an_expired_or_revoked_token_is_refused() {
         sign_enrolment_request(&hello("web-1.example.com", &node, &late), &late, &node).unwrap();
     assert!(matches!(
         place.open(&bytes),
-        Err(EnrolmentRequestError::Refused(MessageRefusal::Token(
-            TokenError::Expired { .. }
-        )))
+        Err(EnrolmentRequestError::Refused(MessageRefusal::Token(TokenError::Expired { .. })))
     ));
 
     let bootstrap = place.bootstrap(&WEB);
     let revoked = place.trust(ISSUED + 1, |account| {
         account.revoke_user(&bootstrap.public_key(), ISSUED);
     });
-    let bytes = sign_enrolment_request(
-        &hello("web-1.example.com", &node, &bootstrap),
-        &bootstrap,
-        &node,
-    )
-    .unwrap();
+    let bytes =
+        sign_enrolment_request(&hello("web-1.example.com", &node, &bootstrap), &bootstrap, &node)
+            .unwrap();
     assert!(matches!(
         open_enrolment_request(&bytes, &revoked, &TokenCache::default(), NOW),
-        Err(EnrolmentRequestError::Refused(MessageRefusal::Token(
-            TokenError::Revoked { .. }
-        )))
+        Err(EnrolmentRequestError::Refused(MessageRefusal::Token(TokenError::Revoked { .. })))
     ));
 }
 
@@ -303,16 +252,8 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
     let place = Place::new();
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
     let wish = |called: &str, time| OpenEnrolmentRequest {
-        request: EnrolmentRequest {
-            time,
-            ..hello(called, &node, &bootstrap)
-        },
-        sender: Arc::new(
-            place
-                .newcomers
-                .verify_user(&bootstrap.token(), NOW)
-                .unwrap(),
-        ),
+        request: EnrolmentRequest { time, ..hello(called, &node, &bootstrap) },
+        sender: Arc::new(place.newcomers.verify_user(&bootstrap.token(), NOW).unwrap()),
         grant: TokenGrant::from_tags(&WEB.map(str::to_owned)).unwrap(),
     };
     let good = wish("web-1.example.com", NOW);
@@ -326,10 +267,7 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
         former: Vec::new(),
     };
     let decided = |wish: &OpenEnrolmentRequest, holder: Option<NameEntry>, approval| {
-        let known = KnownName {
-            entry: holder.as_ref(),
-            is_key_revoked: false,
-        };
+        let known = KnownName { entry: holder.as_ref(), is_key_revoked: false };
         match decide_enrolment(wish, known, &approval, NOW) {
             EnrolmentDecision::Issue => "issue".to_owned(),
             EnrolmentDecision::Wait(what) => format!("wait: {what}"),
@@ -339,42 +277,18 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
     let free = EnrolmentApproval::NotNeeded;
     let other = machine(81);
     assert_eq!(decided(&good, None, free.clone()), "issue");
-    assert_eq!(
-        decided(&good, Some(entry(&node, false)), free.clone()),
-        "issue"
-    );
-    assert_eq!(
-        decided(&good, Some(entry(&other, false)), free.clone()),
-        "name_taken"
-    );
-    assert_eq!(
-        decided(&good, Some(entry(&other, true)), free.clone()),
-        "issue"
-    );
+    assert_eq!(decided(&good, Some(entry(&node, false)), free.clone()), "issue");
+    assert_eq!(decided(&good, Some(entry(&other, false)), free.clone()), "name_taken");
+    assert_eq!(decided(&good, Some(entry(&other, true)), free.clone()), "issue");
     assert_eq!(decided(&good, None, EnrolmentApproval::Given), "issue");
-    assert_eq!(
-        decided(&good, None, EnrolmentApproval::Awaited("Anna".to_owned())),
-        "wait: Anna"
-    );
-    assert_eq!(
-        decided(&good, None, EnrolmentApproval::Denied("no".to_owned())),
-        "denied"
-    );
+    assert_eq!(decided(&good, None, EnrolmentApproval::Awaited("Anna".to_owned())), "wait: Anna");
+    assert_eq!(decided(&good, None, EnrolmentApproval::Denied("no".to_owned())), "denied");
     let elsewhere = wish("db-1.example.com", NOW);
-    assert_eq!(
-        decided(&elsewhere, None, EnrolmentApproval::Given),
-        "name_not_allowed"
-    );
+    assert_eq!(decided(&elsewhere, None, EnrolmentApproval::Given), "name_not_allowed");
     for time in [NOW - 600_000, NOW + 600_000] {
-        assert_eq!(
-            decided(&wish("web-1.example.com", time), None, free.clone()),
-            "stale"
-        );
+        assert_eq!(decided(&wish("web-1.example.com", time), None, free.clone()), "stale");
     }
-    assert_eq!(
-        decided(&wish("web-1.example.com", NOW - 80_000), None, free),
-        "issue"
-    );
+    assert_eq!(decided(&wish("web-1.example.com", NOW - 80_000), None, free), "issue");
 }
 
 #[test]
@@ -408,26 +322,15 @@ fn only_a_service_of_the_newcomers_account_welcomes_and_only_into_the_operators_
     let forged = sign_enrolment_answer(&answer(good.clone()), &bootstrap).unwrap();
     assert!(matches!(
         open(&forged),
-        Err(EnrolmentAnswerError::Refused(
-            MessageRefusal::WrongRole { .. }
-        ))
+        Err(EnrolmentAnswerError::Refused(MessageRefusal::WrongRole { .. }))
     ));
     let of_fleet = place.fleet.signer(UserRole::Service, "provisioner", 90);
     let forged = sign_enrolment_answer(&answer(good.clone()), &of_fleet).unwrap();
-    assert!(matches!(
-        open(&forged),
-        Err(EnrolmentAnswerError::Refused(MessageRefusal::Token(_)))
-    ));
+    assert!(matches!(open(&forged), Err(EnrolmentAnswerError::Refused(MessageRefusal::Token(_)))));
 
-    let named = EnrolmentAcceptance {
-        identity: identity("web-2.example.com"),
-        ..good.clone()
-    };
+    let named = EnrolmentAcceptance { identity: identity("web-2.example.com"), ..good.clone() };
     let renamed = sign_enrolment_answer(&answer(named), &place.enrolling()).unwrap();
-    assert!(matches!(
-        open(&renamed),
-        Err(EnrolmentAnswerError::Name { .. })
-    ));
+    assert!(matches!(open(&renamed), Err(EnrolmentAnswerError::Name { .. })));
 
     let operator = place.fleet.operator.public_key();
     assert!(good.verify_tokens(operator, wish.key, NOW).is_ok());
@@ -461,10 +364,7 @@ fn only_a_service_of_the_newcomers_account_welcomes_and_only_into_the_operators_
             "not a node token",
         ),
     ] {
-        let refused = changed
-            .verify_tokens(operator, wish.key, NOW)
-            .unwrap_err()
-            .to_string();
+        let refused = changed.verify_tokens(operator, wish.key, NOW).unwrap_err().to_string();
         assert!(refused.contains(what), "{refused}");
     }
 }

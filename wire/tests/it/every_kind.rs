@@ -12,11 +12,7 @@ use crate::world::NOW;
 fn every_kind_has_an_authentic_sample() {
     let samples = Samples::new();
     for kind in kinds() {
-        assert_eq!(
-            samples.open(kind, &samples.sealed(kind)),
-            Ok(()),
-            "{kind:?}"
-        );
+        assert_eq!(samples.open(kind, &samples.sealed(kind)), Ok(()), "{kind:?}");
     }
 }
 
@@ -48,11 +44,7 @@ fn no_kind_is_ever_taken_for_another() {
         let text = String::from_utf8(bytes.clone()).unwrap();
         for read in kinds() {
             let same = read == sealed;
-            assert_eq!(
-                samples.open(read, &bytes).is_ok(),
-                same,
-                "{sealed:?} as {read:?}"
-            );
+            assert_eq!(samples.open(read, &bytes).is_ok(), same, "{sealed:?} as {read:?}");
             let renamed = text.replacen(sealed.protocol_name(), read.protocol_name(), 1);
             let opened = samples.open(read, renamed.as_bytes());
             assert_eq!(opened.is_ok(), same, "{sealed:?} renamed to {read:?}");
@@ -60,11 +52,7 @@ fn no_kind_is_ever_taken_for_another() {
             let cache = TokenCache::default();
             let verified = [fleet, newcomers]
                 .map(|trust| envelope.verify(trust, &cache, NOW, &UserRole::ALL).is_ok());
-            assert_eq!(
-                verified.contains(&true),
-                same,
-                "{sealed:?} renamed to {read:?}"
-            );
+            assert_eq!(verified.contains(&true), same, "{sealed:?} renamed to {read:?}");
         }
     }
 }
@@ -73,10 +61,7 @@ fn no_kind_is_ever_taken_for_another() {
 fn every_kind_meets_its_size_limit_before_a_parser() {
     for kind in kinds() {
         let decode = |length: usize| Envelope::decode(kind, &vec![b'['; length]).unwrap_err();
-        assert!(
-            matches!(decode(kind.max_bytes()), MessageRefusal::Malformed(_)),
-            "{kind:?}"
-        );
+        assert!(matches!(decode(kind.max_bytes()), MessageRefusal::Malformed(_)), "{kind:?}");
         let limit = kind.max_bytes();
         assert!(
             matches!(decode(limit + 1), MessageRefusal::Oversized { length, limit: at } if (length, at) == (limit + 1, limit)),
@@ -93,10 +78,7 @@ fn every_kind_refuses_fields_that_come_twice_and_deep_nesting() {
         for field in ["protocol", "token", "signature", "body"] {
             let message: Map<String, Value> = serde_json::from_str(&text).unwrap();
             let twice = text.replacen('{', &format!("{{\"{field}\":{},", message[field]), 1);
-            assert!(
-                samples.open(kind, twice.as_bytes()).is_err(),
-                "{kind:?}: {field}"
-            );
+            assert!(samples.open(kind, twice.as_bytes()).is_err(), "{kind:?}: {field}");
         }
         let more = text.replacen('{', "{\"more\":1,", 1);
         assert!(samples.open(kind, more.as_bytes()).is_err(), "{kind:?}");

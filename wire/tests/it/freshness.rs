@@ -17,36 +17,20 @@ fn a_request_is_fresh_from_issue_to_ttl_with_skew_at_both_ends() {
     assert_eq!(fresh(issued + ttl + CLOCK_SKEW_MILLIS), Ok(()));
     assert_eq!(
         fresh(issued - CLOCK_SKEW_MILLIS - 1),
-        Err(StaleRequest {
-            age_ms: -30_001,
-            ttl,
-            skew: CLOCK_SKEW_MILLIS
-        })
+        Err(StaleRequest { age_ms: -30_001, ttl, skew: CLOCK_SKEW_MILLIS })
     );
     assert_eq!(
         fresh(issued + ttl + CLOCK_SKEW_MILLIS + 1),
-        Err(StaleRequest {
-            age_ms: 90_001,
-            ttl,
-            skew: CLOCK_SKEW_MILLIS
-        })
+        Err(StaleRequest { age_ms: 90_001, ttl, skew: CLOCK_SKEW_MILLIS })
     );
-    assert_eq!(
-        check_freshness(issued, ttl, issued + ttl + 1, 0)
-            .unwrap_err()
-            .age_ms,
-        60_001
-    );
+    assert_eq!(check_freshness(issued, ttl, issued + ttl + 1, 0).unwrap_err().age_ms, 60_001);
 }
 
 const DAY: u64 = 86_400_000;
 
 /// Two clocks that agree.
 fn at(now: u64) -> DualClockInstant {
-    DualClockInstant {
-        wall: now,
-        steady: now,
-    }
+    DualClockInstant { wall: now, steady: now }
 }
 
 #[test]
@@ -59,44 +43,23 @@ fn a_full_cache_refuses_and_forgets_nothing_that_lives() {
         cache.insert(&[0; 32], c, 300, at(100)),
         InsertionOutcome::Full { retry_after_ms: 1 }
     );
-    assert_eq!(
-        cache.insert(&[0; 32], a, 100, at(100)),
-        InsertionOutcome::Seen
-    );
-    assert_eq!(
-        cache.insert(&[0; 32], c, 300, at(101)),
-        InsertionOutcome::New
-    );
-    assert_eq!(
-        cache.insert(&[0; 32], b, 200, at(101)),
-        InsertionOutcome::Seen
-    );
+    assert_eq!(cache.insert(&[0; 32], a, 100, at(100)), InsertionOutcome::Seen);
+    assert_eq!(cache.insert(&[0; 32], c, 300, at(101)), InsertionOutcome::New);
+    assert_eq!(cache.insert(&[0; 32], b, 200, at(101)), InsertionOutcome::Seen);
 }
 
 #[test]
 fn callers_do_not_spoil_each_others_ids() {
     let mut cache = SeenCache::default();
-    assert_eq!(
-        cache.insert(&[1; 32], Uuid::nil(), 100, at(0)),
-        InsertionOutcome::New
-    );
-    assert_eq!(
-        cache.insert(&[2; 32], Uuid::nil(), 100, at(0)),
-        InsertionOutcome::New
-    );
-    assert_eq!(
-        cache.insert(&[1; 32], Uuid::nil(), 100, at(0)),
-        InsertionOutcome::Seen
-    );
+    assert_eq!(cache.insert(&[1; 32], Uuid::nil(), 100, at(0)), InsertionOutcome::New);
+    assert_eq!(cache.insert(&[2; 32], Uuid::nil(), 100, at(0)), InsertionOutcome::New);
+    assert_eq!(cache.insert(&[1; 32], Uuid::nil(), 100, at(0)), InsertionOutcome::Seen);
 }
 
 #[test]
 fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
-    let record = |n: u128, expires| SeenRecord {
-        caller: [0; 32],
-        request: Uuid::from_u128(n),
-        expires,
-    };
+    let record =
+        |n: u128, expires| SeenRecord { caller: [0; 32], request: Uuid::from_u128(n), expires };
     // Twice in the journal: the later end counts.
     let journal = [
         record(1, 50),
@@ -108,18 +71,12 @@ fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
     let mut cache = SeenCache::restore(journal, 1, at(DAY + 100));
     assert_eq!(cache.len(), 2);
     let id = Uuid::from_u128;
-    assert_eq!(
-        cache.insert(&[0; 32], id(2), DAY + 150, at(DAY + 150)),
-        InsertionOutcome::Seen
-    );
+    assert_eq!(cache.insert(&[0; 32], id(2), DAY + 150, at(DAY + 150)), InsertionOutcome::Seen);
     assert!(matches!(
         cache.insert(&[0; 32], id(4), DAY + 300, at(DAY + 150)),
         InsertionOutcome::Full { .. }
     ));
-    assert_eq!(
-        cache.insert(&[0; 32], id(4), DAY + 300, at(DAY + 201)),
-        InsertionOutcome::New
-    );
+    assert_eq!(cache.insert(&[0; 32], id(4), DAY + 300, at(DAY + 201)), InsertionOutcome::New);
 }
 
 #[test]
@@ -130,57 +87,26 @@ fn a_clock_that_is_set_forward_and_back_makes_nothing_forgotten() {
     let hour = 3_600_000;
     let mut insert = |id, expires, now| cache.insert(&[0; 32], id, expires, now);
     assert_eq!(insert(a, DAY + 1000, now(DAY, 0)), InsertionOutcome::New);
-    assert_eq!(
-        insert(b, DAY + hour + 1000, now(DAY + hour, 10)),
-        InsertionOutcome::New
-    );
-    assert_eq!(
-        insert(a, DAY + 1000, now(DAY + hour, 20)),
-        InsertionOutcome::Seen
-    );
-    assert_eq!(
-        insert(a, DAY + 1000, now(DAY + 1000, 1000)),
-        InsertionOutcome::Seen
-    );
+    assert_eq!(insert(b, DAY + hour + 1000, now(DAY + hour, 10)), InsertionOutcome::New);
+    assert_eq!(insert(a, DAY + 1000, now(DAY + hour, 20)), InsertionOutcome::Seen);
+    assert_eq!(insert(a, DAY + 1000, now(DAY + 1000, 1000)), InsertionOutcome::Seen);
     // What the clock said an hour too early is not over before it says so again.
-    assert_eq!(
-        insert(b, DAY + hour + 1000, now(DAY + hour, hour)),
-        InsertionOutcome::Seen
-    );
+    assert_eq!(insert(b, DAY + hour + 1000, now(DAY + hour, hour)), InsertionOutcome::Seen);
     assert_eq!(cache.len(), 1);
 }
 
 #[test]
 fn a_restart_with_a_wrong_clock_forgets_nothing_before_it_is_put_right() {
     let request = Uuid::from_u128(1);
-    let record = |expires| SeenRecord {
-        caller: [0; 32],
-        request,
-        expires,
-    };
+    let record = |expires| SeenRecord { caller: [0; 32], request, expires };
     let (hour, minute) = (3_600_000, 60_000);
-    let start = DualClockInstant {
-        wall: DAY + hour,
-        steady: 0,
-    };
+    let start = DualClockInstant { wall: DAY + hour, steady: 0 };
     let mut cache = SeenCache::restore([record(DAY)], 9, start);
-    let right = |steady| DualClockInstant {
-        wall: DAY - minute + steady,
-        steady,
-    };
-    assert_eq!(
-        cache.insert(&[0; 32], request, DAY, right(minute)),
-        InsertionOutcome::Seen
-    );
-    let later = DualClockInstant {
-        wall: DAY + hour + 6 * minute,
-        steady: 6 * minute,
-    };
+    let right = |steady| DualClockInstant { wall: DAY - minute + steady, steady };
+    assert_eq!(cache.insert(&[0; 32], request, DAY, right(minute)), InsertionOutcome::Seen);
+    let later = DualClockInstant { wall: DAY + hour + 6 * minute, steady: 6 * minute };
     let other = Uuid::from_u128(2);
-    assert_eq!(
-        cache.insert(&[0; 32], other, later.wall, later),
-        InsertionOutcome::New
-    );
+    assert_eq!(cache.insert(&[0; 32], other, later.wall, later), InsertionOutcome::New);
     assert_eq!(cache.len(), 1);
     assert!(SeenCache::restore([record(1)], 9, start).is_empty());
 }
@@ -205,10 +131,7 @@ fn one_caller_cannot_use_up_the_room_of_all() {
     }
     assert_eq!(cache.len(), 1024);
     // Nothing is lost of what was promised, and all of it is given back.
-    assert_eq!(
-        cache.insert(&[1; 32], Uuid::from_u128(7), day, at(day)),
-        InsertionOutcome::Seen
-    );
+    assert_eq!(cache.insert(&[1; 32], Uuid::from_u128(7), day, at(day)), InsertionOutcome::Seen);
     assert_eq!(taken(&mut cache, 1, 1), 0);
     assert_eq!(
         cache.insert(&[1; 32], Uuid::from_u128(9999), 3 * day, at(day + 1)),
@@ -221,11 +144,7 @@ fn one_caller_cannot_use_up_the_room_of_all() {
 fn room(model: &HashMap<(u8, u128), u64>, caller: u8, capacity: usize) -> usize {
     let held = model.keys().filter(|(owner, _)| *owner == caller).count();
     let little = (capacity / 64).max(1);
-    if held < little {
-        capacity
-    } else {
-        capacity - capacity / 8
-    }
+    if held < little { capacity } else { capacity - capacity / 8 }
 }
 
 proptest! {

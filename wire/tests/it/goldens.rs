@@ -27,9 +27,7 @@ use crate::world::{NOW, World, broadcast, data, expected, reply, request, sealed
 
 /// The golden with this name, which must hold these bytes and a newline.
 fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if !path.exists() && std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, [bytes, b"\n"].concat()).unwrap();
     }
@@ -51,10 +49,7 @@ fn trust(world: &World) -> AccountTrust {
 
 fn check_request(name: &str, request: &Request) {
     let world = World::new();
-    let stored = golden(
-        name,
-        &sealed(EnvelopeKind::Request, request, &world.caller()),
-    );
+    let stored = golden(name, &sealed(EnvelopeKind::Request, request, &world.caller()));
     let cache = TokenCache::default();
     let opened = open_request(&stored, &broadcast(), &trust(&world), &cache, NOW).unwrap();
     assert_eq!(opened.request, *request);
@@ -71,10 +66,7 @@ fn check_reply(name: &str, reply: &Reply) {
 
 #[test]
 fn requests() {
-    check_request(
-        "request_nodes.json",
-        &request(&["db1.acme.net", "web1.acme.net"]),
-    );
+    check_request("request_nodes.json", &request(&["db1.acme.net", "web1.acme.net"]));
     let mut filtered = request(&[]);
     let filter = NodeFilter::default()
         .with_fact("environment=development")
@@ -101,11 +93,7 @@ fn a_request_that_is_followed_and_its_reply() {
     let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     traced.traceparent = Some(TraceContext::parse(given).unwrap());
     check_request("request_traced.json", &traced);
-    let stage = |stage, us| StageTiming {
-        stage,
-        us,
-        refused: false,
-    };
+    let stage = |stage, us| StageTiming { stage, us, refused: false };
     let told = Reply {
         stages: vec![stage(StageName::Decode, 1), stage(StageName::Run, 200_000)],
         ..reply()
@@ -126,11 +114,7 @@ fn a_request_with_a_sealed_input() {
     let open = |id| inputs.decrypt_inputs(&node, world.node().key_pair(), id);
     assert_eq!(open(sealed.id).unwrap(), secret);
     assert!(open(uuid::Uuid::now_v7()).is_err());
-    assert!(
-        inputs
-            .decrypt_inputs(&node, world.caller().key_pair(), sealed.id)
-            .is_err()
-    );
+    assert!(inputs.decrypt_inputs(&node, world.caller().key_pair(), sealed.id).is_err());
 }
 
 #[test]
@@ -159,12 +143,8 @@ fn a_reply_for_each_status() {
 fn a_reply_for_each_reason() {
     for reason in [
         ReplyReason::Timeout { after_ms: 5000 },
-        ReplyReason::Busy {
-            retry_after_ms: 750,
-        },
-        ReplyReason::Denied {
-            rule: "puppetral.policy:3".to_owned(),
-        },
+        ReplyReason::Busy { retry_after_ms: 750 },
+        ReplyReason::Denied { rule: "puppetral.policy:3".to_owned() },
         ReplyReason::Expired { age_ms: -31_000 },
         ReplyReason::Cancelled,
         ReplyReason::Oversized { bytes: 2_000_000 },
@@ -198,19 +178,13 @@ fn progress_and_the_reply_after_it() {
             dropped,
             time: NOW + 100,
         };
-        let stored = golden(
-            name,
-            &sealed(EnvelopeKind::Progress, &progress, &world.node()),
-        );
+        let stored = golden(name, &sealed(EnvelopeKind::Progress, &progress, &world.node()));
         let trust = trust(&world);
         let opened = open_progress(&[&stored], &expected(&asked), &trust, &cache, NOW);
         assert_eq!(opened.into_iter().next().unwrap().unwrap(), progress);
     }
     let mut answer = reply();
-    answer.progress = Some(ProgressCounts {
-        messages: 3,
-        dropped: 7,
-    });
+    answer.progress = Some(ProgressCounts { messages: 3, dropped: 7 });
     check_reply("reply_after_progress.json", &answer);
 }
 
@@ -219,10 +193,7 @@ fn a_wish_to_be_enrolled_and_its_answers() {
     let place = Place::new();
     let (bootstrap, node) = (place.bootstrap(&["name:web-*.example.com"]), machine(80));
     let wish = hello("web-1.example.com", &node, &bootstrap);
-    let stored = golden(
-        "hello.json",
-        &sign_enrolment_request(&wish, &bootstrap, &node).unwrap(),
-    );
+    let stored = golden("hello.json", &sign_enrolment_request(&wish, &bootstrap, &node).unwrap());
     let cache = TokenCache::default();
     let opened = open_enrolment_request(&stored, &place.newcomers, &cache, NOW).unwrap();
     assert_eq!(opened.request, wish);
@@ -244,10 +215,8 @@ fn a_wish_to_be_enrolled_and_its_answers() {
         facts: [("role".to_owned(), "web".to_owned())].into(),
         provisioning: true,
     };
-    let wait = EnrolmentDeferral {
-        message: "provisioning is paused".to_owned(),
-        retry_after_ms: 15_000,
-    };
+    let wait =
+        EnrolmentDeferral { message: "provisioning is paused".to_owned(), retry_after_ms: 15_000 };
     let refused = EnrolmentRefusal {
         reason: EnrolReason::NameTaken,
         message: "another key has the name".to_owned(),
@@ -257,16 +226,8 @@ fn a_wish_to_be_enrolled_and_its_answers() {
         ("welcome_wait.json", EnrolmentOutcome::Wait(wait)),
         ("welcome_refused.json", EnrolmentOutcome::Refused(refused)),
     ] {
-        let answer = EnrolmentAnswer {
-            nonce: wish.nonce,
-            key: wish.key,
-            time: NOW + 20,
-            outcome,
-        };
-        let stored = golden(
-            name,
-            &sign_enrolment_answer(&answer, &place.enrolling()).unwrap(),
-        );
+        let answer = EnrolmentAnswer { nonce: wish.nonce, key: wish.key, time: NOW + 20, outcome };
+        let stored = golden(name, &sign_enrolment_answer(&answer, &place.enrolling()).unwrap());
         let opened = open_enrolment_answer(&stored, &wish, &place.newcomers, &cache, NOW).unwrap();
         assert_eq!(opened, answer.outcome);
     }

@@ -19,11 +19,7 @@ fn bytes(records: &[SeenRecord]) -> Vec<u8> {
 
 #[test]
 fn the_layout_is_this_one() {
-    let record = SeenRecord {
-        caller: [0xaa; 32],
-        request: Uuid::from_u128(1),
-        expires: 2,
-    };
+    let record = SeenRecord { caller: [0xaa; 32], request: Uuid::from_u128(1), expires: 2 };
     let bytes = record.encode();
     assert_eq!(&bytes[..4], b"MSN1");
     assert_eq!(&bytes[4..36], &[0xaa; 32]);
@@ -43,10 +39,7 @@ fn torn_at_every_place_it_keeps_what_is_whole() {
         let read = SeenRecord::decode_all(&journal[..cut]);
         let whole = cut / SeenRecord::BYTES;
         assert_eq!(read.records, records[..whole]);
-        assert_eq!(
-            (read.valid_len, read.damaged),
-            (whole * SeenRecord::BYTES, 0)
-        );
+        assert_eq!((read.valid_len, read.damaged), (whole * SeenRecord::BYTES, 0));
     }
 }
 
@@ -58,18 +51,11 @@ fn damaged_at_every_place_it_loses_one_record_and_says_so() {
         journal[place] ^= 0x40;
         let read = SeenRecord::decode_all(&journal);
         let hit = place / SeenRecord::BYTES;
-        let left: Vec<_> = records
-            .iter()
-            .enumerate()
-            .filter(|(n, _)| *n != hit)
-            .map(|(_, r)| *r)
-            .collect();
+        let left: Vec<_> =
+            records.iter().enumerate().filter(|(n, _)| *n != hit).map(|(_, r)| *r).collect();
         assert_eq!(read.records, left);
         assert_eq!((read.damaged, read.has_start), (1, hit > 0));
-        assert_eq!(
-            read.valid_len,
-            if hit < 2 { 3 } else { 2 } * SeenRecord::BYTES
-        );
+        assert_eq!(read.valid_len, if hit < 2 { 3 } else { 2 } * SeenRecord::BYTES);
     }
 }
 

@@ -20,10 +20,7 @@ fn a_request_arrives_as_it_was_signed() {
     let cache = TokenCache::default();
     let asked = request(&["db1.acme.net", "db2.acme.net"]);
     let bytes = sealed(EnvelopeKind::Request, &asked, &world.caller());
-    for subject in [
-        "fleet.puppetral.do.all",
-        "fleet.puppetral.do.node.db2.acme.net",
-    ] {
+    for subject in ["fleet.puppetral.do.all", "fleet.puppetral.do.node.db2.acme.net"] {
         let subject = RequestAddress::parse(subject).unwrap();
         let opened = open_request(&bytes, &subject, &world.trust, &cache, NOW).unwrap();
         assert_eq!(opened.request, asked);
@@ -39,9 +36,7 @@ fn a_request_arrives_as_it_was_signed() {
 fn a_filter_travels_only_as_a_broadcast() {
     let world = World::new();
     let cache = TokenCache::default();
-    let filter = NodeFilter::default()
-        .with_fact("environment=development")
-        .unwrap();
+    let filter = NodeFilter::default().with_fact("environment=development").unwrap();
     let mut asked = request(&[]);
     asked.target = RequestTarget::Filter(filter);
     let bytes = sealed(EnvelopeKind::Request, &asked, &world.caller());
@@ -94,10 +89,7 @@ fn replies(world: &World, count: u8, forged: &[(u8, u8)]) -> Vec<Vec<u8>> {
             let name = format!("n{n}.acme.net");
             let mut answer = reply();
             answer.sender = identity(&name);
-            let how = forged
-                .iter()
-                .find(|(place, _)| *place == n)
-                .map(|(_, how)| how % 3);
+            let how = forged.iter().find(|(place, _)| *place == n).map(|(_, how)| how % 3);
             let signer =
                 if how == Some(0) { &other } else { world }.signer(UserRole::Node, &name, n);
             let mut bytes = sealed(EnvelopeKind::Reply, &answer, &signer);
@@ -108,9 +100,7 @@ fn replies(world: &World, count: u8, forged: &[(u8, u8)]) -> Vec<Vec<u8>> {
                 // A token whose signature belongs to another token.
                 let other = world.signer(UserRole::Node, "other", n);
                 let swap = |token: &str| token.rsplit_once('.').unwrap().1.to_owned();
-                bytes = text
-                    .replace(&swap(&signer.token()), &swap(&other.token()))
-                    .into_bytes();
+                bytes = text.replace(&swap(&signer.token()), &swap(&other.token())).into_bytes();
             }
             bytes
         })
@@ -212,10 +202,7 @@ fn progress_is_told_from_replies_and_believed_of_the_asked_node_only() {
     let asked = request(&["db1.acme.net"]);
     let good = sealed(EnvelopeKind::Progress, &progress(1), &world.node());
     let answer = sealed(EnvelopeKind::Reply, &reply(), &world.node());
-    assert_eq!(
-        EnvelopeKind::of_inbox_message(&good),
-        EnvelopeKind::Progress
-    );
+    assert_eq!(EnvelopeKind::of_inbox_message(&good), EnvelopeKind::Progress);
     assert_eq!(EnvelopeKind::of_inbox_message(&answer), EnvelopeKind::Reply);
     assert_eq!(EnvelopeKind::of_inbox_message(b""), EnvelopeKind::Reply);
     let open = |bytes: &[u8]| {
@@ -228,10 +215,7 @@ fn progress_is_told_from_replies_and_believed_of_the_asked_node_only() {
     assert_eq!(open(&answer).unwrap_err().reason_code(), "unknown_protocol");
     let renamed = String::from_utf8(answer.clone()).unwrap();
     let renamed = renamed.replace("muster.reply.v1", "muster.progress.v1");
-    assert_eq!(
-        open(renamed.as_bytes()).unwrap_err().reason_code(),
-        "bad_signature"
-    );
+    assert_eq!(open(renamed.as_bytes()).unwrap_err().reason_code(), "bad_signature");
     let as_reply = open_reply(&good, &expected(&asked), &world.trust, &cache, NOW);
     assert_eq!(as_reply.unwrap_err().reason_code(), "unknown_protocol");
 
@@ -249,11 +233,7 @@ fn progress_is_told_from_replies_and_believed_of_the_asked_node_only() {
         assert_eq!(open(&wrong).unwrap_err().reason_code(), "invalid_progress");
     }
     assert!(
-        open(&sealed(
-            EnvelopeKind::Progress,
-            &progress(MAX_PROGRESS_MESSAGES),
-            &world.node()
-        ))
-        .is_ok()
+        open(&sealed(EnvelopeKind::Progress, &progress(MAX_PROGRESS_MESSAGES), &world.node()))
+            .is_ok()
     );
 }

@@ -18,10 +18,7 @@ fn the_documented_seed_gives_the_documented_public_key() {
 #[test]
 fn debug_shows_only_the_public_half() {
     let shown = format!("{:?}", KeyPair::from_seed(SEED).unwrap());
-    assert!(
-        shown.contains(PUBLIC) && !shown.contains(&SEED[2..20]),
-        "{shown}"
-    );
+    assert!(shown.contains(PUBLIC) && !shown.contains(&SEED[2..20]), "{shown}");
 }
 
 #[test]
@@ -48,13 +45,7 @@ fn a_seed_is_no_public_key_and_errors_never_repeat_it() {
     assert!(!format!("{error} {error:?}").contains(&SEED[..10]));
     assert!(KeyPair::from_seed(PUBLIC).is_err());
     let error = PublicKey::parse_kind(PUBLIC, KeyKind::Account).unwrap_err();
-    assert_eq!(
-        error,
-        KeyError::WrongKind {
-            expected: KeyKind::Account,
-            found: KeyKind::User
-        }
-    );
+    assert_eq!(error, KeyError::WrongKind { expected: KeyKind::Account, found: KeyKind::User });
 }
 
 #[test]

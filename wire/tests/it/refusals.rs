@@ -15,9 +15,7 @@ use crate::world::{
 fn word(world: &World, bytes: &[u8], subject: &str) -> &'static str {
     let subject = RequestAddress::parse(subject).unwrap();
     let cache = TokenCache::default();
-    open_request(bytes, &subject, &world.trust, &cache, NOW)
-        .unwrap_err()
-        .reason_code()
+    open_request(bytes, &subject, &world.trust, &cache, NOW).unwrap_err().reason_code()
 }
 
 fn body() -> Value {
@@ -45,10 +43,7 @@ fn the_body_must_be_a_request() {
         ("/target", json!({})),
         ("/target", json!({"nodes": []})),
         ("/target", json!({"nodes": ["a"], "filter": {}})),
-        (
-            "/target",
-            json!({"nodes": (0..20_001).map(|n| format!("n{n}")).collect::<Vec<_>>()}),
-        ),
+        ("/target", json!({"nodes": (0..20_001).map(|n| format!("n{n}")).collect::<Vec<_>>()})),
         ("/target", json!({"everything": true})),
         ("/id", json!("00000000-0000-4000-8000-000000000000")),
         ("/caller", json!("a b")),
@@ -56,30 +51,13 @@ fn the_body_must_be_a_request() {
         ("/data", json!([])),
     ] {
         let bytes = signed_with(&world, |body| body[&pointer[1..]] = value.clone());
-        assert_eq!(
-            word(&world, &bytes, ALL),
-            "invalid_request",
-            "{pointer} {value}"
-        );
+        assert_eq!(word(&world, &bytes, ALL), "invalid_request", "{pointer} {value}");
     }
-    for field in [
-        "id",
-        "caller",
-        "collective",
-        "agent",
-        "action",
-        "target",
-        "issued_at",
-        "ttl",
-    ] {
+    for field in ["id", "caller", "collective", "agent", "action", "target", "issued_at", "ttl"] {
         let bytes = signed_with(&world, |body| {
             drop(body.as_object_mut().unwrap().remove(field));
         });
-        assert_eq!(
-            word(&world, &bytes, ALL),
-            "invalid_request",
-            "without {field}"
-        );
+        assert_eq!(word(&world, &bytes, ALL), "invalid_request", "without {field}");
     }
 }
 
@@ -90,9 +68,7 @@ fn duplicate_fields_and_deep_nesting_in_the_body_are_refused() {
         let raw = serde_json::value::RawValue::from_string(text).unwrap();
         sealed(EnvelopeKind::Request, &raw, &world.caller())
     };
-    let twice = body()
-        .to_string()
-        .replacen('{', r#"{"agent":"puppetral","#, 1);
+    let twice = body().to_string().replacen('{', r#"{"agent":"puppetral","#, 1);
     assert_eq!(word(&world, &raw(twice), ALL), "invalid_request");
     // Also where the values are the caller's own, at every depth.
     for twice in [
@@ -118,22 +94,14 @@ fn duplicate_fields_and_deep_nesting_in_the_body_are_refused() {
 #[test]
 fn subject_and_body_must_agree() {
     let world = World::new();
-    let bytes = sealed(
-        EnvelopeKind::Request,
-        &request(&["db1.acme.net"]),
-        &world.caller(),
-    );
+    let bytes = sealed(EnvelopeKind::Request, &request(&["db1.acme.net"]), &world.caller());
     for subject in [
         "lab.puppetral.do.all",
         "fleet.service.do.all",
         "fleet.puppetral.undo.all",
         "fleet.puppetral.do.node.db2.acme.net",
     ] {
-        assert_eq!(
-            word(&world, &bytes, subject),
-            "subject_mismatch",
-            "{subject}"
-        );
+        assert_eq!(word(&world, &bytes, subject), "subject_mismatch", "{subject}");
     }
     let bytes = signed_with(&world, |body| body["caller"] = json!("bob"));
     assert_eq!(word(&world, &bytes, ALL), "wrong_sender");
@@ -165,10 +133,7 @@ fn a_token_that_is_not_believed_costs_the_message() {
     let word_of =
         |signer: &Signer| word(&world, &sealed(EnvelopeKind::Request, &asked, signer), ALL);
     assert_eq!(word_of(&World::with_seed(11).caller()), "unknown_issuer");
-    let expired = TokenValidity {
-        issued_at: ISSUED,
-        expires: Some(ISSUED + 60),
-    };
+    let expired = TokenValidity { issued_at: ISSUED, expires: Some(ISSUED + 60) };
     assert_eq!(
         word_of(&world.signer_for(UserRole::Caller, "alice", 100, expired)),
         "token_expired"
@@ -186,29 +151,16 @@ fn a_token_that_is_not_believed_costs_the_message() {
 #[test]
 fn tampering_is_noticed() {
     let world = World::new();
-    let bytes = sealed(
-        EnvelopeKind::Request,
-        &request(&["db1.acme.net"]),
-        &world.caller(),
-    );
+    let bytes = sealed(EnvelopeKind::Request, &request(&["db1.acme.net"]), &world.caller());
     let text = String::from_utf8(bytes).unwrap();
     let other = world.signer(UserRole::Caller, "bob", 103);
     let stronger = world.signer(UserRole::Service, "alice", 100);
     for (changed, word_) in [
         (text.replace("\"rip\"", "\"rap\""), "bad_signature"),
         (text.replace("\"type\":", "\"type\": "), "bad_signature"),
-        (
-            text.replace(&*world.caller().token(), &other.token()),
-            "bad_signature",
-        ),
-        (
-            text.replace("\"signature\":\"", "\"signature\":\"A"),
-            "bad_signature",
-        ),
-        (
-            text.replace("\"token\":\"ey", "\"token\":\"fy"),
-            "token_malformed",
-        ),
+        (text.replace(&*world.caller().token(), &other.token()), "bad_signature"),
+        (text.replace("\"signature\":\"", "\"signature\":\"A"), "bad_signature"),
+        (text.replace("\"token\":\"ey", "\"token\":\"fy"), "token_malformed"),
         (text.replace("request.v1", "request.v2"), "unknown_protocol"),
         (text.replace("request.v1", "reply.v1"), "unknown_protocol"),
     ] {
@@ -227,9 +179,7 @@ fn a_reply_is_never_taken_for_a_request() {
     let service = world.signer(UserRole::Service, "alice", 104);
     let bytes = sealed(EnvelopeKind::Reply, &request(&["db1.acme.net"]), &service);
     assert_eq!(word(&world, &bytes, ALL), "unknown_protocol");
-    let renamed = String::from_utf8(bytes)
-        .unwrap()
-        .replace("muster.reply", "muster.request");
+    let renamed = String::from_utf8(bytes).unwrap().replace("muster.reply", "muster.request");
     assert_eq!(word(&world, renamed.as_bytes(), ALL), "bad_signature");
 }
 
@@ -254,14 +204,7 @@ fn what_is_no_envelope_is_malformed() {
         assert_eq!(word(&world, text.as_bytes(), ALL), "malformed");
     }
     assert_eq!(word(&world, b"\xff\xfe{}", ALL), "malformed");
-    assert_eq!(
-        word(
-            &world,
-            &vec![b' '; EnvelopeKind::Request.max_bytes() + 1],
-            ALL
-        ),
-        "oversized"
-    );
+    assert_eq!(word(&world, &vec![b' '; EnvelopeKind::Request.max_bytes() + 1], ALL), "oversized");
 }
 
 #[test]
@@ -311,10 +254,7 @@ fn a_service_speaks_in_its_own_name_only() {
     fields.insert("events".to_owned(), json!([]));
     let bytes = sealed(EnvelopeKind::Progress, &progress, &service);
     let opened = open_progress(&[bytes], &expected(&asked), &world.trust, &cache, NOW);
-    assert_eq!(
-        opened[0].as_ref().unwrap_err().reason_code(),
-        "wrong_sender"
-    );
+    assert_eq!(opened[0].as_ref().unwrap_err().reason_code(), "wrong_sender");
     let bytes = sealed(EnvelopeKind::Request, &asked, &service);
     assert_eq!(word(&world, &bytes, ALL), "wrong_sender");
 }

@@ -55,12 +55,7 @@ fn callers_ask_what_their_tags_say_and_never_answer() {
     );
     assert_eq!(
         template.subscribe.allow,
-        [
-            "_R.{{subject()}}.>",
-            "_W.TRUST.account",
-            "_W.TRUST.head",
-            "_INBOX.{{subject()}}.>",
-        ]
+        ["_R.{{subject()}}.>", "_W.TRUST.account", "_W.TRUST.head", "_INBOX.{{subject()}}.>",]
     );
 }
 
@@ -68,15 +63,9 @@ fn callers_ask_what_their_tags_say_and_never_answer() {
 #[test]
 fn no_role_has_response_permissions() {
     for role in UserRole::ALL {
-        assert!(
-            role.permission_template(&[name("fleet")]).resp.is_none(),
-            "{role}"
-        );
+        assert!(role.permission_template(&[name("fleet")]).resp.is_none(), "{role}");
         let among_newcomers = role.newcomers_account_template();
-        assert!(
-            among_newcomers.is_none_or(|template| template.resp.is_none()),
-            "{role}"
-        );
+        assert!(among_newcomers.is_none_or(|template| template.resp.is_none()), "{role}");
     }
 }
 
@@ -97,11 +86,7 @@ fn only_a_service_can_publish_what_it_can_subscribe_to() {
     };
     for role in [UserRole::Node, UserRole::Caller, UserRole::Newcomer] {
         // A tag names an agent: `{{tag(agent)}}` and `{{name()}}` are single parts here, so that a name cannot hide an overlap.
-        assert_eq!(
-            overlaps(&role.permission_template(&[name("fleet")])),
-            [""; 0],
-            "{role}"
-        );
+        assert_eq!(overlaps(&role.permission_template(&[name("fleet")])), [""; 0], "{role}");
     }
     assert_eq!(
         overlaps(&UserRole::Service.permission_template(&[name("fleet")])),
@@ -135,10 +120,7 @@ fn intersect(one: &str, other: &str) -> bool {
 fn no_role_has_an_empty_list_that_would_allow_everything() {
     for role in UserRole::ALL {
         let template = role.permission_template(&[name("fleet")]);
-        assert!(
-            !template.publish.allow.is_empty() || template.publish.deny == [">"],
-            "{role}"
-        );
+        assert!(!template.publish.allow.is_empty() || template.publish.deny == [">"], "{role}");
         assert!(!template.subscribe.allow.is_empty(), "{role}");
         assert_eq!(role.as_str().parse::<UserRole>().unwrap(), role);
     }
@@ -151,16 +133,10 @@ fn newcomers_wish_to_be_enrolled_and_nothing_else() {
         UserRole::Newcomer.permission_template(&[name("fleet")]),
     ] {
         assert_eq!(template.publish.allow, ["newcomers.enrol", "_CONFIRM"]);
-        assert_eq!(
-            template.subscribe.allow,
-            ["_R.{{subject()}}.>", "_INBOX.{{subject()}}.>"]
-        );
+        assert_eq!(template.subscribe.allow, ["_R.{{subject()}}.>", "_INBOX.{{subject()}}.>"]);
     }
     let service = UserRole::Service.newcomers_account_template().unwrap();
-    assert_eq!(
-        service.publish.allow,
-        ["newcomers.trust", "_R.*.*.{{name()}}", "_CONFIRM"]
-    );
+    assert_eq!(service.publish.allow, ["newcomers.trust", "_R.*.*.{{name()}}", "_CONFIRM"]);
     for role in [UserRole::Node, UserRole::Caller] {
         assert!(role.newcomers_account_template().is_none());
     }

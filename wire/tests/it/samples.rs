@@ -50,25 +50,15 @@ impl Samples {
     pub(crate) fn new() -> Self {
         let place = Place::new();
         let bootstrap = place.bootstrap(&WEB);
-        let ddl = BundleFile {
-            mode: BundleFileMode::Data,
-            bytes: b"{}",
-        };
-        let program = BundleFile {
-            mode: BundleFileMode::Program,
-            bytes: b"#!/bin/sh\n",
-        };
+        let ddl = BundleFile { mode: BundleFileMode::Data, bytes: b"{}" };
+        let program = BundleFile { mode: BundleFileMode::Program, bytes: b"#!/bin/sh\n" };
         let files = [("disk.json", ddl), ("disk", program)]
             .map(|(path, content)| (path.to_owned(), content));
         let signer = packer(&place);
         let account = place.fleet.trust.account_token();
         let version = semver::Version::new(1, 2, 3);
         let bundle = pack_bundle(name("disk"), version, &files.into(), &signer, account, NOW);
-        Self {
-            place,
-            bootstrap,
-            bundle: bundle.unwrap(),
-        }
+        Self { place, bootstrap, bundle: bundle.unwrap() }
     }
 
     /// Who may sign a message of this kind.
@@ -101,16 +91,13 @@ impl Samples {
                 };
                 sign_envelope(kind, &approval, &signer)
             }
-            EnvelopeKind::Bundle => Ok(BundleArchive::decode(&self.bundle)
-                .unwrap()
-                .envelope
-                .to_vec()),
+            EnvelopeKind::Bundle => {
+                Ok(BundleArchive::decode(&self.bundle).unwrap().envelope.to_vec())
+            }
             EnvelopeKind::Hello => sign_enrolment_request(&wish, &signer, &machine(80)),
             EnvelopeKind::Welcome => {
-                let wait = EnrolmentDeferral {
-                    message: "not yet".to_owned(),
-                    retry_after_ms: 1000,
-                };
+                let wait =
+                    EnrolmentDeferral { message: "not yet".to_owned(), retry_after_ms: 1000 };
                 let answer = EnrolmentAnswer {
                     nonce: wish.nonce,
                     key: wish.key,
@@ -166,10 +153,7 @@ impl Samples {
     }
 
     fn open_bundle(&self, sealed: &[u8]) -> Result<(), BundleError> {
-        let bundle = BundleArchive {
-            envelope: sealed,
-            ..BundleArchive::decode(&self.bundle)?
-        };
+        let bundle = BundleArchive { envelope: sealed, ..BundleArchive::decode(&self.bundle)? };
         let authority = BundleSignerTrust::Operator {
             operator: self.place.fleet.operator.public_key(),
             account: None,
@@ -179,9 +163,7 @@ impl Samples {
 }
 
 fn packer(place: &Place) -> Signer {
-    place
-        .fleet
-        .signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG])
+    place.fleet.signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG])
 }
 
 fn progress() -> ProgressMessage {

@@ -20,24 +20,16 @@ fn only_the_named_node_with_its_key_opens_and_only_in_this_request() {
     let sealed = with_key.encrypt_inputs(keys, &secrets).unwrap();
     let text = serde_json::to_string(&sealed).unwrap();
     assert!(!text.contains("$6$x") && !text.contains("TOKEN"), "{text}");
-    let opened = sealed
-        .decrypt_inputs(node.identity(), node.key_pair(), asked.id)
-        .unwrap();
+    let opened = sealed.decrypt_inputs(node.identity(), node.key_pair(), asked.id).unwrap();
     assert_eq!(opened, secrets);
     let moved = sealed.decrypt_inputs(node.identity(), node.key_pair(), uuid::Uuid::now_v7());
     let stolen = sealed.decrypt_inputs(node.identity(), other.key_pair(), asked.id);
     for refused in [moved, stolen] {
-        assert!(
-            matches!(refused, Err(InputEncryptionError::Decrypt(_))),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(InputEncryptionError::Decrypt(_))), "{refused:?}");
     }
     let unmeant = Identity::parse("db2.acme.net").unwrap();
     let refused = sealed.decrypt_inputs(&unmeant, node.key_pair(), asked.id);
-    assert!(matches!(
-        refused,
-        Err(InputEncryptionError::NotRecipient(_))
-    ));
+    assert!(matches!(refused, Err(InputEncryptionError::NotRecipient(_))));
 }
 
 #[test]
@@ -77,27 +69,16 @@ fn a_request_has_sealed_inputs_for_its_own_nodes_only_and_not_too_many() {
         texts(2, limits::MAX_ENCRYPTED_INPUT_BYTES / 2 + 1),
     ] {
         let refused = decode(&named, for_db1(more));
-        assert!(matches!(
-            refused,
-            Err(RequestDecodeError::EncryptedInputsSize(_))
-        ));
+        assert!(matches!(refused, Err(RequestDecodeError::EncryptedInputsSize(_))));
     }
     let refused = decode(&["db2.acme.net"], for_db1(texts(1, 1)));
-    assert!(
-        matches!(refused, Err(RequestDecodeError::EncryptedInputNodes)),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(RequestDecodeError::EncryptedInputNodes)), "{refused:?}");
     let world = World::new();
     let large = data(json!({"stdin": "x".repeat(limits::MAX_ENCRYPTED_INPUT_BYTES)}));
     let with_key = InputEncryptor::new(request(&named).id).unwrap();
-    let refused = with_key.encrypt_inputs(
-        [(world.node().identity(), &world.node().public_key())],
-        &large,
-    );
-    assert!(matches!(
-        refused,
-        Err(InputEncryptionError::TooLarge { .. })
-    ));
+    let refused =
+        with_key.encrypt_inputs([(world.node().identity(), &world.node().public_key())], &large);
+    assert!(matches!(refused, Err(InputEncryptionError::TooLarge { .. })));
 }
 
 proptest! {

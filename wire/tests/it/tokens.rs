@@ -13,20 +13,11 @@ use serde_json::{Value, json};
 use crate::world::{ISSUED, NOW, World, identity, key};
 
 pub(crate) fn alice(world: &World, validity: TokenValidity) -> String {
-    world.token(
-        UserRole::Caller,
-        "alice",
-        &key(KeyKind::User, 100),
-        validity,
-    )
+    world.token(UserRole::Caller, "alice", &key(KeyKind::User, 100), validity)
 }
 
 pub(crate) fn refused(world: &World, token: &str) -> &'static str {
-    world
-        .trust
-        .verify_user(token, NOW)
-        .unwrap_err()
-        .reason_code()
+    world.trust.verify_user(token, NOW).unwrap_err().reason_code()
 }
 
 /// A token with changed claims or header, signed correctly by this key.
@@ -49,12 +40,8 @@ pub(crate) fn resigned(
 fn a_role_is_the_key_that_signed() {
     let world = World::new();
     for role in UserRole::ALL {
-        let token = world.token(
-            role,
-            "x.y",
-            &key(KeyKind::User, 9),
-            TokenValidity::without_end(ISSUED),
-        );
+        let token =
+            world.token(role, "x.y", &key(KeyKind::User, 9), TokenValidity::without_end(ISSUED));
         let party = world.trust.verify_user(&token, NOW).unwrap();
         assert_eq!((party.role, party.identity.as_str()), (role, "x.y"));
         assert_eq!(party.key, key(KeyKind::User, 9).public_key());
@@ -93,9 +80,8 @@ fn a_key_of_an_unknown_role_issues_nothing() {
         *account = serde_json::from_value(json).unwrap();
     });
     let trust = world.trust.update(&token).unwrap();
-    let error = trust
-        .verify_user(&alice(&world, TokenValidity::without_end(ISSUED)), NOW)
-        .unwrap_err();
+    let error =
+        trust.verify_user(&alice(&world, TokenValidity::without_end(ISSUED)), NOW).unwrap_err();
     assert_eq!(error.reason_code(), "unknown_issuer");
 }
 
@@ -103,23 +89,9 @@ fn a_key_of_an_unknown_role_issues_nothing() {
 fn time_ends_a_token_after_the_tolerated_skew() {
     let world = World::new();
     let expires = NOW / 1000;
-    let token = alice(
-        &world,
-        TokenValidity {
-            issued_at: ISSUED,
-            expires: Some(expires),
-        },
-    );
-    assert!(
-        world
-            .trust
-            .verify_user(&token, NOW + CLOCK_SKEW_MILLIS)
-            .is_ok()
-    );
-    let error = world
-        .trust
-        .verify_user(&token, NOW + CLOCK_SKEW_MILLIS + 1)
-        .unwrap_err();
+    let token = alice(&world, TokenValidity { issued_at: ISSUED, expires: Some(expires) });
+    assert!(world.trust.verify_user(&token, NOW + CLOCK_SKEW_MILLIS).is_ok());
+    let error = world.trust.verify_user(&token, NOW + CLOCK_SKEW_MILLIS + 1).unwrap_err();
     assert_eq!(error.reason_code(), "token_expired");
     let role_key = world.role_key(UserRole::Caller);
     let later = resigned(&token, role_key, 1, |claims| {
@@ -138,21 +110,13 @@ fn revocation_voids_what_was_issued_until_then() {
         account.revoke_user(&user, ISSUED + 10);
     });
     let trust = world.trust.update(&revoked).unwrap();
-    assert_eq!(
-        trust.verify_user(&old, NOW).unwrap_err().reason_code(),
-        "revoked"
-    );
+    assert_eq!(trust.verify_user(&old, NOW).unwrap_err().reason_code(), "revoked");
     assert!(trust.verify_user(&new, NOW).is_ok());
     let all = world.account_token(ISSUED + 2, |account| {
         account.revocations.insert("*".to_owned(), ISSUED + 11);
     });
     assert_eq!(
-        trust
-            .update(&all)
-            .unwrap()
-            .verify_user(&new, NOW)
-            .unwrap_err()
-            .reason_code(),
+        trust.update(&all).unwrap().verify_user(&new, NOW).unwrap_err().reason_code(),
         "revoked"
     );
 }
@@ -161,49 +125,27 @@ fn revocation_voids_what_was_issued_until_then() {
 fn an_update_is_newer_and_of_the_same_operator_and_account() {
     let world = World::new();
     let same = world.account_token(ISSUED, |_| {});
-    assert!(matches!(
-        world.trust.update(&same),
-        Err(TokenError::NotNewer { .. })
-    ));
+    assert!(matches!(world.trust.update(&same), Err(TokenError::NotNewer { .. })));
     let older = world.account_token(ISSUED - 1, |_| {});
-    assert!(matches!(
-        world.trust.update(&older),
-        Err(TokenError::NotNewer { .. })
-    ));
+    assert!(matches!(world.trust.update(&older), Err(TokenError::NotNewer { .. })));
     let stranger = World::with_seed(11).account_token(ISSUED + 1, |_| {});
-    assert!(matches!(
-        world.trust.update(&stranger),
-        Err(TokenError::Foreign { .. })
-    ));
+    assert!(matches!(world.trust.update(&stranger), Err(TokenError::Foreign { .. })));
     // The same operator's other account.
     let validity = TokenValidity::without_end(ISSUED + 1);
     let account = key(KeyKind::Account, 60).public_key();
     let nats = world.trust.claims().nats.clone();
     let other =
         encode::issue_account_token("lab", account, nats, validity, &world.operator).unwrap();
-    assert!(matches!(
-        world.trust.update(&other),
-        Err(TokenError::Foreign { .. })
-    ));
+    assert!(matches!(world.trust.update(&other), Err(TokenError::Foreign { .. })));
     let next = TokenValidity::without_end_after(world.trust.issued_at(), 0);
     assert_eq!(next.issued_at, ISSUED + 1);
-    assert!(
-        world
-            .trust
-            .update(&world.account_token(next.issued_at, |_| {}))
-            .is_ok()
-    );
+    assert!(world.trust.update(&world.account_token(next.issued_at, |_| {})).is_ok());
 }
 
 #[test]
 fn only_the_operators_signature_makes_an_account() {
     let world = World::new();
-    let forged = resigned(
-        world.trust.account_token(),
-        &key(KeyKind::Operator, 77),
-        1,
-        |_| {},
-    );
+    let forged = resigned(world.trust.account_token(), &key(KeyKind::Operator, 77), 1, |_| {});
     let error = AccountTrust::new(world.operator.public_key(), &forged).unwrap_err();
     assert_eq!(error.reason_code(), "token_signature");
     let error =
@@ -227,22 +169,13 @@ fn the_algorithm_type_version_and_name_are_not_the_tokens_choice() {
         (with(0, "/typ", json!("JWE")), "token_algorithm"),
         (with(1, "/nats/version", json!(1)), "token_malformed"),
         (with(1, "/nats/type", json!("account")), "token_malformed"),
-        (
-            with(1, "/sub", json!(world.account.public_key())),
-            "token_malformed",
-        ),
+        (with(1, "/sub", json!(world.account.public_key())), "token_malformed"),
         (with(1, "/iat", json!(-1)), "token_malformed"),
         (with(1, "/name", json!("Alice")), "token_name"),
         (with(1, "/name", json!("a.>")), "token_name"),
         (with(1, "/name", json!("")), "token_name"),
-        (
-            resigned(&token, by, 0, |json| json["jku"] = json!("http://x")),
-            "token_malformed",
-        ),
-        (
-            resigned(&token, &key(KeyKind::Account, 50), 1, |_| {}),
-            "token_signature",
-        ),
+        (resigned(&token, by, 0, |json| json["jku"] = json!("http://x")), "token_malformed"),
+        (resigned(&token, &key(KeyKind::Account, 50), 1, |_| {}), "token_signature"),
         (format!("{token}="), "token_malformed"),
         (format!("{token}.x"), "token_malformed"),
         (String::new(), "token_malformed"),
@@ -260,17 +193,12 @@ fn reissuing_keeps_what_nsc_wrote() {
         claims["nats"]["exports"] = json!([{"name": "x", "subject": "x.>", "type": "stream"}]);
         claims["nats"]["limits"]["max_ack_pending"] = json!(7);
     });
-    let claims = decode_token::<AccountClaims>(&with_more)
-        .unwrap()
-        .verify_signature()
-        .unwrap();
+    let claims = decode_token::<AccountClaims>(&with_more).unwrap().verify_signature().unwrap();
     let validity = TokenValidity::without_end(ISSUED + 1);
     let again =
         encode::issue_account_token("fleet", claims.sub, claims.nats, validity, &world.operator)
             .unwrap();
-    let payload = URL_SAFE_NO_PAD
-        .decode(again.split('.').nth(1).unwrap())
-        .unwrap();
+    let payload = URL_SAFE_NO_PAD.decode(again.split('.').nth(1).unwrap()).unwrap();
     let json: Value = serde_json::from_slice(&payload).unwrap();
     assert_eq!(json["nats"]["exports"][0]["subject"], "x.>");
     assert_eq!(json["nats"]["limits"]["max_ack_pending"], 7);
@@ -281,32 +209,19 @@ fn reissuing_keeps_what_nsc_wrote() {
 fn the_cache_never_outlives_time_revocation_or_trust() {
     let world = World::new();
     let cache = TokenCache::new(2);
-    let token = alice(
-        &world,
-        TokenValidity {
-            issued_at: ISSUED,
-            expires: Some(NOW / 1000 + 10),
-        },
-    );
+    let token = alice(&world, TokenValidity { issued_at: ISSUED, expires: Some(NOW / 1000 + 10) });
     let first = cache.verify_user(&world.trust, &token, NOW).unwrap();
     let second = cache.verify_user(&world.trust, &token, NOW).unwrap();
     assert!(std::sync::Arc::ptr_eq(&first, &second) && cache.len() == 1);
-    let late = cache
-        .verify_user(&world.trust, &token, NOW + 10_001 + CLOCK_SKEW_MILLIS)
-        .unwrap_err();
+    let late =
+        cache.verify_user(&world.trust, &token, NOW + 10_001 + CLOCK_SKEW_MILLIS).unwrap_err();
     assert_eq!(late.reason_code(), "token_expired");
     let user = first.key;
     let trust = world
         .trust
         .update(&world.account_token(ISSUED + 1, |a| a.revoke_user(&user, ISSUED)))
         .unwrap();
-    assert_eq!(
-        cache
-            .verify_user(&trust, &token, NOW)
-            .unwrap_err()
-            .reason_code(),
-        "revoked"
-    );
+    assert_eq!(cache.verify_user(&trust, &token, NOW).unwrap_err().reason_code(), "revoked");
     assert!(cache.is_empty());
     for seed in 0..5 {
         let token = world.token(
@@ -350,10 +265,7 @@ fn a_token_that_was_vouched_for_is_judged_all_the_same() {
     let bytes = met.export_verified(&world.trust, &keeper, NOW).unwrap();
 
     let later = TokenCache::default();
-    assert_eq!(
-        later.import_verified(&world.trust, keeper.public_key(), &bytes, NOW),
-        1
-    );
+    assert_eq!(later.import_verified(&world.trust, keeper.public_key(), &bytes, NOW), 1);
     later.verify_user(&world.trust, &token, NOW).unwrap();
     // Its signature was not looked at again, and any other token's is.
     let other = world.signer(UserRole::Node, "db2.acme.net", 51);
@@ -362,10 +274,7 @@ fn a_token_that_was_vouched_for_is_judged_all_the_same() {
     let (_, signature) = token.rsplit_once('.').unwrap();
     let forged = format!("{content}.{signature}");
     let refused = later.verify_user(&world.trust, &forged, NOW);
-    assert!(
-        matches!(refused, Err(TokenError::Signature { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(TokenError::Signature { .. })), "{refused:?}");
 
     // A revocation is a changed trust, and for that nobody has vouched.
     let revoked = world.account_token(ISSUED + 1, |account| {
@@ -374,17 +283,8 @@ fn a_token_that_was_vouched_for_is_judged_all_the_same() {
     });
     let changed = world.trust.update(&revoked).unwrap();
     let later = TokenCache::default();
-    assert_eq!(
-        later.import_verified(&changed, keeper.public_key(), &bytes, NOW),
-        0
-    );
-    assert_eq!(
-        later.import_verified(&world.trust, other.public_key(), &bytes, NOW),
-        0
-    );
+    assert_eq!(later.import_verified(&changed, keeper.public_key(), &bytes, NOW), 0);
+    assert_eq!(later.import_verified(&world.trust, other.public_key(), &bytes, NOW), 0);
     let refused = later.verify_user(&changed, &token, NOW);
-    assert!(
-        matches!(refused, Err(TokenError::Revoked { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(TokenError::Revoked { .. })), "{refused:?}");
 }

@@ -11,10 +11,7 @@ fn a_trace_context_is_read_and_written_as_it_is() {
     let parsed = TraceContext::parse(GIVEN).unwrap();
     assert_eq!(parsed.to_string(), GIVEN);
     assert_eq!(parsed.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
-    assert_eq!(
-        serde_json::to_string(&parsed).unwrap(),
-        format!("\"{GIVEN}\"")
-    );
+    assert_eq!(serde_json::to_string(&parsed).unwrap(), format!("\"{GIVEN}\""));
 }
 
 #[test]
@@ -48,11 +45,7 @@ fn stages_of_a_newer_node_are_kept_as_others() {
     let stage: StageTiming =
         serde_json::from_str(r#"{"stage":"teleport","us":7,"colour":"red"}"#).unwrap();
     assert_eq!((stage.stage, stage.us), (StageName::Other, 7));
-    let refused = StageTiming {
-        stage: StageName::Authorise,
-        us: 12,
-        refused: true,
-    };
+    let refused = StageTiming { stage: StageName::Authorise, us: 12, refused: true };
     assert_eq!(
         serde_json::to_string(&refused).unwrap(),
         r#"{"stage":"authorise","us":12,"refused":true}"#

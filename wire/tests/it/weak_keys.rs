@@ -38,15 +38,10 @@ fn keys_of_small_order_are_refused() {
         let text = spell(USER, &point);
         let weak = PublicKey::parse(&text).unwrap();
         assert!(weak.verifying_key().is_err(), "{point:?}");
-        let token = resigned(
-            &alice(&world, TokenValidity::without_end(ISSUED)),
-            by,
-            1,
-            |claims| {
-                claims["sub"] = json!(text);
-                claims["iss"] = json!(by.public_key());
-            },
-        );
+        let token = resigned(&alice(&world, TokenValidity::without_end(ISSUED)), by, 1, |claims| {
+            claims["sub"] = json!(text);
+            claims["iss"] = json!(by.public_key());
+        });
         assert_eq!(refused(&world, &token), "token_malformed", "{point:?}");
     }
 }
@@ -65,14 +60,9 @@ fn a_role_key_of_small_order_issues_nothing() {
             *account = serde_json::from_value(json).unwrap();
         });
         let by = world.role_key(UserRole::Caller);
-        let token = resigned(
-            &alice(&world, TokenValidity::without_end(ISSUED)),
-            by,
-            1,
-            |claims| {
-                claims["iss"] = json!(issuer);
-            },
-        );
+        let token = resigned(&alice(&world, TokenValidity::without_end(ISSUED)), by, 1, |claims| {
+            claims["iss"] = json!(issuer);
+        });
         let (content, _) = token.rsplit_once('.').unwrap();
         let forged = format!("{content}.{}", URL_SAFE_NO_PAD.encode(neutral));
         // An account token that lists such a key may be refused as a whole.
@@ -88,11 +78,7 @@ fn spell(prefix: u8, point: &[u8; 32]) -> String {
     raw.extend_from_slice(point);
     let sum = raw.iter().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            }
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
         })
     });
     raw.extend_from_slice(&sum.to_le_bytes());

@@ -47,17 +47,10 @@ impl World {
         let operator = key(KeyKind::Operator, seed);
         let account = key(KeyKind::Account, seed + 1);
         let numbered = (seed + 2..).zip(UserRole::ALL);
-        let roles: Vec<_> = numbered
-            .map(|(n, r)| (r, key(KeyKind::Account, n)))
-            .collect();
+        let roles: Vec<_> = numbered.map(|(n, r)| (r, key(KeyKind::Account, n))).collect();
         let token = account_token(&operator, &account, &roles, ISSUED, |_| {});
         let trust = AccountTrust::new(operator.public_key(), &token).unwrap();
-        Self {
-            operator,
-            account,
-            roles,
-            trust,
-        }
+        Self { operator, account, roles, trust }
     }
 
     /// The account's token, changed.
@@ -66,23 +59,12 @@ impl World {
         issued_at: u64,
         change: impl FnOnce(&mut AccountClaims),
     ) -> String {
-        account_token(
-            &self.operator,
-            &self.account,
-            &self.roles,
-            issued_at,
-            change,
-        )
+        account_token(&self.operator, &self.account, &self.roles, issued_at, change)
     }
 
     /// The signing key of a role.
     pub(crate) fn role_key(&self, role: UserRole) -> &KeyPair {
-        &self
-            .roles
-            .iter()
-            .find(|(known, _)| *known == role)
-            .unwrap()
-            .1
+        &self.roles.iter().find(|(known, _)| *known == role).unwrap().1
     }
 
     /// A user's token.
@@ -93,10 +75,7 @@ impl World {
         key: &KeyPair,
         validity: TokenValidity,
     ) -> String {
-        let nats = UserClaims::new(
-            self.account.public_key(),
-            vec!["agent:puppetral".to_owned()],
-        );
+        let nats = UserClaims::new(self.account.public_key(), vec!["agent:puppetral".to_owned()]);
         let name = Identity::parse(name).unwrap();
         encode::issue_user_token(&name, key.public_key(), nats, validity, self.role_key(role))
             .unwrap()
@@ -141,13 +120,7 @@ impl World {
     /// A newer token of the account, by which this key is revoked.
     pub(crate) fn token_revoking(&self, key: &PublicKey) -> String {
         let revoke = |claims: &mut AccountClaims| claims.revoke_user(key, ISSUED);
-        account_token(
-            &self.operator,
-            &self.account,
-            &self.roles,
-            ISSUED + 60,
-            revoke,
-        )
+        account_token(&self.operator, &self.account, &self.roles, ISSUED + 60, revoke)
     }
 
     pub(crate) fn caller(&self) -> Signer {
@@ -168,17 +141,11 @@ fn account_token(
 ) -> String {
     let collectives = [name("fleet")];
     let scoped = |(role, key): &(UserRole, KeyPair)| {
-        let scope = ScopedKey::new(
-            key.public_key(),
-            *role,
-            role.permission_template(&collectives),
-        );
+        let scope = ScopedKey::new(key.public_key(), *role, role.permission_template(&collectives));
         SigningKeyEntry::Scoped(Box::new(scope))
     };
-    let mut claims = AccountClaims::new(
-        AccountLimits::with_jetstream(),
-        roles.iter().map(scoped).collect(),
-    );
+    let mut claims =
+        AccountClaims::new(AccountLimits::with_jetstream(), roles.iter().map(scoped).collect());
     change(&mut claims);
     let validity = TokenValidity::without_end(issued_at);
     encode::issue_account_token("fleet", account.public_key(), claims, validity, operator).unwrap()
@@ -243,11 +210,7 @@ pub(crate) fn reply() -> Reply {
 
 /// What replies to [`request`] must answer.
 pub(crate) fn expected(request: &Request) -> ExpectedAnswer<'_> {
-    ExpectedAnswer {
-        request: Some(request.id),
-        agent: &request.agent,
-        action: &request.action,
-    }
+    ExpectedAnswer { request: Some(request.id), agent: &request.agent, action: &request.action }
 }
 
 pub(crate) fn broadcast() -> RequestAddress {

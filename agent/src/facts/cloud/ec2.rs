@@ -46,10 +46,8 @@ pub(super) fn fetch_metadata(
     if token.is_none() && !imds_v1 {
         return Ok(None);
     }
-    let headers: Vec<_> = token
-        .iter()
-        .map(|token| ("X-aws-ec2-metadata-token", token.as_str()))
-        .collect();
+    let headers: Vec<_> =
+        token.iter().map(|token| ("X-aws-ec2-metadata-token", token.as_str())).collect();
     let get = |path: &str| session.fetch_value(&format!("/latest/meta-data/{path}"), &headers);
     if !get("instance-id")?.is_some_and(|id| is_instance_id(id.trim())) {
         return Ok(None);
@@ -63,17 +61,11 @@ pub(super) fn fetch_metadata(
     if metadata.region.is_none() {
         metadata.region = metadata.zone.as_deref().and_then(region_of_zone);
         let flat = metadata.region.clone();
-        metadata
-            .flat
-            .extend(flat.map(|region| ("ec2_placement_region".to_owned(), region)));
+        metadata.flat.extend(flat.map(|region| ("ec2_placement_region".to_owned(), region)));
     }
     // Available only if the instance's metadata options allow it.
     if let Some(names) = get("tags/instance/")? {
-        for name in names
-            .lines()
-            .filter(|name| is_tag_name(name))
-            .take(MAX_TAGS)
-        {
+        for name in names.lines().filter(|name| is_tag_name(name)).take(MAX_TAGS) {
             if let Some(value) = get(&format!("tags/instance/{name}"))? {
                 metadata.tags.push((name.to_owned(), value));
             }

@@ -27,9 +27,7 @@ pub(super) fn fetch_metadata(
         instance_id: get("instance/id")?,
         hostname: get("instance/hostname")?,
         // The region of europe-west1-b is europe-west1.
-        region: zone
-            .as_deref()
-            .and_then(|zone| Some(zone.rsplit_once('-')?.0.to_owned())),
+        region: zone.as_deref().and_then(|zone| Some(zone.rsplit_once('-')?.0.to_owned())),
         zone,
         kind: get("instance/machine-type")?.as_deref().map(last_segment),
         image: get("instance/image")?.as_deref().map(last_segment),
@@ -38,9 +36,7 @@ pub(super) fn fetch_metadata(
         public_ip: get("instance/network-interfaces/0/access-configs/0/external-ip")?
             .filter(|address| !address.trim().is_empty()),
         // Google's network tags have no values.
-        tags: tags
-            .map(|tag| (tag.to_owned(), "true".to_owned()))
-            .collect(),
+        tags: tags.map(|tag| (tag.to_owned(), "true".to_owned())).collect(),
         flat: Vec::new(),
     }))
 }

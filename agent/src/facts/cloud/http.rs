@@ -46,28 +46,21 @@ impl MetadataService {
             .max_redirects(0)
             .proxy(None)
             .user_agent("muster");
-        Self {
-            base: base.trim_end_matches('/').to_owned(),
-            agent: config.build().into(),
-        }
+        Self { base: base.trim_end_matches('/').to_owned(), agent: config.build().into() }
     }
 
     /// Whether a TCP connection to the service succeeds.
     pub(super) fn is_reachable(&self) -> bool {
         let authority = self.base.trim_start_matches("http://");
-        let addresses = authority
-            .to_socket_addrs()
-            .or_else(|_| format!("{authority}:80").to_socket_addrs());
+        let addresses =
+            authority.to_socket_addrs().or_else(|_| format!("{authority}:80").to_socket_addrs());
         let first = addresses.ok().and_then(|mut addresses| addresses.next());
         first.is_some_and(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
     }
 
     /// Starts a session.
     pub(super) fn start_session(&self) -> MetadataSession<'_> {
-        MetadataSession {
-            service: self,
-            deadline: Instant::now() + SESSION_TIMEOUT,
-        }
+        MetadataSession { service: self, deadline: Instant::now() + SESSION_TIMEOUT }
     }
 }
 
@@ -91,9 +84,7 @@ impl MetadataSession<'_> {
             return Ok(None);
         };
         let parsed = serde_json::from_str(&text);
-        parsed
-            .map(Some)
-            .map_err(|error| format!("{path} is not JSON: {error}"))
+        parsed.map(Some).map_err(|error| format!("{path} is not JSON: {error}"))
     }
 
     fn fetch_text(
@@ -113,10 +104,7 @@ impl MetadataSession<'_> {
         headers: &[HttpHeader<'_>],
     ) -> Result<Response<ureq::Body>, String> {
         self.check_deadline()?;
-        let mut request = self
-            .service
-            .agent
-            .get(format!("{}{path}", self.service.base));
+        let mut request = self.service.agent.get(format!("{}{path}", self.service.base));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -130,16 +118,11 @@ impl MetadataSession<'_> {
         headers: &[HttpHeader<'_>],
     ) -> Result<Option<String>, String> {
         self.check_deadline()?;
-        let mut request = self
-            .service
-            .agent
-            .put(format!("{}{path}", self.service.base));
+        let mut request = self.service.agent.put(format!("{}{path}", self.service.base));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = request
-            .send_empty()
-            .map_err(|error| format!("{path}: {error}"))?;
+        let response = request.send_empty().map_err(|error| format!("{path}: {error}"))?;
         read_body(response, path, MAX_VALUE_BYTES)
     }
 
@@ -147,10 +130,7 @@ impl MetadataSession<'_> {
         if Instant::now() < self.deadline {
             return Ok(());
         }
-        Err(format!(
-            "its replies took longer than {} s in total",
-            SESSION_TIMEOUT.as_secs()
-        ))
+        Err(format!("its replies took longer than {} s in total", SESSION_TIMEOUT.as_secs()))
     }
 }
 
@@ -163,11 +143,6 @@ fn read_body(
     if response.status() != 200 {
         return Ok(None);
     }
-    let text = response
-        .body_mut()
-        .with_config()
-        .limit(limit)
-        .lossy_utf8(true)
-        .read_to_string();
+    let text = response.body_mut().with_config().limit(limit).lossy_utf8(true).read_to_string();
     text.map(Some).map_err(|error| format!("{path}: {error}"))
 }

@@ -87,9 +87,8 @@ struct CloudMetadata {
 impl CloudCollector {
     /// The metadata service with this configured name; `auto` detects it. `None` for `off` and for unknown names.
     pub fn new(name: &str, url: Option<&str>, imds_v1: bool) -> Option<Self> {
-        let configured = CloudProvider::PROBE_ORDER
-            .into_iter()
-            .find(|provider| provider.as_str() == name);
+        let configured =
+            CloudProvider::PROBE_ORDER.into_iter().find(|provider| provider.as_str() == name);
         (name == "auto" || configured.is_some()).then(|| Self {
             provider: configured,
             service: MetadataService::new(url.unwrap_or(LINK_LOCAL_URL)),
@@ -146,12 +145,10 @@ fn metadata_facts(provider: CloudProvider, metadata: CloudMetadata) -> Map<Strin
         ("local_ip", metadata.local_ip),
         ("public_ip", metadata.public_ip),
     ] {
-        cloud.extend(value.map(|value| {
-            (
-                name.to_owned(),
-                Value::from(sanitise_text(&value, MAX_TEXT_CHARS)),
-            )
-        }));
+        cloud
+            .extend(value.map(|value| {
+                (name.to_owned(), Value::from(sanitise_text(&value, MAX_TEXT_CHARS)))
+            }));
     }
     let tags = metadata.tags.into_iter().take(MAX_TAGS);
     let tags: Map<String, Value> = tags
@@ -183,9 +180,7 @@ fn sanitise_text(text: &str, max_chars: usize) -> String {
 fn region_of_zone(zone: &str) -> Option<String> {
     let letter = |c: char| c.is_ascii_lowercase();
     let region = zone.strip_suffix(letter)?;
-    region
-        .ends_with(|c: char| c.is_ascii_digit())
-        .then(|| region.to_owned())
+    region.ends_with(|c: char| c.is_ascii_digit()).then(|| region.to_owned())
 }
 
 #[cfg(test)]

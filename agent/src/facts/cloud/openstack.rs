@@ -16,10 +16,7 @@ pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetad
     let instance_id = text("uuid")?;
     let ec2_value = |path: &str| {
         let value = session.fetch_value(&format!("/latest/meta-data/{path}"), &[]);
-        value
-            .ok()
-            .flatten()
-            .filter(|value| !value.trim().is_empty())
+        value.ok().flatten().filter(|value| !value.trim().is_empty())
     };
     let tags = document.get("meta").and_then(Value::as_object);
     let tags = tags.into_iter().flatten();

@@ -20,10 +20,7 @@ struct Question {
 
 impl Question {
     fn header(&self, name: &str) -> Option<&str> {
-        let found = self
-            .headers
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 }
@@ -44,10 +41,7 @@ struct Stub {
 impl Stub {
     fn new(answer: impl Fn(&Question) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stub = Self {
-            address: listener.local_addr().unwrap(),
-            asked: Arc::default(),
-        };
+        let stub = Self { address: listener.local_addr().unwrap(), asked: Arc::default() };
         let (asked, answer) = (Arc::clone(&stub.asked), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -102,10 +96,7 @@ fn serve(
         };
         asked.lock().unwrap().push(question.clone());
         let (status, headers, body) = answer(&question);
-        let mut head = format!(
-            "HTTP/1.1 {status} Word\r\ncontent-length: {}\r\n",
-            body.len()
-        );
+        let mut head = format!("HTTP/1.1 {status} Word\r\ncontent-length: {}\r\n", body.len());
         for (name, value) in headers {
             head.extend([name, ": ", &value, "\r\n"]);
         }
@@ -167,11 +158,7 @@ fn gce() -> Stub {
             Some("instance/network-interfaces/0/ip") => "10.132.0.2",
             _ => return reply(404, ""),
         };
-        (
-            200,
-            vec![("Metadata-Flavor", "Google".to_owned())],
-            body.into(),
-        )
+        (200, vec![("Metadata-Flavor", "Google".to_owned())], body.into())
     })
 }
 
@@ -239,14 +226,7 @@ fn nobody_asks_for_user_data_or_credentials() {
         assert!(!asked.is_empty());
         for question in asked {
             let path = &question.path;
-            for secret in [
-                "user",
-                "iam",
-                "credential",
-                "attributes",
-                "recursive",
-                "password",
-            ] {
+            for secret in ["user", "iam", "credential", "attributes", "recursive", "password"] {
                 assert!(!path.contains(secret), "{path}");
             }
         }
@@ -258,10 +238,7 @@ fn nobody_asks_for_user_data_or_credentials() {
 #[test]
 fn a_service_without_tokens_is_asked_only_where_that_is_allowed() {
     let stub = ec2(true);
-    assert!(matches!(
-        stub.cloud("ec2", false).collect_facts(),
-        Err(FactError::Cloud { .. })
-    ));
+    assert!(matches!(stub.cloud("ec2", false).collect_facts(), Err(FactError::Cloud { .. })));
     let facts = stub.cloud("ec2", true).collect_facts().unwrap();
     assert_eq!(facts["cloud"]["instance_id"], "i-0123456789abcdef0");
 }
@@ -309,10 +286,7 @@ fn where_no_cloud_is_there_are_no_facts_and_no_problem() {
     assert!(auto.collect_facts().unwrap().is_empty());
     assert!(begun.elapsed() < Duration::from_secs(5));
     let named = CloudCollector::new("azure", Some(&url), false).unwrap();
-    assert!(matches!(
-        named.collect_facts(),
-        Err(FactError::Cloud { .. })
-    ));
+    assert!(matches!(named.collect_facts(), Err(FactError::Cloud { .. })));
     assert!(CloudCollector::new("off", None, false).is_none());
     // Somebody who is no metadata service: a web server that answers everything.
     for body in ["<html>welcome</html>", "{}", ""] {
@@ -335,10 +309,7 @@ fn a_cloud_that_stops_to_answer_is_a_problem() {
     let cloud = stub.cloud("auto", false);
     assert_eq!(cloud.collect_facts().unwrap()["cloud"]["instance_id"], "1");
     *gone.lock().unwrap() = true;
-    assert!(matches!(
-        cloud.collect_facts(),
-        Err(FactError::Cloud { .. })
-    ));
+    assert!(matches!(cloud.collect_facts(), Err(FactError::Cloud { .. })));
 }
 
 #[test]
@@ -351,21 +322,14 @@ fn endless_slow_and_steering_answers_do_no_harm() {
         }
         _ => reply(404, ""),
     });
-    assert!(matches!(
-        huge.cloud("openstack", false).collect_facts(),
-        Err(FactError::Cloud { .. })
-    ));
+    assert!(matches!(huge.cloud("openstack", false).collect_facts(), Err(FactError::Cloud { .. })));
     // A value larger than any, and one with escapes and a line break.
     let odd = Stub::new(|question| match question.path.as_str() {
         "/openstack/latest/meta_data.json" => {
             let name = format!("a\u{1b}[2J\r\nb\0{}", "y".repeat(5000));
-            let tags: serde_json::Map<_, _> = (0..500)
-                .map(|n| (format!("t{n}\u{7}"), json!("v")))
-                .collect();
-            reply(
-                200,
-                json!({"uuid": "1", "name": name, "meta": tags}).to_string(),
-            )
+            let tags: serde_json::Map<_, _> =
+                (0..500).map(|n| (format!("t{n}\u{7}"), json!("v"))).collect();
+            reply(200, json!({"uuid": "1", "name": name, "meta": tags}).to_string())
         }
         "/latest/meta-data/instance-type" => reply(200, vec![b'z'; 1 << 20]),
         _ => reply(404, ""),
@@ -388,28 +352,17 @@ fn endless_slow_and_steering_answers_do_no_harm() {
         "/latest/api/token" => reply(200, "a\r\nHost: evil"),
         _ => reply(200, "i-0123456789abcdef0"),
     });
-    assert!(matches!(
-        liar.cloud("ec2", false).collect_facts(),
-        Err(FactError::Cloud { .. })
-    ));
+    assert!(matches!(liar.cloud("ec2", false).collect_facts(), Err(FactError::Cloud { .. })));
     // A redirect is not followed.
-    let moved = Stub::new(|_| {
-        (
-            302,
-            vec![("location", "http://127.0.0.1:1/".to_owned())],
-            Vec::new(),
-        )
-    });
+    let moved =
+        Stub::new(|_| (302, vec![("location", "http://127.0.0.1:1/".to_owned())], Vec::new()));
     assert_eq!(moved.collect("auto"), json!({}));
 }
 
 #[test]
 fn a_zone_tells_its_region() {
     assert_eq!(region_of_zone("eu-west-1b").as_deref(), Some("eu-west-1"));
-    assert_eq!(
-        region_of_zone("us-gov-west-1a").as_deref(),
-        Some("us-gov-west-1")
-    );
+    assert_eq!(region_of_zone("us-gov-west-1a").as_deref(), Some("us-gov-west-1"));
     assert_eq!(region_of_zone("nova"), None);
     assert_eq!(region_of_zone("us-west-2-lax-1"), None);
 }

@@ -49,14 +49,8 @@ impl<'a> ReportBuilder<'a> {
         discovered: usize,
         stats: RequestStats,
     ) -> Self {
-        let stats = RequestStats {
-            discovered,
-            ..stats
-        };
-        let report = RequestReport {
-            stats,
-            ..RequestReport::empty(agent, action.name())
-        };
+        let stats = RequestStats { discovered, ..stats };
+        let report = RequestReport { stats, ..RequestReport::empty(agent, action.name()) };
         let (summarizer, batch_start) = (ReplySummarizer::new(action), Instant::now());
         Self {
             action,
@@ -85,11 +79,7 @@ impl<'a> ReportBuilder<'a> {
             self.waiting = published.elapsed();
         }
         let has_enough = stats.expected_replies.is_some() && !stats.wants_more();
-        let unanswered = if has_enough {
-            &mut stats.not_awaited
-        } else {
-            &mut stats.missing
-        };
+        let unanswered = if has_enough { &mut stats.not_awaited } else { &mut stats.missing };
         unanswered.append(&mut self.awaited);
         stats.signing += std::mem::take(&mut self.signing);
         stats.publishing += std::mem::take(&mut self.publishing);
@@ -153,11 +143,7 @@ impl<'a> ReportBuilder<'a> {
     }
 
     fn add_reply(&mut self, answer: ReceivedReply) -> ReportUpdate<'_> {
-        let ReceivedReply {
-            reply,
-            after,
-            verifying,
-        } = answer;
+        let ReceivedReply { reply, after, verifying } = answer;
         let stats = &mut self.report.stats;
         self.awaited.remove(&reply.sender);
         self.waiting = self.waiting.max(after);
@@ -181,10 +167,7 @@ impl<'a> ReportBuilder<'a> {
             stats.failed += 1;
         }
         self.report.replies.push(reply);
-        self.report
-            .replies
-            .last()
-            .map_or(ReportUpdate::Nothing, ReportUpdate::Reply)
+        self.report.replies.last().map_or(ReportUpdate::Nothing, ReportUpdate::Reply)
     }
 
     /// Adds the client library's statistics: times and losses.

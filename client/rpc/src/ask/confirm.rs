@@ -49,12 +49,7 @@ pub enum ConfirmDecision {
 impl ConfirmMode {
     /// Decides whether to prompt. Never prompts without a terminal.
     pub fn decide(self, threshold: usize, context: ConfirmContext) -> ConfirmDecision {
-        let ConfirmContext {
-            read_only,
-            nodes,
-            yes,
-            terminal,
-        } = context;
+        let ConfirmContext { read_only, nodes, yes, terminal } = context;
         if read_only || yes || nodes == 0 {
             return ConfirmDecision::Go;
         }
@@ -82,10 +77,7 @@ pub async fn ask_confirmation(
     // The thread may block in its read beyond this function; it ends with the process.
     std::thread::spawn(move || {
         let mut line = String::new();
-        let read = io::stdin()
-            .lock()
-            .take(MAX_ANSWER_BYTES)
-            .read_line(&mut line);
+        let read = io::stdin().lock().take(MAX_ANSWER_BYTES).read_line(&mut line);
         drop(sender.send(read.map(|_| line)));
     });
     tokio::select! {
@@ -117,12 +109,7 @@ mod tests {
             (Never, 1000, false, false, true, Go),
         ];
         for (when, nodes, read_only, yes, terminal, first) in table {
-            let occasion = ConfirmContext {
-                read_only,
-                nodes,
-                yes,
-                terminal,
-            };
+            let occasion = ConfirmContext { read_only, nodes, yes, terminal };
             assert_eq!(when.decide(25, occasion), first, "{when:?} {occasion:?}");
         }
     }

@@ -47,15 +47,9 @@ impl DdlCache {
     /// The cache for the settings' organisation and collective; disabled without a home directory.
     pub fn for_settings(settings: &RpcSettings, environment: &ProcessEnvironment) -> Self {
         let subdirectory = |home: &PathBuf| {
-            home.join("ddl")
-                .join(settings.operator.to_string())
-                .join(settings.collective.as_str())
+            home.join("ddl").join(settings.operator.to_string()).join(settings.collective.as_str())
         };
-        Self {
-            directory: caches::cache_directory(environment)
-                .as_ref()
-                .map(subdirectory),
-        }
+        Self { directory: caches::cache_directory(environment).as_ref().map(subdirectory) }
     }
 
     /// Loads all valid DDLs, by file name. Damaged files are skipped: they can be fetched again.
@@ -66,18 +60,12 @@ impl DdlCache {
         };
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
-        paths
-            .iter()
-            .filter_map(|path| read_cached_ddl(path))
-            .collect()
+        paths.iter().filter_map(|path| read_cached_ddl(path)).collect()
     }
 
     /// Stores a DDL, replacing an older one atomically. Returns the path.
     pub fn store_ddl(&self, fetched: &FetchedDdl) -> Result<PathBuf, DdlFetchError> {
-        let directory = self
-            .directory
-            .as_ref()
-            .ok_or(DdlFetchError::NoCacheDirectory)?;
+        let directory = self.directory.as_ref().ok_or(DdlFetchError::NoCacheDirectory)?;
         let path = directory.join(format!("{}.json", fetched.ddl.name()));
         let entry = DdlCacheEntry {
             schema: CACHE_ENTRY_SCHEMA.to_owned(),
@@ -97,13 +85,8 @@ impl DdlCache {
 fn read_cached_ddl(path: &Path) -> Option<CachedDdl> {
     let entry: DdlCacheEntry =
         serde_json::from_slice(&caches::read_cache_file(path, 2 * MAX_DDL_BYTES)?).ok()?;
-    let ddl = FetchedDdl::from_text(&entry.agent, &entry.sha256, entry.ddl)
-        .ok()?
-        .ddl;
-    (entry.schema == CACHE_ENTRY_SCHEMA).then_some(CachedDdl {
-        ddl,
-        fetched_at: entry.fetched_at,
-    })
+    let ddl = FetchedDdl::from_text(&entry.agent, &entry.sha256, entry.ddl).ok()?.ddl;
+    (entry.schema == CACHE_ENTRY_SCHEMA).then_some(CachedDdl { ddl, fetched_at: entry.fetched_at })
 }
 
 #[cfg(test)]
@@ -114,18 +97,14 @@ mod tests {
     #[test]
     fn what_is_kept_is_found_again_and_what_is_damaged_is_not() {
         let home = tempfile::tempdir().unwrap();
-        let kept = DdlCache {
-            directory: Some(home.path().join("a/b")),
-        };
+        let kept = DdlCache { directory: Some(home.path().join("a/b")) };
         assert!(kept.load_all().is_empty());
         let text = r#"{"metadata":{"name":"disk","version":"1.2.3"},"actions":[]}"#;
         let fetched = FetchedDdl::of("disk", text.to_owned()).unwrap();
         let path = kept.store_ddl(&fetched).unwrap();
         let all = kept.load_all();
         assert_eq!((all.len(), all[0].ddl.version()), (1, "1.2.3"));
-        let damaged = std::fs::read_to_string(&path)
-            .unwrap()
-            .replace("1.2.3", "6.6.6");
+        let damaged = std::fs::read_to_string(&path).unwrap().replace("1.2.3", "6.6.6");
         std::fs::write(&path, damaged).unwrap();
         assert!(kept.load_all().is_empty());
     }

@@ -103,21 +103,12 @@ impl FetchedDdl {
         if sha256_hex(&text) != sha256 {
             return Err(DdlFetchError::Checksum { agent: name() });
         }
-        let ddl = AgentDdl::from_slice(text.as_bytes()).map_err(|source| DdlFetchError::Ddl {
-            agent: name(),
-            source: Box::new(source),
-        })?;
+        let ddl = AgentDdl::from_slice(text.as_bytes())
+            .map_err(|source| DdlFetchError::Ddl { agent: name(), source: Box::new(source) })?;
         if ddl.name() != agent {
-            return Err(DdlFetchError::Name {
-                agent: name(),
-                received: ddl.name().to_owned(),
-            });
+            return Err(DdlFetchError::Name { agent: name(), received: ddl.name().to_owned() });
         }
-        Ok(Self {
-            ddl,
-            text,
-            sha256: sha256.to_owned(),
-        })
+        Ok(Self { ddl, text, sha256: sha256.to_owned() })
     }
 
     /// Returns the DDL on which all replies to `rpcutil ddl` agree.
@@ -129,21 +120,13 @@ impl FetchedDdl {
             let fetched = Self::from_text(agent, &sha256, ddl)?;
             let short = sha256.get(..12).unwrap_or(&sha256);
             let version = format!("{} ({short})", fetched.ddl.version());
-            versions
-                .entry(version)
-                .or_default()
-                .push(reply.node.clone());
+            versions.entry(version).or_default().push(reply.node.clone());
             latest = Some(fetched);
         }
         match latest {
             Some(fetched) if versions.len() == 1 => Ok(fetched),
-            Some(_) => Err(DdlFetchError::DifferentDdls {
-                agent: agent.to_owned(),
-                versions,
-            }),
-            None => Err(DdlFetchError::NoReplies {
-                agent: agent.to_owned(),
-            }),
+            Some(_) => Err(DdlFetchError::DifferentDdls { agent: agent.to_owned(), versions }),
+            None => Err(DdlFetchError::NoReplies { agent: agent.to_owned() }),
         }
     }
 }
@@ -154,11 +137,7 @@ fn sha256_hex(text: &str) -> String {
 
 fn list_versions(versions: &BTreeMap<String, Vec<Identity>>) -> String {
     let line = |(version, nodes): (&String, &Vec<Identity>)| {
-        let names: Vec<&str> = nodes
-            .iter()
-            .take(MAX_NAMED_NODES)
-            .map(Identity::as_str)
-            .collect();
+        let names: Vec<&str> = nodes.iter().take(MAX_NAMED_NODES).map(Identity::as_str).collect();
         let more = match nodes.len().saturating_sub(MAX_NAMED_NODES) {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -184,11 +163,7 @@ mod tests {
     fn report(told: &[(&str, &str, &str)]) -> RequestReport {
         let reply = |(node, version, sum): &(&str, &str, &str)| {
             let fetched = FetchedDdl::of("disk", text(version)).unwrap();
-            let sha256 = if sum.is_empty() {
-                fetched.sha256.as_str()
-            } else {
-                sum
-            };
+            let sha256 = if sum.is_empty() { fetched.sha256.as_str() } else { sum };
             let data = json!({"ddl": fetched.text, "sha256": sha256, "version": version});
             NodeReply {
                 node: Identity::parse(node).unwrap(),
@@ -212,28 +187,13 @@ mod tests {
     #[test]
     fn a_schema_is_believed_when_all_tell_the_same() {
         let same = report(&[("a.net", "1.0.0", ""), ("b.net", "1.0.0", "")]);
-        assert_eq!(
-            FetchedDdl::from_report("disk", &same)
-                .unwrap()
-                .ddl
-                .version(),
-            "1.0.0"
-        );
-        let other = report(&[
-            ("a.net", "1.0.0", ""),
-            ("b.net", "2.0.0", ""),
-            ("c.net", "2.0.0", ""),
-        ]);
+        assert_eq!(FetchedDdl::from_report("disk", &same).unwrap().ddl.version(), "1.0.0");
+        let other =
+            report(&[("a.net", "1.0.0", ""), ("b.net", "2.0.0", ""), ("c.net", "2.0.0", "")]);
         let error = FetchedDdl::from_report("disk", &other).unwrap_err();
         let told = error.to_string();
-        assert!(
-            matches!(error, DdlFetchError::DifferentDdls { .. }),
-            "{told}"
-        );
-        assert!(
-            told.contains(": a.net\n") && told.ends_with(": b.net, c.net"),
-            "{told}"
-        );
+        assert!(matches!(error, DdlFetchError::DifferentDdls { .. }), "{told}");
+        assert!(told.contains(": a.net\n") && told.ends_with(": b.net, c.net"), "{told}");
         let forged = report(&[("a.net", "1.0.0", "00")]);
         assert!(matches!(
             FetchedDdl::from_report("disk", &forged),
@@ -243,9 +203,6 @@ mod tests {
             FetchedDdl::from_report("disk", &report(&[])),
             Err(DdlFetchError::NoReplies { .. })
         ));
-        assert!(matches!(
-            FetchedDdl::of("cpu", text("1.0.0")),
-            Err(DdlFetchError::Name { .. })
-        ));
+        assert!(matches!(FetchedDdl::of("cpu", text("1.0.0")), Err(DdlFetchError::Name { .. })));
     }
 }

@@ -18,11 +18,7 @@ use crate::jobs::SavedJobError;
 #[derive(Debug, thiserror::Error)]
 pub enum FleetRequestError {
     /// An invalid filter.
-    #[error(
-        "{flag}: {source}\n\n  {}\n  {}",
-        printable_filter(source),
-        caret_line(source)
-    )]
+    #[error("{flag}: {source}\n\n  {}\n  {}", printable_filter(source), caret_line(source))]
     Filter {
         /// The flag.
         flag: &'static str,
@@ -255,20 +251,11 @@ fn printable_filter(error: &FilterError) -> String {
     error
         .text()
         .chars()
-        .map(|c| {
-            if crate::render::printable::is_harmful(c) {
-                '?'
-            } else {
-                c
-            }
-        })
+        .map(|c| if crate::render::printable::is_harmful(c) { '?' } else { c })
         .collect()
 }
 
 fn caret_line(error: &FilterError) -> String {
-    let before = error
-        .column()
-        .saturating_sub(1)
-        .min(error.text().chars().count());
+    let before = error.column().saturating_sub(1).min(error.text().chars().count());
     format!("{}^", " ".repeat(before))
 }

@@ -106,32 +106,19 @@ async fn exchange_request(
     printer: &OutputPrinter,
 ) -> Result<BTreeSet<Identity>, DiscoveryProgramError> {
     let program = || PathBuf::from(command.first().map_or("", String::as_str));
-    let failed = |source| DiscoveryProgramError::Files {
-        program: program(),
-        source,
-    };
-    let directory = tempfile::Builder::new()
-        .prefix("rpc-discovery-")
-        .tempdir()
-        .map_err(failed)?;
-    let (request_path, reply_path) = (
-        directory.path().join("request"),
-        directory.path().join("reply"),
-    );
+    let failed = |source| DiscoveryProgramError::Files { program: program(), source };
+    let directory = tempfile::Builder::new().prefix("rpc-discovery-").tempdir().map_err(failed)?;
+    let (request_path, reply_path) =
+        (directory.path().join("request"), directory.path().join("reply"));
     std::fs::write(&request_path, request.to_string()).map_err(failed)?;
     std::fs::write(&reply_path, "").map_err(failed)?;
     let child = spawn_program(command, &request_path, &reply_path, directory.path());
-    let child = child.map_err(|source| DiscoveryProgramError::Start {
-        program: program(),
-        source,
-    })?;
+    let child =
+        child.map_err(|source| DiscoveryProgramError::Start { program: program(), source })?;
     let result =
         tokio::time::timeout(timeout, DiscoveryProcessGroup(child).wait_with_output()).await;
     let Ok(exit) = result else {
-        return Err(DiscoveryProgramError::Timeout {
-            program: program(),
-            timeout,
-        });
+        return Err(DiscoveryProgramError::Timeout { program: program(), timeout });
     };
     let (status, stdout, stderr) = exit.map_err(failed)?;
     for line in stdout.lines() {
@@ -149,20 +136,14 @@ async fn exchange_request(
         ));
     }
     if !status.success() {
-        return Err(DiscoveryProgramError::Failed {
-            program: program(),
-            status,
-        });
+        return Err(DiscoveryProgramError::Failed { program: program(), status });
     }
     let text = match files::read_text(&reply_path, MAX_REPLY_BYTES) {
         Ok(text) => text,
         Err(files::RpcFileError::System { source, .. }) => return Err(failed(source)),
         Err(_) => return Err(DiscoveryProgramError::TooLong { program: program() }),
     };
-    parse_reply(&text).map_err(|source| DiscoveryProgramError::Reply {
-        program: program(),
-        source,
-    })
+    parse_reply(&text).map_err(|source| DiscoveryProgramError::Reply { program: program(), source })
 }
 
 #[expect(clippy::disallowed_types, reason = "starts the discovery program")]
@@ -175,11 +156,8 @@ fn spawn_program(
     let Some((program, arguments)) = command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let program = if program.contains('/') {
-        std::path::absolute(program)?
-    } else {
-        program.into()
-    };
+    let program =
+        if program.contains('/') { std::path::absolute(program)? } else { program.into() };
     Command::new(program)
         .args(arguments)
         .args([request_path, reply_path])
@@ -225,9 +203,7 @@ async fn read_capped(pipe: Option<impl AsyncRead + Unpin>) -> String {
     let mut output = Vec::new();
     let mut buffer = vec![0; 4096];
     while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        let length = MAX_KEPT_OUTPUT_BYTES
-            .saturating_sub(output.len())
-            .min(count);
+        let length = MAX_KEPT_OUTPUT_BYTES.saturating_sub(output.len()).min(count);
         output.extend(buffer.iter().take(length));
     }
     String::from_utf8_lossy(&output).into_owned()

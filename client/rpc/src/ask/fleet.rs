@@ -57,10 +57,7 @@ pub struct PingRequest<'a> {
 impl DiscoveredNodes {
     /// Creates a result from named nodes, without discovery.
     pub fn from_names(nodes: BTreeSet<Identity>) -> Self {
-        let stats = RequestStats {
-            started: unix_millis_now(),
-            ..RequestStats::default()
-        };
+        let stats = RequestStats { started: unix_millis_now(), ..RequestStats::default() };
         Self { nodes, stats }
     }
 }
@@ -76,9 +73,7 @@ impl FleetConnection {
             .urls
             .iter()
             .map(|url| BrokerAddress::parse(url, settings.plaintext_on_loopback));
-        let servers = servers
-            .collect::<Result<_, _>>()
-            .map_err(ClientError::from)?;
+        let servers = servers.collect::<Result<_, _>>().map_err(ClientError::from)?;
         let window = discovery_window(settings, target);
         let client = Client::connect(muster_client::ClientSettings {
             servers,
@@ -86,10 +81,7 @@ impl FleetConnection {
             credentials: settings.credentials.clone(),
             operator: settings.operator.to_string(),
             account: settings.account.clone(),
-            collective: target
-                .collective
-                .clone()
-                .unwrap_or_else(|| settings.collective.clone()),
+            collective: target.collective.clone().unwrap_or_else(|| settings.collective.clone()),
             window,
         });
         let client = client.await?;
@@ -119,11 +111,7 @@ impl FleetConnection {
         progress: &ProgressReporter<'_>,
         show: impl FnMut(&ReceivedReply),
     ) -> Result<bool, FleetRequestError> {
-        let ping = PingRequest {
-            target,
-            expect: None,
-            traceparent: None,
-        };
+        let ping = PingRequest { target, expect: None, traceparent: None };
         let stats = self.ping_with_stats(ping, progress, show).await?;
         Ok(stats.is_none_or(|stats| stats.incomplete.is_none()))
     }
@@ -166,11 +154,8 @@ impl FleetConnection {
         let started = unix_millis_now();
         let start = Instant::now();
         if let Some(nodes) = self.locate_nodes(target, progress).await? {
-            let stats = RequestStats {
-                started,
-                discovering: start.elapsed(),
-                ..RequestStats::default()
-            };
+            let stats =
+                RequestStats { started, discovering: start.elapsed(), ..RequestStats::default() };
             return Ok(DiscoveredNodes { nodes, stats });
         }
         let filter = &target.filter;
@@ -185,26 +170,11 @@ impl FleetConnection {
             discovered = self.client.discover_with_progress(filter, |_| { count += 1; indicator.set_count(count); }) => discovered?,
             () = interrupt.wait_for_signal() => return Err(FleetRequestError::Interrupted),
         };
-        progress.finish_discovery(
-            indicator,
-            DiscoveryMethod::Broadcast,
-            discovered.nodes.len(),
-        );
-        let gaps = discovered
-            .incomplete
-            .then_some(ResultGap::Discovery)
-            .into_iter()
-            .collect();
-        let stats = RequestStats {
-            started,
-            gaps,
-            discovering: discovered.took,
-            ..RequestStats::default()
-        };
-        Ok(DiscoveredNodes {
-            nodes: discovered.nodes,
-            stats,
-        })
+        progress.finish_discovery(indicator, DiscoveryMethod::Broadcast, discovered.nodes.len());
+        let gaps = discovered.incomplete.then_some(ResultGap::Discovery).into_iter().collect();
+        let stats =
+            RequestStats { started, gaps, discovering: discovered.took, ..RequestStats::default() };
+        Ok(DiscoveredNodes { nodes: discovered.nodes, stats })
     }
 
     /// Returns the target nodes, if they can be found without a request to the fleet.
@@ -233,15 +203,11 @@ const MAX_LISTEN_FACTOR: u32 = 5;
 
 /// An explicit listening time is used exactly; otherwise the quiet window ends the wait.
 fn discovery_window(settings: &RpcSettings, target: &TargetSelection) -> DiscoveryWindow {
-    let quiet_time = settings
-        .discovery_window
-        .unwrap_or(DiscoveryWindow::default().quiet_time);
+    let quiet_time = settings.discovery_window.unwrap_or(DiscoveryWindow::default().quiet_time);
     match target.listen {
-        Some(listen) => DiscoveryWindow {
-            initial_wait: listen,
-            quiet_time: listen,
-            max_wait: listen,
-        },
+        Some(listen) => {
+            DiscoveryWindow { initial_wait: listen, quiet_time: listen, max_wait: listen }
+        }
         None if target.lookup_time > Duration::ZERO => DiscoveryWindow {
             initial_wait: settings.discovery_timeout + target.lookup_time,
             quiet_time: quiet_time.max(DATA_SOURCE_QUIET_TIME),

@@ -20,10 +20,7 @@ impl InterruptListener {
         let interrupted = Arc::new(AtomicBool::new(false));
         // Must be registered before any other handler. Without it a second Ctrl-C would have no immediate effect.
         let _ = register_conditional_default(SIGINT, Arc::clone(&interrupted));
-        Self {
-            signal: signal(SignalKind::interrupt()).ok(),
-            interrupted,
-        }
+        Self { signal: signal(SignalKind::interrupt()).ok(), interrupted }
     }
 
     /// Waits for the signal.

@@ -79,10 +79,7 @@ impl FleetConnection {
             if let CallEvent::Reply(answer) = &event {
                 builder.note_request(answer.reply.request);
             }
-            match builder
-                .handle_event(event)
-                .map_err(FleetRequestError::from)?
-            {
+            match builder.handle_event(event).map_err(FleetRequestError::from)? {
                 ReportUpdate::Reply(reply) => show(FleetRequestUpdate::Reply(reply))?,
                 ReportUpdate::Progress(update) => show(FleetRequestUpdate::Progress(&update))?,
                 ReportUpdate::Sent(_) | ReportUpdate::Finished | ReportUpdate::Nothing => {}

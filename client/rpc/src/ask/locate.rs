@@ -53,10 +53,8 @@ pub async fn locate_nodes(
     printer: &OutputPrinter,
 ) -> Result<Option<BTreeSet<Identity>>, FleetRequestError> {
     // Nodes named exactly need no discovery, as with a broadcast.
-    let is_costly = matches!(
-        source,
-        DiscoverySource::PuppetDb(_) | DiscoverySource::External { .. }
-    );
+    let is_costly =
+        matches!(source, DiscoverySource::PuppetDb(_) | DiscoverySource::External { .. });
     if let Some(named) = query.exact_nodes().filter(|_| is_costly) {
         return Ok(Some(named));
     }
@@ -73,18 +71,11 @@ pub async fn locate_nodes(
         }
         DiscoverySource::Inventory { file } => FleetInventory::read(file)
             .and_then(|inventory| inventory.find_nodes(query))
-            .map_err(|source| LocateError::Inventory {
-                path: file.clone(),
-                source,
-            })?,
+            .map_err(|source| LocateError::Inventory { path: file.clone(), source })?,
         DiscoverySource::PuppetDb(server) => {
             server.find_nodes(query).await.map_err(LocateError::from)?
         }
-        DiscoverySource::External {
-            command,
-            timeout,
-            options,
-        } => {
+        DiscoverySource::External { command, timeout, options } => {
             let request =
                 muster_client::discovery::external::build_request(query, *timeout, options);
             external::run_discovery_program(command, *timeout, &request, printer).await?
@@ -94,8 +85,5 @@ pub async fn locate_nodes(
 }
 
 fn list_error(path: &Path) -> impl FnOnce(NodeListError) -> LocateError {
-    move |source| LocateError::List {
-        path: path.to_owned(),
-        source,
-    }
+    move |source| LocateError::List { path: path.to_owned(), source }
 }

@@ -39,11 +39,7 @@ impl AgentSchemas {
     pub fn load(settings: Option<&RpcSettings>) -> Result<Self, FleetRequestError> {
         let directory = settings.map(|settings| settings.ddls.clone());
         let store = DdlStore::load(directory.as_deref())?;
-        Ok(Self {
-            store,
-            directory,
-            commands: Vec::new(),
-        })
+        Ok(Self { store, directory, commands: Vec::new() })
     }
 
     /// Adds cached DDLs of agents without a known DDL. Returns those that were added.
@@ -60,14 +56,12 @@ impl AgentSchemas {
 
     /// Returns the DDL of an agent.
     pub fn find_agent(&self, agent: &str) -> Result<&AgentDdl, FleetRequestError> {
-        self.store
-            .get(agent)
-            .ok_or_else(|| FleetRequestError::UnknownAgent {
-                agent: agent.to_owned(),
-                nearest: nearest_name(agent, self.store.all().map(AgentDdl::name)),
-                command: nearest_name(agent, self.commands.iter().map(String::as_str)),
-                ddls: self.directory.clone(),
-            })
+        self.store.get(agent).ok_or_else(|| FleetRequestError::UnknownAgent {
+            agent: agent.to_owned(),
+            nearest: nearest_name(agent, self.store.all().map(AgentDdl::name)),
+            command: nearest_name(agent, self.commands.iter().map(String::as_str)),
+            ddls: self.directory.clone(),
+        })
     }
 
     /// Returns the named action or the agent's default.
@@ -84,14 +78,12 @@ impl AgentSchemas {
                 known: known().map(str::to_owned).collect(),
             });
         };
-        let action = ddl
-            .find_action(name)
-            .ok_or_else(|| FleetRequestError::UnknownAction {
-                agent: agent(),
-                action: name.to_owned(),
-                nearest: nearest_name(name, known()),
-                known: known().map(str::to_owned).collect(),
-            })?;
+        let action = ddl.find_action(name).ok_or_else(|| FleetRequestError::UnknownAction {
+            agent: agent(),
+            action: name.to_owned(),
+            nearest: nearest_name(name, known()),
+            known: known().map(str::to_owned).collect(),
+        })?;
         Ok((ddl, action))
     }
 }
@@ -136,11 +128,7 @@ mod tests {
 
     fn schemas() -> AgentSchemas {
         let commands = ["ping", "find", "facts"].map(str::to_owned).to_vec();
-        AgentSchemas {
-            store: DdlStore::load(None).unwrap(),
-            directory: None,
-            commands,
-        }
+        AgentSchemas { store: DdlStore::load(None).unwrap(), directory: None, commands }
     }
 
     fn plan(words: &str) -> Result<(String, serde_json::Value), FleetRequestError> {
@@ -156,10 +144,7 @@ mod tests {
     fn the_default_action_is_meant_when_none_is_named() {
         let (action, data) = plan("puppetral type=user name=rip password=$1$x$ noop=yes").unwrap();
         assert_eq!(action, "do");
-        assert_eq!(
-            data,
-            json!({"type": "user", "name": "rip", "password": "$1$x$", "noop": true})
-        );
+        assert_eq!(data, json!({"type": "user", "name": "rip", "password": "$1$x$", "noop": true}));
         assert_eq!(plan("puppetral find type=user name=rip").unwrap().0, "find");
     }
 

@@ -22,10 +22,7 @@ pub struct ProgressIndicator(ProgressBar);
 impl<'a> ProgressReporter<'a> {
     /// Shows progress if `enabled` and not `--quiet`.
     pub fn new(printer: &'a OutputPrinter, enabled: bool) -> Self {
-        Self {
-            printer,
-            enabled: enabled && printer.verbosity_level() > VerbosityLevel::Quiet,
-        }
+        Self { printer, enabled: enabled && printer.verbosity_level() > VerbosityLevel::Quiet }
     }
 
     /// The printer for other messages.
@@ -61,10 +58,7 @@ impl<'a> ProgressReporter<'a> {
     /// Shows the wait for replies of this many nodes.
     pub fn show_call(&self, nodes: usize) -> ProgressIndicator {
         let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
-        self.create_indicator(
-            Some(nodes),
-            "{pos} / {len}  {elapsed:>4} [{bar:50}] {percent:>3}%",
-        )
+        self.create_indicator(Some(nodes), "{pos} / {len}  {elapsed:>4} [{bar:50}] {percent:>3}%")
     }
 
     /// Announces a batch with its number, the number of batches and its size. Prints nothing for a single batch.
@@ -92,11 +86,8 @@ impl<'a> ProgressReporter<'a> {
     }
 
     fn create_indicator(&self, length: Option<u64>, template: &str) -> ProgressIndicator {
-        let target = if self.enabled {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
+        let target =
+            if self.enabled { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let style =
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar =
@@ -113,8 +104,7 @@ fn discovery_message(method: DiscoveryMethod) -> String {
 impl ProgressIndicator {
     /// Sets the number of nodes that have replied.
     pub fn set_count(&self, count: usize) {
-        self.0
-            .set_position(u64::try_from(count).unwrap_or(u64::MAX));
+        self.0.set_position(u64::try_from(count).unwrap_or(u64::MAX));
         self.0.set_message(count.to_string());
     }
 

@@ -78,11 +78,7 @@ impl FleetConnection {
         progress.recorder.record_end(JobEnd::of_rollout(halt));
         let mut runs = progress.runs;
         runs.not_asked.extend(rollout.unasked_nodes().cloned());
-        Ok(PuppetRunsReport {
-            halt,
-            took: started.elapsed(),
-            ..runs
-        })
+        Ok(PuppetRunsReport { halt, took: started.elapsed(), ..runs })
     }
 }
 
@@ -134,17 +130,9 @@ impl PuppetRolloutProgress<'_, '_> {
                 self.runs.requests.push(request);
             }
             PuppetRolloutEvent::State { node, state } => {
-                return queue_lines(
-                    self.log
-                        .handle_state(&node, state, count_unfinished(rollout)),
-                );
+                return queue_lines(self.log.handle_state(&node, state, count_unfinished(rollout)));
             }
-            PuppetRolloutEvent::Ended {
-                node,
-                run,
-                outcome,
-                answer,
-            } => {
+            PuppetRolloutEvent::Ended { node, run, outcome, answer } => {
                 return queue_lines(self.handle_run_end(
                     (node, run),
                     outcome,
@@ -172,18 +160,12 @@ impl PuppetRolloutProgress<'_, '_> {
     ) -> Vec<RunLogLine> {
         outcome.data = self.action.redact_output(&outcome.data);
         if let Some(answer) = answer {
-            self.recorder
-                .record_reply(&to_node_reply(*answer, &outcome));
+            self.recorder.record_reply(&to_node_reply(*answer, &outcome));
         } else if outcome.is_absent() {
-            self.recorder
-                .record_not_connected(&BTreeSet::from([node.clone()]));
+            self.recorder.record_not_connected(&BTreeSet::from([node.clone()]));
         }
         let lines = self.log.handle_end(&node, &outcome, unfinished);
-        let ended = EndedRun {
-            run,
-            outcome,
-            earlier: false,
-        };
+        let ended = EndedRun { run, outcome, earlier: false };
         self.runs.ended.insert(node, ended);
         lines
     }

@@ -21,11 +21,7 @@ pub struct JobRecorder<'a> {
 impl<'a> JobRecorder<'a> {
     /// Creates a recorder for this journal; without one it records nothing.
     pub fn new(journal: Option<JobJournal>, printer: &'a OutputPrinter) -> Self {
-        Self {
-            journal,
-            printer,
-            absent: BTreeSet::new(),
-        }
+        Self { journal, printer, absent: BTreeSet::new() }
     }
 
     /// The job's id, if it is recorded.

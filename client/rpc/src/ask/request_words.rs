@@ -20,15 +20,8 @@ impl RequestWords {
             Some((first, rest)) if !first.contains('=') => (Some(first.clone()), rest),
             _ => (None, words),
         };
-        let inputs = pairs
-            .iter()
-            .map(|word| parse_pair(word))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            agent: agent.to_owned(),
-            action,
-            inputs,
-        })
+        let inputs = pairs.iter().map(|word| parse_pair(word)).collect::<Result<_, _>>()?;
+        Ok(Self { agent: agent.to_owned(), action, inputs })
     }
 }
 
@@ -36,9 +29,7 @@ impl RequestWords {
 fn parse_pair(word: &str) -> Result<(String, String), FleetRequestError> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(FleetRequestError::InvalidInputFormat {
-            word: word.to_owned(),
-        }),
+        _ => Err(FleetRequestError::InvalidInputFormat { word: word.to_owned() }),
     }
 }
 
@@ -58,20 +49,10 @@ mod tests {
 
     #[test]
     fn the_articles_command_is_understood_as_it_stands() {
-        let words = read(&[
-            "puppetral",
-            "do",
-            "type=user",
-            "name=rip",
-            "password=$1$xxx",
-        ])
-        .unwrap();
+        let words = read(&["puppetral", "do", "type=user", "name=rip", "password=$1$xxx"]).unwrap();
         assert_eq!(words.action.as_deref(), Some("do"));
         let inputs = [("type", "user"), ("name", "rip"), ("password", "$1$xxx")];
-        assert_eq!(
-            words.inputs,
-            inputs.map(|(key, value)| (key.to_owned(), value.to_owned()))
-        );
+        assert_eq!(words.inputs, inputs.map(|(key, value)| (key.to_owned(), value.to_owned())));
     }
 
     #[test]
@@ -84,11 +65,7 @@ mod tests {
     #[test]
     fn a_value_may_be_empty_or_hold_anything() {
         let words = read(&["a", "b", "x=", "y=a=b", "z= -C \n"]).unwrap();
-        let values: Vec<&str> = words
-            .inputs
-            .iter()
-            .map(|(_, value)| value.as_str())
-            .collect();
+        let values: Vec<&str> = words.inputs.iter().map(|(_, value)| value.as_str()).collect();
         assert_eq!(values, ["", "a=b", " -C \n"]);
     }
 

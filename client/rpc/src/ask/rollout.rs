@@ -181,10 +181,7 @@ impl FleetConnection {
         recorder: &mut JobRecorder<'_>,
     ) -> Result<(String, BTreeSet<Identity>), FleetRequestError> {
         recorder.record_wave(1, &nodes);
-        let call = RpcCall {
-            reply_delivery,
-            ..self.build_call(request, nodes)?
-        };
+        let call = RpcCall { reply_delivery, ..self.build_call(request, nodes)? };
         let mut events = self.client.call(call);
         while let Some(event) = events.next().await {
             match event {
@@ -221,10 +218,7 @@ impl FleetConnection {
                 () = interrupt.wait_for_signal() => return Err(BatchWaitFailure::Interrupted),
             };
             let Some(event) = event else { return Ok(()) };
-            match builder
-                .handle_event(event)
-                .map_err(BatchWaitFailure::Failed)?
-            {
+            match builder.handle_event(event).map_err(BatchWaitFailure::Failed)? {
                 ReportUpdate::Sent(id) => recorder.record_request(&id),
                 ReportUpdate::Reply(reply) => {
                     recorder.record_reply(reply);

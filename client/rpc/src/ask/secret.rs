@@ -27,22 +27,12 @@ pub async fn read_secrets(
 
 /// Prompts, and reads on a separate thread, so that an interrupt can restore the terminal's echo.
 async fn prompt_secret(name: &str) -> Result<String, FleetRequestError> {
-    let failed = |source| FleetRequestError::Secret {
-        input: name.to_owned(),
-        source,
-    };
+    let failed = |source| FleetRequestError::Secret { input: name.to_owned(), source };
     let interactive = io::stdin().is_terminal();
-    let _echo_guard = interactive
-        .then(TerminalEchoGuard::new)
-        .transpose()
-        .map_err(failed)?;
+    let _echo_guard = interactive.then(TerminalEchoGuard::new).transpose().map_err(failed)?;
     if interactive {
         let mut screen = io::stderr();
-        let prompt = write!(
-            screen,
-            "{}: ",
-            crate::render::printable::escape_to_line(name)
-        );
+        let prompt = write!(screen, "{}: ", crate::render::printable::escape_to_line(name));
         prompt.and_then(|()| screen.flush()).map_err(failed)?;
     }
     let (sender, receiver) = oneshot::channel();
@@ -63,10 +53,7 @@ async fn prompt_secret(name: &str) -> Result<String, FleetRequestError> {
 fn read_line(input: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     if io::Read::take(input, MAX_SECRET_BYTES + 1).read_line(&mut line)? == 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "unexpected end of input",
-        ));
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "unexpected end of input"));
     }
     if line.len() as u64 > MAX_SECRET_BYTES {
         return Err(io::Error::new(
@@ -114,10 +101,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_refused() {
         let limit = usize::try_from(MAX_SECRET_BYTES).unwrap();
-        assert_eq!(
-            read_line(&mut "x".repeat(limit).as_bytes()).unwrap().len(),
-            limit
-        );
+        assert_eq!(read_line(&mut "x".repeat(limit).as_bytes()).unwrap().len(), limit);
         assert!(read_line(&mut "x".repeat(limit + 1).as_bytes()).is_err());
     }
 }

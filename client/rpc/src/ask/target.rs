@@ -41,14 +41,8 @@ impl TargetSelection {
     pub fn from_flags(flags: &FilterArgs, data: &DataDdlStore) -> Result<Self, FleetRequestError> {
         let mut identities = Vec::new();
         let (mut groups, mut pql) = (Vec::new(), Vec::new());
-        let ConditionArgs {
-            facts,
-            classes,
-            agents,
-            identities: named,
-            mixed,
-            select,
-        } = &flags.conditions;
+        let ConditionArgs { facts, classes, agents, identities: named, mixed, select } =
+            &flags.conditions;
         for text in named {
             match text.split_once(':') {
                 Some(("group", name)) => groups.push(name.to_owned()),
@@ -74,10 +68,7 @@ impl TargetSelection {
         for text in select {
             filter = filter
                 .with_declared_select(text, &sources)
-                .map_err(|source| FleetRequestError::Filter {
-                    flag: "--select",
-                    source,
-                })?;
+                .map_err(|source| FleetRequestError::Filter { flag: "--select", source })?;
         }
         Ok(Self {
             typed: filter.clone(),
@@ -93,11 +84,7 @@ impl TargetSelection {
 
     /// Selects all nodes of a collective, or of the configured one.
     pub fn for_collective(collective: Option<SubjectName>) -> Self {
-        Self {
-            collective,
-            source: Some(DiscoverySource::Broadcast),
-            ..Self::default()
-        }
+        Self { collective, source: Some(DiscoverySource::Broadcast), ..Self::default() }
     }
 
     /// Returns the discovery source. Fails if it does not support every condition.
@@ -120,15 +107,8 @@ impl TargetSelection {
         source: &DiscoverySource,
         collective: Option<&SubjectName>,
     ) -> DiscoveryQuery {
-        let knows_agents = source
-            .method()
-            .supported_conditions()
-            .contains(&ConditionKind::Agents);
-        let filter = if knows_agents {
-            &self.filter
-        } else {
-            &self.typed
-        };
+        let knows_agents = source.method().supported_conditions().contains(&ConditionKind::Agents);
+        let filter = if knows_agents { &self.filter } else { &self.typed };
         DiscoveryQuery {
             filter: filter.clone(),
             groups: self.groups.clone(),
@@ -152,10 +132,7 @@ impl TargetSelection {
             || typed.select().is_some()
             || !self.groups.is_empty()
             || !self.pql.is_empty()
-            || matches!(
-                source,
-                DiscoverySource::Flat { .. } | DiscoverySource::Stdin { .. }
-            );
+            || matches!(source, DiscoverySource::Flat { .. } | DiscoverySource::Stdin { .. });
         if filtered || action.is_read_only() || !settings.require_filter {
             return Ok(());
         }
@@ -172,10 +149,8 @@ impl TargetSelection {
             && self.filter.identities_exact().is_some();
         if !is_named {
             let with = self.filter.with_agent(agent);
-            self.filter = with.map_err(|source| FleetRequestError::Filter {
-                flag: "--with-agent",
-                source,
-            })?;
+            self.filter =
+                with.map_err(|source| FleetRequestError::Filter { flag: "--with-agent", source })?;
         }
         Ok(self)
     }
@@ -199,11 +174,7 @@ fn source_from_flags(flags: &FilterArgs) -> Result<Option<DiscoverySource>, Flee
     for pair in &flags.options {
         options.add_pair(pair)?;
     }
-    Ok(Some(DiscoverySource::from_options(
-        method,
-        &options,
-        Path::new(""),
-    )?))
+    Ok(Some(DiscoverySource::from_options(method, &options, Path::new(""))?))
 }
 
 #[cfg(test)]
@@ -221,17 +192,11 @@ mod tests {
     }
 
     fn of(conditions: ConditionArgs) -> FilterArgs {
-        FilterArgs {
-            conditions,
-            ..FilterArgs::default()
-        }
+        FilterArgs { conditions, ..FilterArgs::default() }
     }
 
     fn words(text: &str) -> FilterArgs {
-        of(ConditionArgs {
-            mixed: vec![text.to_owned()],
-            ..ConditionArgs::default()
-        })
+        of(ConditionArgs { mixed: vec![text.to_owned()], ..ConditionArgs::default() })
     }
 
     #[test]
@@ -296,13 +261,7 @@ mod tests {
         let source = listed.discovery_source(None).unwrap();
         // The agent is implied, and a list knows nothing of agents.
         let wanted = listed.discovery_query(&source, None);
-        assert_eq!(
-            (
-                wanted.filter.agents().len(),
-                wanted.filter.identities().len()
-            ),
-            (0, 1)
-        );
+        assert_eq!((wanted.filter.agents().len(), wanted.filter.identities().len()), (0, 1));
         for (flags, told) in [
             (
                 flags(Some("-"), &["apache"], &[]),
@@ -325,15 +284,10 @@ mod tests {
 
     #[test]
     fn whoever_has_the_agent_is_asked_unless_nodes_are_named() {
-        let target = read(&words("apache"))
-            .unwrap()
-            .with_agent("rpcutil")
-            .unwrap();
+        let target = read(&words("apache")).unwrap().with_agent("rpcutil").unwrap();
         assert_eq!(target.filter.agents().len(), 1);
-        let named = of(ConditionArgs {
-            identities: vec!["db1".into()],
-            ..ConditionArgs::default()
-        });
+        let named =
+            of(ConditionArgs { identities: vec!["db1".into()], ..ConditionArgs::default() });
         let target = read(&named).unwrap().with_agent("rpcutil").unwrap();
         assert_eq!(target.filter.identities_exact(), Some(vec!["db1"]));
     }

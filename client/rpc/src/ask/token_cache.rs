@@ -20,13 +20,9 @@ impl PersistentTokenCache {
     /// Loads the tokens that earlier commands have verified.
     pub(super) fn load_for_client(client: Client, settings: &RpcSettings) -> Self {
         let name = client.key().to_string();
-        let path = settings
-            .caches
-            .as_ref()
-            .map(|caches| caches.join("vouched").join(name));
-        if let Some(bytes) = path
-            .as_deref()
-            .and_then(|path| caches::read_cache_file(path, MAX_FILE_BYTES))
+        let path = settings.caches.as_ref().map(|caches| caches.join("vouched").join(name));
+        if let Some(bytes) =
+            path.as_deref().and_then(|path| caches::read_cache_file(path, MAX_FILE_BYTES))
         {
             client.import_verified_tokens(&bytes);
         }

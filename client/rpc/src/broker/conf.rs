@@ -53,20 +53,11 @@ impl NatsServerConfig {
             certificate: layout.broker_certificate(),
             key: layout.broker_key(),
         };
-        let accounts = layout
-            .broker_accounts()
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let accounts =
+            layout.broker_accounts().file_name().unwrap_or_default().to_string_lossy().into_owned();
         Self {
             name: profile.name.clone(),
-            host: if profile.broker.tls {
-                "0.0.0.0"
-            } else {
-                "127.0.0.1"
-            }
-            .to_owned(),
+            host: if profile.broker.tls { "0.0.0.0" } else { "127.0.0.1" }.to_owned(),
             port: profile.broker.port,
             operator: layout.operator_token(),
             system_account: profile.system_account,
@@ -107,10 +98,7 @@ impl NatsServerConfig {
             writeln!(text, "ports_file_dir: {}", quote_path(directory))?;
         }
         text.write_str(CONNECTION_LIMITS)?;
-        writeln!(
-            text,
-            "# Clients authenticate with tokens of this operator's accounts."
-        )?;
+        writeln!(text, "# Clients authenticate with tokens of this operator's accounts.")?;
         writeln!(text, "operator: {}", quote_path(&self.operator))?;
         writeln!(text, "system_account: {}", self.system_account)?;
         writeln!(text, "resolver: {{")?;
@@ -133,11 +121,7 @@ impl NatsServerConfig {
             writeln!(text, "  timeout: 10\n}}")?;
         }
         if let Some(directory) = &self.jetstream {
-            writeln!(
-                text,
-                "\njetstream: {{\n  store_dir: {}\n}}",
-                quote_path(directory)
-            )?;
+            writeln!(text, "\njetstream: {{\n  store_dir: {}\n}}", quote_path(directory))?;
         }
         Ok(())
     }

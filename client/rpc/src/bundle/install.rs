@@ -64,17 +64,12 @@ pub fn find_installed(
         return Ok(None);
     }
     let bytes = read_limited(&path, limits::MAX_BUNDLE_MANIFEST_BYTES)?;
-    let record: InstallRecord =
-        serde_json::from_slice(&bytes).map_err(|source| BundleFileError::Record {
-            path: path.clone(),
-            source,
-        })?;
+    let record: InstallRecord = serde_json::from_slice(&bytes)
+        .map_err(|source| BundleFileError::Record { path: path.clone(), source })?;
     // Removal deletes the paths of the record, so they must stay below the directory.
     for file in record.files.keys() {
-        muster_bundle::check_path(agent, file).map_err(|source| BundleFileError::Refused {
-            path: path.clone(),
-            source,
-        })?;
+        muster_bundle::check_path(agent, file)
+            .map_err(|source| BundleFileError::Refused { path: path.clone(), source })?;
     }
     Ok(Some(InstalledBundle { record, directory }))
 }
@@ -160,11 +155,7 @@ fn check_replaceable(
         });
     }
     let mut files = changed_files(installed)?;
-    files.extend(
-        foreign_files(installed)?
-            .into_iter()
-            .map(|file| format!("{file} was added")),
-    );
+    files.extend(foreign_files(installed)?.into_iter().map(|file| format!("{file} was added")));
     if files.is_empty() {
         return Ok(());
     }
@@ -204,11 +195,8 @@ fn foreign_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileE
         for entry in fs::read_dir(&directory).map_err(failed())? {
             let entry = entry.map_err(failed())?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let relative = if parent.is_empty() {
-                name.clone()
-            } else {
-                format!("{parent}/{name}")
-            };
+            let relative =
+                if parent.is_empty() { name.clone() } else { format!("{parent}/{name}") };
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if relative == INSTALL_RECORD_FILE
                 || name == "__pycache__"
@@ -238,10 +226,7 @@ pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
         ignore_missing(fs::remove_file(&path))
             .map_err(BundleFileError::file_error("remove", &path))?;
         parents.extend(
-            path.ancestors()
-                .skip(1)
-                .filter(|path| path.starts_with(directory))
-                .map(Path::to_owned),
+            path.ancestors().skip(1).filter(|path| path.starts_with(directory)).map(Path::to_owned),
         );
     }
     let left = foreign_files(installed)?;
@@ -273,11 +258,8 @@ fn stage_files(
     make_directory(new_directory)?;
     for (file, content) in &bundle.files {
         let path = new_directory.join(file);
-        let mut parents: Vec<&Path> = path
-            .ancestors()
-            .skip(1)
-            .take_while(|parent| *parent != new_directory)
-            .collect();
+        let mut parents: Vec<&Path> =
+            path.ancestors().skip(1).take_while(|parent| *parent != new_directory).collect();
         parents.reverse();
         for directory in parents {
             make_directory(directory)?;
@@ -285,10 +267,8 @@ fn stage_files(
         write_file(&path, content.bytes, content.mode)?;
     }
     let path = new_directory.join(INSTALL_RECORD_FILE);
-    let text = serde_json::to_vec_pretty(record).map_err(|source| BundleFileError::Record {
-        path: path.clone(),
-        source,
-    })?;
+    let text = serde_json::to_vec_pretty(record)
+        .map_err(|source| BundleFileError::Record { path: path.clone(), source })?;
     write_file(&path, &text, BundleFileMode::Data)
 }
 

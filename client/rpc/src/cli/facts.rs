@@ -37,7 +37,5 @@ pub struct FactsArgs {
 }
 
 fn parse_fact_name(text: &str) -> Result<String, String> {
-    FactPath::parse(text)
-        .map(|_| text.to_owned())
-        .map_err(|error| error.to_string())
+    FactPath::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

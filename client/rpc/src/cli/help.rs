@@ -8,14 +8,10 @@ use crate::render::{WIDTH, is_within_width};
 fn page(path: &[&str]) -> String {
     let mut command = Cli::command().term_width(WIDTH);
     command.build();
-    let found = path.iter().fold(&mut command, |command, name| {
-        command.find_subcommand_mut(name).unwrap()
-    });
+    let found =
+        path.iter().fold(&mut command, |command, name| command.find_subcommand_mut(name).unwrap());
     let page = found.render_help().to_string();
-    page.lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect::<Vec<_>>()
-        .concat()
+    page.lines().map(|line| format!("{}\n", line.trim_end())).collect::<Vec<_>>().concat()
 }
 
 #[test]

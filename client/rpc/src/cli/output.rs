@@ -16,10 +16,7 @@ const FORMAT_FLAGS: [&str; 6] = ["json", "jsonl", "senders", "table", "group", "
 /// Output format of results; text by default.
 #[derive(Debug, Clone, Default, Args)]
 #[command(group = ArgGroup::new("form").args(FORMAT_FLAGS))]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate command-line flag"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate command-line flag")]
 pub struct OutputArgs {
     /// Print one JSON document
     #[arg(short, long, help_heading = HELP_HEADING)]

@@ -156,12 +156,7 @@ pub struct PluginGenerateArgs {
     #[arg(long, value_name = "LANGUAGE", default_value = "python", value_enum)]
     pub lang: AgentLanguage,
     /// Actions of the agent, separated by commas
-    #[arg(
-        long,
-        value_name = "ACTIONS",
-        default_value = "hello",
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = "ACTIONS", default_value = "hello", value_delimiter = ',')]
     pub actions: Vec<String>,
     /// Directory for the files [default: a new directory with the agent's name]
     #[arg(long, value_name = "DIRECTORY")]

@@ -199,20 +199,14 @@ impl FromStr for ConfigSetting {
         let parsed = toml::from_str::<toml::Table>(&format!("value = {value}"));
         let parsed = parsed.ok().filter(|table| table.len() == 1);
         let parsed = parsed.and_then(|mut table| table.remove("value"));
-        Ok(Self {
-            key: key.to_owned(),
-            value: parsed.unwrap_or_else(|| toml::Value::from(value)),
-        })
+        Ok(Self { key: key.to_owned(), value: parsed.unwrap_or_else(|| toml::Value::from(value)) })
     }
 }
 
 /// Parses a package name, as defined by Debian's policy.
 fn parse_package_name(text: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "+-.:~=".contains(c);
-    let starts_alphanumeric = text
-        .chars()
-        .next()
-        .is_some_and(|c| c.is_ascii_alphanumeric());
+    let starts_alphanumeric = text.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
     if starts_alphanumeric && text.chars().all(is_allowed) {
         return Ok(text.to_owned());
     }
@@ -327,16 +321,8 @@ mod tests {
             ("log.level=debug", "log.level", Value::from("debug")),
             ("log.level=\"debug\"", "log.level", Value::from("debug")),
             ("limits.queue=5", "limits.queue", Value::from(5)),
-            (
-                "policy.tell_rules=false",
-                "policy.tell_rules",
-                Value::from(false),
-            ),
-            (
-                "identity=web-1.acme.net",
-                "identity",
-                Value::from("web-1.acme.net"),
-            ),
+            ("policy.tell_rules=false", "policy.tell_rules", Value::from(false)),
+            ("identity=web-1.acme.net", "identity", Value::from("web-1.acme.net")),
             ("a=1\nb=2", "a", Value::from("1\nb=2")),
             ("a=", "a", Value::from("")),
         ] {

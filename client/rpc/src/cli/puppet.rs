@@ -145,10 +145,7 @@ pub struct PuppetRestartArgs {
 
 /// Options of a run.
 #[derive(Debug, Clone, Default, Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a separate command-line flag"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate command-line flag")]
 pub struct PuppetRunArgs {
     /// Report changes without applying them
     #[arg(long, help_heading = RUN_OPTIONS_HEADING)]
@@ -227,18 +224,13 @@ impl PuppetRunArgs {
             ("splaylimit", number(self.splaylimit.map(i64::from))),
             ("force", switch(self.force, false)),
             ("ignoreschedules", switch(self.ignoreschedules, false)),
-            (
-                "use_cached_catalog",
-                switch(self.use_cached_catalog, self.no_use_cached_catalog),
-            ),
+            ("use_cached_catalog", switch(self.use_cached_catalog, self.no_use_cached_catalog)),
             ("server", self.server.clone()),
             ("pool", self.pool.clone()),
             ("priority", number(self.priority)),
             ("wait", wait.map(|wait| wait.to_string())),
         ];
-        let given = inputs
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let given = inputs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         given.collect()
     }
 }
@@ -343,10 +335,7 @@ mod tests {
 
     fn inputs(options: &PuppetRunArgs) -> Vec<String> {
         let pairs = options.to_inputs();
-        pairs
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect()
+        pairs.iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
 
     #[test]
@@ -407,9 +396,6 @@ mod tests {
         ] {
             assert!(runall(line).is_none(), "{line}");
         }
-        assert_eq!(
-            runall("--resume J --deadline 5").unwrap().resume.as_deref(),
-            Some("J")
-        );
+        assert_eq!(runall("--resume J --deadline 5").unwrap().resume.as_deref(), Some("J"));
     }
 }

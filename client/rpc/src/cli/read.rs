@@ -109,10 +109,7 @@ mod tests {
         assert!(
             !request.bare && global.verbose && request.output.json && request.output.no_progress
         );
-        assert_eq!(
-            request.words,
-            ["type=user", "password=$1$xxx", "y=-1", "z=--ttl"]
-        );
+        assert_eq!(request.words, ["type=user", "password=$1$xxx", "y=-1", "z=--ttl"]);
         assert_eq!(request.timeout, Some(std::time::Duration::from_secs(5)));
     }
 
@@ -140,11 +137,9 @@ mod tests {
 
     #[test]
     fn help_of_agents_is_left_to_their_schemas() {
-        for line in [
-            "rpc rpcutil ping --help",
-            "rpc -v rpcutil -h",
-            "rpc do rpcutil ping x=1 --help",
-        ] {
+        for line in
+            ["rpc rpcutil ping --help", "rpc -v rpcutil -h", "rpc do rpcutil ping x=1 --help"]
+        {
             assert!(request(line).1.help, "{line}");
         }
         assert!(!request("rpc rpcutil ping").1.help);
@@ -155,10 +150,7 @@ mod tests {
             "rpc do --resume JOB --help",
             "rpc rpcutil --nonsense --help",
         ] {
-            assert!(
-                Cli::parse_arguments(line.split(' ').map(OsString::from)).is_err(),
-                "{line}"
-            );
+            assert!(Cli::parse_arguments(line.split(' ').map(OsString::from)).is_err(), "{line}");
         }
     }
 
@@ -170,9 +162,6 @@ mod tests {
             read("rpc rpcutil ping --nonsense").kind(),
             clap::error::ErrorKind::UnknownArgument
         );
-        assert_eq!(
-            read("rpc rpcutil --display x").kind(),
-            clap::error::ErrorKind::ValueValidation
-        );
+        assert_eq!(read("rpc rpcutil --display x").kind(), clap::error::ErrorKind::ValueValidation);
     }
 }

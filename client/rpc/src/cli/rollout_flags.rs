@@ -104,14 +104,8 @@ mod tests {
             batch: Some(CountOrPercent::Count(5)),
             max_failures: Some(CountOrPercent::Count(0)),
         };
-        assert_eq!(
-            (pace.batches.limits(), pace.batch_sleep.as_secs()),
-            (rollout, 1)
-        );
-        assert_eq!(
-            read("-1").unwrap().node_limit(),
-            Some(CountOrPercent::Count(1))
-        );
+        assert_eq!((pace.batches.limits(), pace.batch_sleep.as_secs()), (rollout, 1));
+        assert_eq!(read("-1").unwrap().node_limit(), Some(CountOrPercent::Count(1)));
         assert_eq!(read("").unwrap().batches.limits(), RolloutLimits::default());
         let sleepless = read("--batch 2 --batch-sleep 0").unwrap();
         assert!(sleepless.batch_sleep.is_zero());

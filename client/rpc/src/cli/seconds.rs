@@ -8,10 +8,7 @@ const MAX_DURATION: Duration = Duration::from_hours(24);
 /// Parses `2`, `0.5` or `2s`; from 0.001 seconds to one day.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text);
-    let seconds = number
-        .parse()
-        .ok()
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = number.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds
         .filter(|time| *time >= Duration::from_millis(1) && *time <= MAX_DURATION)
         .ok_or_else(|| "expected seconds from 0.001 to 86400".to_owned())
@@ -36,9 +33,7 @@ mod tests {
         assert_eq!(parse_seconds("2"), Ok(Duration::from_secs(2)));
         assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_seconds("86400s"), Ok(Duration::from_hours(24)));
-        for text in [
-            "", "0", "-1", "s", "1m", "86401", "inf", "NaN", "1e300", "0.0001",
-        ] {
+        for text in ["", "0", "-1", "s", "1m", "86401", "inf", "NaN", "1e300", "0.0001"] {
             assert!(parse_seconds(text).is_err(), "{text}");
         }
     }

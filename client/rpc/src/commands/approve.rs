@@ -23,10 +23,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     let schemas = AgentSchemas::load(Some(&settings))?;
     let offline_signer = load_offline_signer(&settings)?;
     let bytes = read_limited(&args.file, limits::MAX_PROPOSAL_BYTES)?;
-    let invalid = |source| ApprovalFileError::Invalid {
-        path: args.file.clone(),
-        source,
-    };
+    let invalid = |source| ApprovalFileError::Invalid { path: args.file.clone(), source };
     let proposed = offline_signer.read_proposal(&bytes).map_err(invalid)?;
     let proposal = &proposed.proposal;
     let ddl = schemas.store.get(proposal.agent.as_str());
@@ -48,13 +45,10 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
         return Err(ApprovalFileError::OwnProposal(signer.identity().clone()).into());
     }
     if !args.yes && !confirm_approval(signer.identity().as_str(), cx)? {
-        cx.printer
-            .print_message("not approved; nothing was written");
+        cx.printer.print_message("not approved; nothing was written");
         return Ok(CommandExitCode::Local);
     }
-    let approval = offline_signer
-        .sign_approval(&bytes)
-        .map_err(ApprovalFileError::from)?;
+    let approval = offline_signer.sign_approval(&bytes).map_err(ApprovalFileError::from)?;
     let path = args.output.clone().unwrap_or_else(|| {
         let mut name = args.file.clone().into_os_string();
         name.push(".approved");
@@ -97,8 +91,7 @@ fn confirm_approval(approver: &str, cx: CommandContext<'_>) -> Result<bool, Appr
     if !io::stdin().is_terminal() {
         return Err(ApprovalFileError::NoTerminal);
     }
-    cx.printer
-        .print_question(format_args!("Approve this as {approver}? [y/N]"));
+    cx.printer.print_question(format_args!("Approve this as {approver}? [y/N]"));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))

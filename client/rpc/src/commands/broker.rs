@@ -18,16 +18,12 @@ pub fn run(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     match command {
-        BrokerCommand::Config(args) => config::run(
-            &args,
-            &open_organisation(&args.organisation, environment)?,
-            printer,
-        ),
-        BrokerCommand::Rename(args) => rename::run(
-            &args,
-            open_organisation(&args.organisation, environment)?,
-            printer,
-        ),
+        BrokerCommand::Config(args) => {
+            config::run(&args, &open_organisation(&args.organisation, environment)?, printer)
+        }
+        BrokerCommand::Rename(args) => {
+            rename::run(&args, open_organisation(&args.organisation, environment)?, printer)
+        }
         BrokerCommand::Run(args) => run::run(
             &args,
             &open_organisation(&args.organisation, environment)?,

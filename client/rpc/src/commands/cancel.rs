@@ -45,9 +45,9 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     let json = form::parse_json_form(&args.json)?;
     let cancel_target = resolve_target(&args, cx)?;
     let target = match &cancel_target {
-        CancelTarget::Request(_) => cx
-            .read_target(&args.filters)?
-            .with_agent(inquiry::RPCUTIL_AGENT)?,
+        CancelTarget::Request(_) => {
+            cx.read_target(&args.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?
+        }
         CancelTarget::Job(job) => {
             TargetSelection::for_collective(Some(job.header.collective.clone()))
         }
@@ -61,14 +61,8 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     if !nothing_left {
         let fleet = FleetConnection::connect(&settings, &target).await?;
         let progress = ProgressReporter::new(cx.printer, json.is_none());
-        report = send_cancels(
-            tasks,
-            (&schemas, action),
-            (&fleet, &target),
-            &progress,
-            report,
-        )
-        .await?;
+        report =
+            send_cancels(tasks, (&schemas, action), (&fleet, &target), &progress, report).await?;
     }
     if let Some(json) = &json {
         cx.print_json(&Document::new(&report), json)?;
@@ -82,11 +76,7 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     cx.warn_of_gaps(&report);
     let none_cancelled =
         report.stats.exit_code() == CommandExitCode::Passed && count_cancelled(&report) == 0;
-    Ok(if none_cancelled {
-        CommandExitCode::Local
-    } else {
-        report.stats.exit_code()
-    })
+    Ok(if none_cancelled { CommandExitCode::Local } else { report.stats.exit_code() })
 }
 
 /// Sends one cancel request after the other until the user interrupts. Merges the results into one report.
@@ -153,10 +143,7 @@ fn resolve_target(
 fn plan_cancels(cancel_target: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask> {
     let job = match cancel_target {
         CancelTarget::Request(id) => {
-            return vec![CancelTask {
-                request: id.to_string(),
-                nodes: None,
-            }];
+            return vec![CancelTask { request: id.to_string(), nodes: None }];
         }
         CancelTarget::Job(job) => job,
     };
@@ -176,10 +163,7 @@ fn plan_cancels(cancel_target: &CancelTarget, cx: CommandContext<'_>) -> Vec<Can
                 "{nodes} may have received a request whose id is not known; run `rpc do rpcutil running` to find it"
             ));
         }
-        Some(CancelTask {
-            request: request?,
-            nodes: Some(nodes),
-        })
+        Some(CancelTask { request: request?, nodes: Some(nodes) })
     };
     job.open_waves().into_iter().filter_map(to_task).collect()
 }
@@ -194,36 +178,28 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
         let node = &reply.node;
         if !reply.is_ok() {
             let reason = escape_to_line(&reply.message);
-            cx.printer
-                .print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
-        } else if let (Some(agent), Some(action), Some(caller)) = (
-            text(&output.agent),
-            text(&output.action),
-            text(&output.caller),
-        ) {
+            cx.printer.print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
+        } else if let (Some(agent), Some(action), Some(caller)) =
+            (text(&output.agent), text(&output.action), text(&output.caller))
+        {
             cx.printer.print_line(format_args!(
                 "{node}: {GOOD}cancelled{GOOD:#} {agent} {action} of {caller}"
             ))?;
         } else if cx.printer.verbosity_level() == VerbosityLevel::Verbose {
-            cx.printer
-                .print_line(format_args!("{node}: not running there"))?;
+            cx.printer.print_line(format_args!("{node}: not running there"))?;
         }
     }
     let silent: Vec<&str> = report.stats.missing.iter().map(AsRef::as_ref).collect();
     if !silent.is_empty() {
-        cx.printer
-            .print_warning(format_args!("no reply from {}", silent.join(", ")));
+        cx.printer.print_warning(format_args!("no reply from {}", silent.join(", ")));
     }
     let (count, total) = (count_cancelled(report), report.stats.discovered);
-    cx.printer
-        .print_message(format_args!("Cancelled on {count} of {total} nodes"));
+    cx.printer.print_message(format_args!("Cancelled on {count} of {total} nodes"));
     Ok(())
 }
 
 fn count_cancelled(report: &RequestReport) -> usize {
     let replies = report.replies.iter();
     let outputs = replies.map(NodeReply::typed_outputs::<RpcutilCancelOutput>);
-    outputs
-        .filter(|output| output.outcome == CancelOutcome::Cancelled)
-        .count()
+    outputs.filter(|output| output.outcome == CancelOutcome::Cancelled).count()
 }

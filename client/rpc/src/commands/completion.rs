@@ -26,26 +26,20 @@ pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> Result<Comma
     let settings = RpcSettings::load(cx.config, cx.environment).ok();
     let schemas = AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
     let cache = SeenNamesCache::load(cx.environment);
-    let sources = CompletionSources {
-        agents: &schemas.store,
-        nodes: &cache.nodes,
-        facts: &cache.facts,
-    };
+    let sources =
+        CompletionSources { agents: &schemas.store, nodes: &cache.nodes, facts: &cache.facts };
     let mut root = Cli::command();
     root.build();
     let line = CompletionLine::from_shell(args.shell, &args.words);
     let candidates = complete_word(&root, &sources, &line.before, &line.current);
-    cx.printer
-        .print_text(line.render_answer(args.shell, &candidates))?;
+    cx.printer.print_text(line.render_answer(args.shell, &candidates))?;
     Ok(CommandExitCode::Passed)
 }
 
 /// Writes the manual pages.
 pub fn write_man_pages(args: &ManPagesArgs) -> Result<CommandExitCode, Error> {
-    let failed = |source: io::Error| FleetRequestError::Output {
-        path: args.directory.clone(),
-        source,
-    };
+    let failed =
+        |source: io::Error| FleetRequestError::Output { path: args.directory.clone(), source };
     std::fs::create_dir_all(&args.directory).map_err(failed)?;
     let command = Cli::command().disable_help_subcommand(true);
     clap_mangen::generate_to(command, &args.directory).map_err(failed)?;

@@ -34,8 +34,7 @@ impl CommandContext<'_> {
     /// Loads the settings and prints their warnings.
     pub fn load_settings(&self) -> Result<RpcSettings, RpcSettingsError> {
         let settings = RpcSettings::load(self.config, self.environment)?;
-        self.printer
-            .print_detail(format_args!("configuration: {}", settings.file.display()));
+        self.printer.print_detail(format_args!("configuration: {}", settings.file.display()));
         for warning in &settings.warnings {
             self.printer.print_warning(warning);
         }
@@ -94,13 +93,11 @@ impl CommandContext<'_> {
             }
             Some(jq) => {
                 let document = serde_json::to_vec(document).map_err(FleetRequestError::from)?;
-                jq.run(document, |text| {
-                    self.printer.print_line(text).map_err(JqRunError::Output)
-                })
-                .map_err(|run_error| match run_error {
-                    JqRunError::Output(error) => error.into(),
-                    JqRunError::Jq(source) => OutputFormError::Jq { source }.into(),
-                })
+                jq.run(document, |text| self.printer.print_line(text).map_err(JqRunError::Output))
+                    .map_err(|run_error| match run_error {
+                        JqRunError::Output(error) => error.into(),
+                        JqRunError::Jq(source) => OutputFormError::Jq { source }.into(),
+                    })
             }
         }
     }
@@ -109,20 +106,15 @@ impl CommandContext<'_> {
     pub fn warn_of_failures(&self, report: &RequestReport) {
         let mut messages: BTreeMap<&str, Vec<&Identity>> = BTreeMap::new();
         for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-            messages
-                .entry(&reply.message)
-                .or_default()
-                .push(&reply.node);
+            messages.entry(&reply.message).or_default().push(&reply.node);
         }
         for (message, nodes) in messages {
             let message = escape_to_line(message);
             match nodes.as_slice() {
-                [node] => self
-                    .printer
-                    .print_warning(format_args!("{node}: {message}")),
-                nodes => self
-                    .printer
-                    .print_warning(format_args!("{} nodes: {message}", nodes.len())),
+                [node] => self.printer.print_warning(format_args!("{node}: {message}")),
+                nodes => {
+                    self.printer.print_warning(format_args!("{} nodes: {message}", nodes.len()))
+                }
             }
         }
     }
@@ -130,13 +122,11 @@ impl CommandContext<'_> {
     /// Prints a warning for everything that makes a report incomplete.
     pub fn warn_of_gaps(&self, report: &RequestReport) {
         for gap in &report.stats.gaps {
-            self.printer
-                .print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+            self.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
         }
         for (reason, count) in &report.stats.rejected {
-            self.printer.print_warning(format_args!(
-                "{count} replies failed verification ({reason})"
-            ));
+            self.printer
+                .print_warning(format_args!("{count} replies failed verification ({reason})"));
         }
     }
 }

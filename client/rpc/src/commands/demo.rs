@@ -40,13 +40,7 @@ pub async fn run(
 ) -> Result<CommandExitCode, Error> {
     match command {
         DemoCommand::Up(args) => {
-            up::run(
-                &args,
-                demo_directory(&args.demo, environment)?,
-                environment,
-                printer,
-            )
-            .await
+            up::run(&args, demo_directory(&args.demo, environment)?, environment, printer).await
         }
         DemoCommand::Status(place) => status::run(&demo_directory(&place, environment)?, printer),
         DemoCommand::Down(place) => down::run(&demo_directory(&place, environment)?, printer).await,
@@ -58,16 +52,9 @@ fn demo_directory(
     args: &DemoDirectoryArgs,
     environment: &ProcessEnvironment,
 ) -> Result<PathBuf, DemoError> {
-    let default_directory = || {
-        environment
-            .cache_home
-            .as_ref()
-            .map(|cache| cache.join("muster/demo"))
-    };
-    let directory = args
-        .directory
-        .clone()
-        .or_else(default_directory)
-        .ok_or(DemoError::NoDirectory)?;
+    let default_directory =
+        || environment.cache_home.as_ref().map(|cache| cache.join("muster/demo"));
+    let directory =
+        args.directory.clone().or_else(default_directory).ok_or(DemoError::NoDirectory)?;
     Ok(std::path::absolute(&directory).unwrap_or(directory))
 }

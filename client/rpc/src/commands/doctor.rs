@@ -22,8 +22,7 @@ pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExit
     let mut sections = Vec::new();
     let mut add_section = |section: DiagnosisSection| {
         if json.is_none() {
-            cx.printer
-                .print_text(render_section(&section, cx.printer.screen().width))?;
+            cx.printer.print_text(render_section(&section, cx.printer.screen().width))?;
         }
         sections.push(section);
         Ok::<_, Error>(())

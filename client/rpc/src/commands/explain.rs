@@ -42,9 +42,7 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     });
     let discovery = if named_nodes.is_none() {
         let call_target = CallTarget::Filter(target.filter.clone());
-        context
-            .call_messages(&build_call("rpcutil", "ping", call_target)?)?
-            .pop()
+        context.call_messages(&build_call("rpcutil", "ping", call_target)?)?.pop()
     } else {
         None
     };
@@ -69,8 +67,7 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     } else {
         let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
         let width = cx.printer.screen().width;
-        cx.printer
-            .print_text(explanation.render_text(verbose, width))?;
+        cx.printer.print_text(explanation.render_text(verbose, width))?;
     }
     Ok(CommandExitCode::Passed)
 }
@@ -97,11 +94,7 @@ impl ExplainContext {
         let operator = settings.operator.to_string();
         let OfflineSigner { signer, trust } =
             OfflineSigner::load(&settings.credentials, &operator, &settings.account)?;
-        Ok(Self {
-            signer,
-            trust,
-            collective: collective.clone(),
-        })
+        Ok(Self { signer, trust, collective: collective.clone() })
     }
 
     /// The messages of a call.
@@ -133,24 +126,16 @@ impl ExplainContext {
         let claims = self.signer.claims();
         let template = self.trust.template_of_key(&claims.iss)?;
         let found = find_permission(&template.publish, &claims, subject)?;
-        Some(format!(
-            "{} (from {} in the scope)",
-            found.pattern, found.line
-        ))
+        Some(format!("{} (from {} in the scope)", found.pattern, found.line))
     }
 
     fn describe_caller(&self) -> ExplainedCaller {
         let claims = self.signer.claims();
-        let verified = self
-            .trust
-            .verify_user(&self.signer.token(), unix_millis_now());
+        let verified = self.trust.verify_user(&self.signer.token(), unix_millis_now());
         ExplainedCaller {
             name: claims.name.clone(),
             key: claims.sub.to_string(),
-            role: verified
-                .as_ref()
-                .ok()
-                .map(|principal| principal.role.as_str()),
+            role: verified.as_ref().ok().map(|principal| principal.role.as_str()),
             issuer: claims.iss.to_string(),
             tags: claims.nats.tags.clone(),
             expires: (claims.exp != 0).then(|| format_utc(claims.exp)),

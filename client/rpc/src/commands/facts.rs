@@ -12,9 +12,7 @@ use crate::render::facts::{FactsDocument, group_fact_values, render_fact_bars, r
 
 /// Runs the command.
 pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let target = cx
-        .read_target(&args.filters)?
-        .with_agent(inquiry::RPCUTIL_AGENT)?;
+    let target = cx.read_target(&args.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?;
     let json = form::parse_json_form(&args.json)?;
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
@@ -31,8 +29,7 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> Result<CommandExitC
     } else if report.stats.discovered == 0 {
         report_no_nodes(&target, cx);
     } else if args.table {
-        cx.printer
-            .print_text(render_fact_table(&groups, show_nodes, screen))?;
+        cx.printer.print_text(render_fact_table(&groups, show_nodes, screen))?;
     } else {
         let text = render_fact_bars(&args.fact, &groups, &report, show_nodes, screen);
         cx.printer.print_text(text)?;

@@ -31,8 +31,7 @@ fn explain_filter(
     target.discovery_source(None)?;
     cx.printer.print_line(target.filter.explain())?;
     if let Some(select) = target.filter.select() {
-        cx.printer
-            .print_detail(format_args!("normal form: {select}"));
+        cx.printer.print_detail(format_args!("normal form: {select}"));
     }
     Ok(CommandExitCode::Passed)
 }
@@ -40,33 +39,20 @@ fn explain_filter(
 fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let mut conditions = args.conditions.clone();
     conditions.select.extend(args.expressions.iter().cloned());
-    let flags = FilterArgs {
-        conditions,
-        target: args.target.clone(),
-        ..FilterArgs::default()
-    };
+    let flags = FilterArgs { conditions, target: args.target.clone(), ..FilterArgs::default() };
     let target = cx.read_target(&flags)?;
     let json = form::parse_json_form(&args.json)?;
-    let source = DiscoverySource::Inventory {
-        file: args.file.clone(),
-    };
+    let source = DiscoverySource::Inventory { file: args.file.clone() };
     let query = target.discovery_query(&source, None);
-    source
-        .method()
-        .check_supported(&query)
-        .map_err(FleetRequestError::from)?;
+    source.method().check_supported(&query).map_err(FleetRequestError::from)?;
     let mut assumed_values = AssumedDataValues::default();
     for assumption in &args.data {
         assumed_values = assumed_values.with_value(assumption)?;
     }
-    let to_error = |source| InventoryFileError::Inventory {
-        path: args.file.clone(),
-        source,
-    };
+    let to_error = |source| InventoryFileError::Inventory { path: args.file.clone(), source };
     let inventory = FleetInventory::read(&args.file).map_err(to_error)?;
-    let results = inventory
-        .evaluate_nodes(&query, &assumed_values.to_lookup_values())
-        .map_err(to_error)?;
+    let results =
+        inventory.evaluate_nodes(&query, &assumed_values.to_lookup_values()).map_err(to_error)?;
     let document = FilterTestDocument::new(target.filter.explain(), &results);
     if let Some(json) = &json {
         cx.print_json(&document, json)?;
@@ -100,10 +86,7 @@ mod tests {
             select: vec!["(country=uk || customer=acme) && !apache".to_owned()],
             ..ConditionArgs::default()
         };
-        let filters = FilterArgs {
-            conditions,
-            ..FilterArgs::default()
-        };
+        let filters = FilterArgs { conditions, ..FilterArgs::default() };
         let exit = run(&FilterCommand::Explain(FilterExplainArgs { filters }), cx).unwrap();
         assert_eq!(exit, CommandExitCode::Passed);
         assert_eq!(
@@ -111,9 +94,6 @@ mod tests {
             "nodes that have agent rpcutil, (whose fact country equals \"uk\" or whose fact \
              customer equals \"acme\") and that do not have class apache\n"
         );
-        assert_eq!(
-            talk.text(),
-            "normal form: (country==uk or customer==acme) and not apache\n"
-        );
+        assert_eq!(talk.text(), "normal form: (country==uk or customer==acme) and not apache\n");
     }
 }

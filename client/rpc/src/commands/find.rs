@@ -23,9 +23,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;
     let template = args.template.as_deref();
-    let template = template
-        .map(|text| form::parse_template(text, &TEMPLATE_NAMES))
-        .transpose()?;
+    let template = template.map(|text| form::parse_template(text, &TEMPLATE_NAMES)).transpose()?;
     let settings = cx.load_settings()?;
     let source = target.discovery_source(Some(&settings))?;
     let started = Instant::now();
@@ -36,8 +34,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     };
     cx.remember_nodes(&nodes);
     let method = source.method();
-    cx.printer
-        .print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
+    cx.printer.print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
     if let Some(json) = &json {
         cx.print_json(&FoundNodesDocument::new(&nodes, !complete, method), json)?;
     } else if let Some(template) = &template {
@@ -55,16 +52,12 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
         cx.printer.print_text(names)?;
     }
     if !complete {
-        cx.printer.print_warning(format_args!(
-            "incomplete: {}",
-            ResultGap::Discovery.as_sentence()
-        ));
+        cx.printer
+            .print_warning(format_args!("incomplete: {}", ResultGap::Discovery.as_sentence()));
     }
     if nodes.is_empty() {
-        cx.printer.print_message(format_args!(
-            "no nodes found; looked for {}",
-            target.filter.explain()
-        ));
+        cx.printer
+            .print_message(format_args!("no nodes found; looked for {}", target.filter.explain()));
         return Ok(CommandExitCode::Local);
     }
     Ok(CommandExitCode::Passed)
@@ -79,13 +72,9 @@ async fn ping_nodes(
     let fleet = FleetConnection::connect(settings, target).await?;
     let mut nodes = BTreeSet::new();
     let complete = fleet
-        .ping(
-            target,
-            &ProgressReporter::new(cx.printer, false),
-            |received| {
-                nodes.insert(received.reply.sender.clone());
-            },
-        )
+        .ping(target, &ProgressReporter::new(cx.printer, false), |received| {
+            nodes.insert(received.reply.sender.clone());
+        })
         .await?;
     Ok((nodes, complete))
 }

@@ -49,9 +49,7 @@ pub enum OutputFormError {
 impl CommandError for OutputFormError {
     fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::Jq {
-                source: JqExpressionError::Syntax { .. } | JqExpressionError::TooLong,
-            }
+            Self::Jq { source: JqExpressionError::Syntax { .. } | JqExpressionError::TooLong }
             | Self::Replies { .. }
             | Self::Template {
                 source:
@@ -131,10 +129,7 @@ pub fn parse_template(
                     let limit = template::MAX_TEMPLATE_BYTES as u64 + 1;
                     file.take(limit).read_to_string(&mut source)
                 })
-                .map_err(|source| OutputFormError::File {
-                    path: path.into(),
-                    source,
-                })?;
+                .map_err(|source| OutputFormError::File { path: path.into(), source })?;
             OutputTemplate::new(&source, known)
         }
     };

@@ -29,11 +29,7 @@ pub fn plan_action<'a>(
     (agent, action): (&str, &str),
     inputs: Vec<(String, String)>,
 ) -> Result<RequestPlan<'a>, FleetRequestError> {
-    let words = RequestWords {
-        agent: agent.to_owned(),
-        action: Some(action.to_owned()),
-        inputs,
-    };
+    let words = RequestWords { agent: agent.to_owned(), action: Some(action.to_owned()), inputs };
     let (ddl, action) = schemas.find_action(&words)?;
     RequestPlan::new(ddl, action, &words.inputs)
 }
@@ -47,9 +43,7 @@ pub async fn ask_nodes(
 ) -> Result<RequestReport, Error> {
     let mut recorder = JobRecorder::new(None, progress.printer());
     let request = FleetRequest::new(plan);
-    fleet
-        .run_request(request, found, &mut recorder, progress, |_| Ok(()))
-        .await
+    fleet.run_request(request, found, &mut recorder, progress, |_| Ok(())).await
 }
 
 /// Connects, discovers the target nodes and sends the request. Shows progress on a terminal, if requested.

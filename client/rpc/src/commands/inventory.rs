@@ -62,23 +62,15 @@ async fn show_node(
         ask_node(&fleet, &schemas, "inventory", node, cx),
         ask_node(&fleet, &schemas, "daemon_stats", node, cx),
     )?;
-    let page = NodeInventory {
-        node,
-        known: &inventory,
-        statistics: &statistics,
-    };
+    let page = NodeInventory { node, known: &inventory, statistics: &statistics };
     if let Some(json) = &json {
         cx.print_json(&NodeInventoryDocument::new(page), json)?;
     } else if inventory.stats.response_count() + statistics.stats.response_count() > 0 {
-        cx.printer
-            .print_text(page.render_text(cx.printer.screen().width))?;
+        cx.printer.print_text(page.render_text(cx.printer.screen().width))?;
     }
     remember_facts(&inventory, cx);
     print_problems(node, &[&inventory, &statistics], cx);
-    Ok(inventory
-        .stats
-        .exit_code()
-        .max(statistics.stats.exit_code()))
+    Ok(inventory.stats.exit_code().max(statistics.stats.exit_code()))
 }
 
 /// Saves names of facts for completion.
@@ -90,10 +82,7 @@ fn remember_facts(inventory: &RequestReport, cx: CommandContext<'_>) {
         let leaves = facts.leaf_values().into_iter().map(|(name, _)| name);
         leaves.collect::<Vec<String>>()
     });
-    let seen = SeenNamesCache {
-        facts: names.collect(),
-        ..SeenNamesCache::default()
-    };
+    let seen = SeenNamesCache { facts: names.collect(), ..SeenNamesCache::default() };
     SeenNamesCache::add_names(cx.environment, seen);
 }
 
@@ -106,13 +95,7 @@ async fn ask_node(
 ) -> Result<RequestReport, Error> {
     let plan = inquiry::plan_rpcutil(schemas, action, &[])?;
     let found = DiscoveredNodes::from_names(BTreeSet::from([node.clone()]));
-    inquiry::ask_nodes(
-        fleet,
-        &plan,
-        found,
-        &ProgressReporter::new(cx.printer, false),
-    )
-    .await
+    inquiry::ask_nodes(fleet, &plan, found, &ProgressReporter::new(cx.printer, false)).await
 }
 
 /// Prints errors that the page does not contain, each one once.

@@ -57,14 +57,12 @@ fn show_job(
     if let Some(json) = form::parse_json_form(&args.json)? {
         cx.print_json(&JobDocument::new(&job), &json)?;
     } else {
-        cx.printer
-            .print_text(render_job(&job, cx.printer.screen().width))?;
+        cx.printer.print_text(render_job(&job, cx.printer.screen().width))?;
     }
     if job.damaged > 0 {
         let damaged = job.damaged;
-        cx.printer.print_warning(format_args!(
-            "{damaged} lines of the job's file cannot be parsed"
-        ));
+        cx.printer
+            .print_warning(format_args!("{damaged} lines of the job's file cannot be parsed"));
     }
     Ok(job.exit_code())
 }
@@ -80,14 +78,9 @@ fn diff_jobs(
     if let Some(json) = form::parse_json_form(&args.json)? {
         cx.print_json(&JobDiffDocument::new(&difference), &json)?;
     } else {
-        cx.printer
-            .print_text(difference.render_text(cx.printer.screen().width))?;
+        cx.printer.print_text(difference.render_text(cx.printer.screen().width))?;
     }
-    Ok(if difference.is_empty() {
-        CommandExitCode::Passed
-    } else {
-        CommandExitCode::SomeFailed
-    })
+    Ok(if difference.is_empty() { CommandExitCode::Passed } else { CommandExitCode::SomeFailed })
 }
 
 fn forget_jobs(
@@ -99,11 +92,7 @@ fn forget_jobs(
         store.forget_all_jobs().map_err(FleetRequestError::from)?
     } else {
         let forget = |job: &String| store.forget_job(job);
-        let results = args
-            .jobs
-            .iter()
-            .map(forget)
-            .collect::<Result<Vec<_>, SavedJobError>>();
+        let results = args.jobs.iter().map(forget).collect::<Result<Vec<_>, SavedJobError>>();
         results.map_err(FleetRequestError::from)?
     };
     for id in forgotten {

@@ -33,11 +33,8 @@ async fn listen_for_replies(
 ) -> Result<CommandExitCode, Error> {
     let settings = cx.load_settings_if_any()?;
     let schemas = cx.load_schemas(settings.as_ref())?;
-    let words = RequestWords {
-        agent: args.agent.clone(),
-        action: args.action.clone(),
-        inputs: Vec::new(),
-    };
+    let words =
+        RequestWords { agent: args.agent.clone(), action: args.action.clone(), inputs: Vec::new() };
     let (ddl, action) = schemas.find_action(&words)?;
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
@@ -59,16 +56,13 @@ async fn listen_for_replies(
         ddl,
         action,
         request: args.request,
-        expect: args
-            .expect
-            .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+        expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         time: args.timeout,
     };
     let shows_progress =
         args.output.stream || (action.streams_progress() && !args.output.no_stream);
     let print_ready = |subject: &str| {
-        cx.printer
-            .print_message(format_args!("Listening on {subject}"));
+        cx.printer.print_message(format_args!("Listening on {subject}"));
     };
     let replies = fleet.listen_for_replies(request, print_ready, |update| match update {
         FleetRequestUpdate::Progress(_) if !shows_progress => Ok(()),

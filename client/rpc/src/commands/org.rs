@@ -43,8 +43,5 @@ pub fn open_organisation(
     directory: &OrgDirectoryArgs,
     environment: &ProcessEnvironment,
 ) -> Result<Organisation, OrganisationError> {
-    Organisation::open_selected(
-        directory.org.as_deref(),
-        environment.organisation.as_deref(),
-    )
+    Organisation::open_selected(directory.org.as_deref(), environment.organisation.as_deref())
 }

@@ -36,20 +36,12 @@ const MAX_NODES_TRIED: usize = 3;
 /// Runs one of the commands.
 pub async fn run(command: PermitCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match command {
-        PermitCommand::List(PermitListArgs {
-            pool,
-            json,
-            filters,
-        }) => {
+        PermitCommand::List(PermitListArgs { pool, json, filters }) => {
             let json = form::parse_json_form(&json)?;
             let result = query_pools(pool.as_deref(), &filters, json.is_none(), cx).await?;
             result.print_pools(json.as_ref(), render_pool_list, cx)
         }
-        PermitCommand::Show(PermitShowArgs {
-            pool,
-            json,
-            filters,
-        }) => {
+        PermitCommand::Show(PermitShowArgs { pool, json, filters }) => {
             let json = form::parse_json_form(&json)?;
             let result = query_pools(Some(&pool), &filters, json.is_none(), cx).await?;
             result.print_pools(json.as_ref(), render_pools, cx)
@@ -75,11 +67,8 @@ async fn query_pools(
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
     let inputs = pool.map(|pool| ("pool".to_owned(), pool.to_owned()));
-    let plan = inquiry::plan_action(
-        &schemas,
-        (PERMIT_AGENT, "list"),
-        inputs.into_iter().collect(),
-    )?;
+    let plan =
+        inquiry::plan_action(&schemas, (PERMIT_AGENT, "list"), inputs.into_iter().collect())?;
     let fleet = FleetConnection::connect(&settings, &target).await?;
     let progress = ProgressReporter::new(cx.printer, show_progress);
     let found = fleet.discover_nodes(&target, &progress).await?;
@@ -95,10 +84,8 @@ async fn query_pools(
         }
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
-        let (node, reason) = (
-            &reply.node,
-            crate::render::printable::escape_to_line(&reply.message),
-        );
+        let (node, reason) =
+            (&reply.node, crate::render::printable::escape_to_line(&reply.message));
         cx.printer.print_error(format_args!("{node}: {reason}"));
     }
     let pools = read_pools(&report);
@@ -117,11 +104,9 @@ impl PoolQueryResult {
             cx.print_json(&PermitPoolsDocument::new(&self.pools, &self.report), json)?;
         } else if exit == CommandExitCode::Passed {
             if self.pools.is_empty() {
-                cx.printer
-                    .print_message("no node holds a permit or waits for one");
+                cx.printer.print_message("no node holds a permit or waits for one");
             }
-            cx.printer
-                .print_text(render(&self.pools, cx.printer.screen().width))?;
+            cx.printer.print_text(render(&self.pools, cx.printer.screen().width))?;
         }
         cx.warn_of_gaps(&self.report);
         Ok(exit)
@@ -134,25 +119,18 @@ async fn release_permits(
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
     let filters = FilterArgs {
-        conditions: ConditionArgs {
-            identities: args.nodes.clone(),
-            ..ConditionArgs::default()
-        },
+        conditions: ConditionArgs { identities: args.nodes.clone(), ..ConditionArgs::default() },
         ..FilterArgs::default()
     };
     if !args.yes {
         let result = query_pools(Some(&args.pool), &FilterArgs::default(), false, cx).await?;
         let holders = result.pools.iter().flat_map(|pool| &pool.holders);
-        let live: Vec<_> = holders
-            .filter(|holder| args.nodes.contains(&holder.node))
-            .collect();
+        let live: Vec<_> = holders.filter(|holder| args.nodes.contains(&holder.node)).collect();
         if !live.is_empty() && !is_terminal() {
             let nodes = live.iter().map(|holder| holder.node.clone());
-            return Err(FleetRequestError::LiveHolders {
-                pool: args.pool,
-                nodes: nodes.collect(),
-            }
-            .into());
+            return Err(
+                FleetRequestError::LiveHolders { pool: args.pool, nodes: nodes.collect() }.into()
+            );
         }
         if !live.is_empty()
             && !ask_confirmation(&release_question(&args.pool, &live), cx.printer).await?
@@ -165,20 +143,9 @@ async fn release_permits(
         words: vec!["release".to_owned(), format!("pool={}", args.pool)],
         timeout: None,
         ttl: Duration::from_mins(1),
-        output: OutputArgs {
-            json: args.json.json,
-            jq: args.json.jq,
-            ..OutputArgs::default()
-        },
-        approval: ApprovalArgs {
-            propose: None,
-            lifetime: Duration::from_hours(1),
-            approve: None,
-        },
-        flags: RequestFlags {
-            yes: true,
-            ..RequestFlags::default()
-        },
+        output: OutputArgs { json: args.json.json, jq: args.json.jq, ..OutputArgs::default() },
+        approval: ApprovalArgs { propose: None, lifetime: Duration::from_hours(1), approve: None },
+        flags: RequestFlags { yes: true, ..RequestFlags::default() },
         pace: PaceArgs::default(),
         filters,
         bare: false,

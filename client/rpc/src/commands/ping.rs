@@ -26,46 +26,28 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
     let request = ask::PingRequest {
         target: &target,
-        expect: args
-            .expect
-            .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
-        traceparent: args
-            .trace
-            .then(|| request_traceparent(true, cx.environment))
-            .flatten(),
+        expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+        traceparent: args.trace.then(|| request_traceparent(true, cx.environment)).flatten(),
     };
     let (mut pongs, mut traces) = (Vec::new(), Vec::new());
     let mut printed: Result<(), PrintError> = Ok(());
     let stats = fleet
-        .ping_with_stats(
-            request,
-            &ProgressReporter::new(cx.printer, false),
-            |received| {
-                let reply = &received.reply;
-                let pong = PingReply::new(
-                    reply.sender.clone(),
-                    received.after,
-                    reply.time,
-                    unix_millis_now(),
-                );
-                if json.is_none() && printed.is_ok() {
-                    printed = cx.printer.print_line(pong.render_line(verbose));
-                }
-                pongs.push(pong);
-                traces.extend(answer_trace(received));
-            },
-        )
+        .ping_with_stats(request, &ProgressReporter::new(cx.printer, false), |received| {
+            let reply = &received.reply;
+            let pong =
+                PingReply::new(reply.sender.clone(), received.after, reply.time, unix_millis_now());
+            if json.is_none() && printed.is_ok() {
+                printed = cx.printer.print_line(pong.render_line(verbose));
+            }
+            pongs.push(pong);
+            traces.extend(answer_trace(received));
+        })
         .await?;
     printed?;
     cx.remember_nodes(pongs.iter().map(|pong| &pong.node));
-    let complete = stats
-        .as_ref()
-        .is_none_or(|stats| stats.incomplete.is_none());
+    let complete = stats.as_ref().is_none_or(|stats| stats.incomplete.is_none());
     if let Some(json) = &json {
-        cx.print_json(
-            &PingDocument::new(&pongs, !complete).with_traces(&traces),
-            json,
-        )?;
+        cx.print_json(&PingDocument::new(&pongs, !complete).with_traces(&traces), json)?;
     } else {
         cx.printer.print_line(render_ping_statistics(&pongs))?;
         let width = cx.printer.screen().width;
@@ -74,15 +56,12 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
         }
         if let Some(stats) = stats.as_ref().filter(|_| args.trace) {
             let request_trace = build_trace(&request, stats, &traces);
-            cx.printer
-                .print_text(format_args!("\n{}", request_trace.render_text(verbose)))?;
+            cx.printer.print_text(format_args!("\n{}", request_trace.render_text(verbose)))?;
         }
     }
     if !complete {
-        cx.printer.print_warning(format_args!(
-            "incomplete: {}",
-            ResultGap::Discovery.as_sentence()
-        ));
+        cx.printer
+            .print_warning(format_args!("incomplete: {}", ResultGap::Discovery.as_sentence()));
     }
     Ok(exit_code(pongs.len(), request.expect))
 }
@@ -106,10 +85,7 @@ fn build_trace<'a>(
     RequestTrace {
         trace: request.traceparent.map(|trace| trace.trace_id()),
         caller_stages: vec![("sign", stats.signing), ("publish", publish)],
-        nodes: traces
-            .iter()
-            .map(|(node, trace)| (node, trace, None))
-            .collect(),
+        nodes: traces.iter().map(|(node, trace)| (node, trace, None)).collect(),
     }
 }
 

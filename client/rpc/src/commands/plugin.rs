@@ -69,17 +69,13 @@ async fn fetch_ddl(
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
         let message = escape_to_line(&reply.message);
-        cx.printer
-            .print_warning(format_args!("{}: {message}", reply.node));
+        cx.printer.print_warning(format_args!("{}: {message}", reply.node));
     }
     let fetched = FetchedDdl::from_report(&args.agent, &report).map_err(FleetRequestError::from)?;
     let path = DdlCache::for_settings(&settings, cx.environment)
         .store_ddl(&fetched)
         .map_err(FleetRequestError::from)?;
-    let (name, version) = (
-        fetched.ddl.name(),
-        escape_to_line(fetched.ddl.version()).into_owned(),
-    );
+    let (name, version) = (fetched.ddl.name(), escape_to_line(fetched.ddl.version()).into_owned());
     let nodes = report.stats.ok;
     cx.printer.print_line(format_args!(
         "{name} {version} from {nodes} nodes, saved in {}",

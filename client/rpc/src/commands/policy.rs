@@ -37,16 +37,8 @@ fn check_policies(
     let readings = read_paths(&args.paths, RuleVerdict::Deny)?;
     let mut findings = Vec::new();
     for reading in &readings {
-        let loaded = LoadedPolicies {
-            set: &reading.set,
-            problems: &reading.problems,
-        };
-        findings.append(&mut lint_policies(
-            loaded,
-            &schemas.store,
-            &sources,
-            unix_millis_now(),
-        ));
+        let loaded = LoadedPolicies { set: &reading.set, problems: &reading.problems };
+        findings.append(&mut lint_policies(loaded, &schemas.store, &sources, unix_millis_now()));
     }
     for reading in &readings {
         findings.extend(reading.unprotected_findings());
@@ -60,11 +52,7 @@ fn check_policies(
     }
     let (errors, warnings) = document.finding_counts();
     let has_failed = errors > 0 || (args.strict && warnings > 0);
-    Ok(if has_failed {
-        CommandExitCode::SomeFailed
-    } else {
-        CommandExitCode::Passed
-    })
+    Ok(if has_failed { CommandExitCode::SomeFailed } else { CommandExitCode::Passed })
 }
 
 fn explain_decision(

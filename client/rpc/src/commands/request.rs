@@ -103,17 +103,15 @@ async fn ask_action(
     let source = target.discovery_source(settings.as_ref())?;
     check_stdin_readers(&source, &words, action)?;
     let (inputs, base) = match &earlier_job {
-        Some(earlier_job) => earlier_job
-            .merge_inputs(&words.inputs)
-            .map_err(FleetRequestError::from)?,
+        Some(earlier_job) => {
+            earlier_job.merge_inputs(&words.inputs).map_err(FleetRequestError::from)?
+        }
         None => (words.inputs.clone(), serde_json::Map::new()),
     };
     let inputs = read_secrets(action, inputs).await?;
     let plan = RequestPlan::with_base_inputs(ddl, action, base, &inputs)?;
     if let Some(earlier_job) = &earlier_job {
-        target
-            .collective
-            .get_or_insert(earlier_job.job.header.collective.clone());
+        target.collective.get_or_insert(earlier_job.job.header.collective.clone());
     }
 
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
@@ -160,21 +158,11 @@ async fn ask_action(
         earlier_job: earlier_job.as_ref(),
     };
     let recorder = JobRecorder::new(open_journal(&candidate, &args.flags, cx)?, cx.printer);
-    let pending_request = PendingRequest {
-        fleet: &fleet,
-        request,
-        found,
-        recorder,
-        target: &target,
-        cx,
-    };
+    let pending_request =
+        PendingRequest { fleet: &fleet, request, found, recorder, target: &target, cx };
     match answer_destination(&args, pending_request.fleet)? {
         Some(delivery) => pending_request.send_without_waiting(delivery).await,
-        None => {
-            pending_request
-                .gather_replies(&args, (form, filter), &progress)
-                .await
-        }
+        None => pending_request.gather_replies(&args, (form, filter), &progress).await,
     }
 }
 
@@ -251,8 +239,7 @@ impl PendingRequest<'_> {
         }
         output.print_end(&report, Some(self.target))?;
         if trace && form.is_human_readable() {
-            cx.printer
-                .print_text(RequestTrace::from_report(&report).render_text(verbose))?;
+            cx.printer.print_text(RequestTrace::from_report(&report).render_text(verbose))?;
         }
         cx.warn_of_gaps(&report);
         print_next_steps(&report, self.recorder.job_id(), cx);
@@ -290,11 +277,7 @@ impl PendingRequest<'_> {
             "no request sent to nodes whose key for the encryption of secrets is not known: {}",
             names.join(", ")
         ));
-        Ok(if sent_count > 0 {
-            CommandExitCode::SomeFailed
-        } else {
-            CommandExitCode::NoneAnswered
-        })
+        Ok(if sent_count > 0 { CommandExitCode::SomeFailed } else { CommandExitCode::NoneAnswered })
     }
 }
 
@@ -319,9 +302,7 @@ fn request_words(
     };
     let mut words = RequestWords::parse(agent, &args.words)?;
     if let Some(earlier_job) = earlier_job {
-        words
-            .action
-            .get_or_insert_with(|| earlier_job.job.header.action.clone());
+        words.action.get_or_insert_with(|| earlier_job.job.header.action.clone());
     }
     Ok(words)
 }
@@ -373,9 +354,7 @@ fn answer_destination(
         return Ok(Some(ReplyDelivery::Unwanted));
     }
     let mailbox = args.flags.reply_to.as_deref();
-    let address = mailbox
-        .map(|name| fleet.mailbox_address(name))
-        .transpose()?;
+    let address = mailbox.map(|name| fleet.mailbox_address(name)).transpose()?;
     Ok(address.map(ReplyDelivery::Elsewhere))
 }
 
@@ -411,15 +390,11 @@ fn check_stdin_readers(
     words: &RequestWords,
     action: &ActionSchema,
 ) -> Result<(), FleetRequestError> {
-    let secret = words
-        .inputs
-        .iter()
-        .find(|(name, value)| value == "-" && action.is_sensitive(name));
+    let secret =
+        words.inputs.iter().find(|(name, value)| value == "-" && action.is_sensitive(name));
     match (source, secret) {
         (DiscoverySource::Stdin { .. }, Some((input, _))) => {
-            Err(FleetRequestError::StdinConflict {
-                input: input.clone(),
-            })
+            Err(FleetRequestError::StdinConflict { input: input.clone() })
         }
         _ => Ok(()),
     }
@@ -427,8 +402,7 @@ fn check_stdin_readers(
 
 /// Prints that no request was sent because no nodes matched.
 pub fn report_no_nodes(target: &TargetSelection, cx: CommandContext<'_>) {
-    cx.printer
-        .print_error("no request sent, we did not discover any nodes");
+    cx.printer.print_error("no request sent, we did not discover any nodes");
     cx.printer.print_hint(format_args!(
         "looked for {}; use `rpc find` to test filters",
         target.filter.explain()

@@ -10,9 +10,7 @@ use crate::schemas::PUBLISHED_SCHEMAS;
 pub fn run(args: &SchemaArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     match &args.name {
         Some(name) => {
-            let mut found = PUBLISHED_SCHEMAS
-                .iter()
-                .filter(|schema| schema.name == name);
+            let mut found = PUBLISHED_SCHEMAS.iter().filter(|schema| schema.name == name);
             if let Some(schema) = found.next() {
                 cx.printer.print_text(schema.text)?;
             }
@@ -20,8 +18,7 @@ pub fn run(args: &SchemaArgs, cx: CommandContext<'_>) -> Result<CommandExitCode,
         None => {
             for schema in &PUBLISHED_SCHEMAS {
                 let (name, commands) = (schema.name, schema.commands);
-                cx.printer
-                    .print_line(format_args!("{name:<26}  {commands}"))?;
+                cx.printer.print_line(format_args!("{name:<26}  {commands}"))?;
             }
         }
     }

@@ -10,9 +10,7 @@ use crate::render::stats::{DaemonStatsDocument, read_daemon_counts, render_count
 
 /// Runs the command.
 pub async fn run(args: StatsArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let target = cx
-        .read_target(&args.filters)?
-        .with_agent(inquiry::RPCUTIL_AGENT)?;
+    let target = cx.read_target(&args.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?;
     let json = form::parse_json_form(&args.json)?;
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
@@ -25,8 +23,7 @@ pub async fn run(args: StatsArgs, cx: CommandContext<'_>) -> Result<CommandExitC
         report_no_nodes(&target, cx);
     } else {
         let width = cx.printer.screen().width;
-        cx.printer
-            .print_text(render_counts_table(&counts, &report, width))?;
+        cx.printer.print_text(render_counts_table(&counts, &report, width))?;
     }
     cx.warn_of_gaps(&report);
     Ok(report.stats.exit_code())

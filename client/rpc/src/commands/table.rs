@@ -9,15 +9,10 @@ pub fn format_table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
         }
     }
     let line = |cells: &[String; N]| {
-        let padded = cells
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
+        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    std::iter::once(line(&heading.map(str::to_owned)))
-        .chain(rows.iter().map(line))
-        .collect()
+    std::iter::once(line(&heading.map(str::to_owned))).chain(rows.iter().map(line)).collect()
 }
 
 #[cfg(test)]
@@ -27,10 +22,7 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["a", "1"], ["länger", "22"]].map(|row| row.map(str::to_owned));
-        assert_eq!(
-            format_table(["NAME", "N"], &rows),
-            ["NAME    N", "a       1", "länger  22"]
-        );
+        assert_eq!(format_table(["NAME", "N"], &rows), ["NAME    N", "a       1", "länger  22"]);
         assert_eq!(format_table(["NAME"], &[]), ["NAME"]);
     }
 }

@@ -56,9 +56,7 @@ pub fn complete_word(
     let mut candidates = match (position.pending, current.split_once('=')) {
         (Some(option), _) => known.value_candidates(option),
         (None, Some((name, _))) if name.starts_with("--") && !position.options_ended => {
-            let values = position
-                .find_option(name)
-                .map(|option| known.value_candidates(option));
+            let values = position.find_option(name).map(|option| known.value_candidates(option));
             let with_option = |value: CompletionCandidate| CompletionCandidate {
                 word: format!("{name}={}", value.word),
                 ..value
@@ -76,12 +74,8 @@ pub fn complete_word(
 
 impl<'a> CommandLinePosition<'a> {
     fn after_words(root: &'a Command, before: &'a [String]) -> Self {
-        let mut position = Self {
-            command: root,
-            positionals: Vec::new(),
-            pending: None,
-            options_ended: false,
-        };
+        let mut position =
+            Self { command: root, positionals: Vec::new(), pending: None, options_ended: false };
         for word in before {
             position.advance(root, word);
         }
@@ -122,9 +116,7 @@ impl<'a> CommandLinePosition<'a> {
         let name = name.trim_start_matches('-');
         self.command.get_arguments().find(|arg| {
             arg.get_long() == Some(name)
-                || arg
-                    .get_all_aliases()
-                    .is_some_and(|aliases| aliases.contains(&name))
+                || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
         })
     }
 
@@ -150,10 +142,7 @@ impl<'a> CommandLinePosition<'a> {
     ) -> Vec<CompletionCandidate> {
         let mut candidates = Vec::new();
         if self.positionals.is_empty() {
-            let commands = self
-                .command
-                .get_subcommands()
-                .filter(|command| !command.is_hide_set());
+            let commands = self.command.get_subcommands().filter(|command| !command.is_hide_set());
             candidates.extend(commands.map(|command| {
                 CompletionCandidate::new(command.get_name(), &command_summary(command))
             }));
@@ -174,10 +163,7 @@ fn takes_value(arg: &Arg) -> bool {
 }
 
 fn command_summary(command: &Command) -> String {
-    command
-        .get_about()
-        .map(ToString::to_string)
-        .unwrap_or_default()
+    command.get_about().map(ToString::to_string).unwrap_or_default()
 }
 
 fn option_candidates(command: &Command) -> Vec<CompletionCandidate> {
@@ -187,10 +173,7 @@ fn option_candidates(command: &Command) -> Vec<CompletionCandidate> {
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let long = arg.get_long().map(|long| format!("--{long}"));
         let short = arg.get_short().map(|short| format!("-{short}"));
-        candidates.extend(
-            long.or(short)
-                .map(|word| CompletionCandidate::new(word, &help)),
-        );
+        candidates.extend(long.or(short).map(|word| CompletionCandidate::new(word, &help)));
     }
     candidates
 }
@@ -203,25 +186,16 @@ impl CompletionSources<'_> {
             let shown = possible.iter().filter(|value| !value.is_hide_set());
             return shown
                 .map(|value| {
-                    let help = value
-                        .get_help()
-                        .map(ToString::to_string)
-                        .unwrap_or_default();
+                    let help = value.get_help().map(ToString::to_string).unwrap_or_default();
                     CompletionCandidate::new(value.get_name(), &help)
                 })
                 .collect();
         }
         let names = arg.get_value_names().unwrap_or_default();
         let name_candidates = |names: &BTreeSet<String>| {
-            names
-                .iter()
-                .map(|name| CompletionCandidate::new(name, ""))
-                .collect()
+            names.iter().map(|name| CompletionCandidate::new(name, "")).collect()
         };
-        match (
-            arg.get_id().as_str(),
-            names.first().map(clap::builder::Str::as_str),
-        ) {
+        match (arg.get_id().as_str(), names.first().map(clap::builder::Str::as_str)) {
             ("display", _) => ["ok", "failed", "all", "none"]
                 .map(|word| CompletionCandidate::new(word, ""))
                 .into(),
@@ -230,9 +204,7 @@ impl CompletionSources<'_> {
             (_, Some("FACT")) => name_candidates(self.facts),
             (_, Some("FACT=VALUE")) => {
                 let names = self.facts.iter();
-                names
-                    .map(|name| CompletionCandidate::new(format!("{name}="), ""))
-                    .collect()
+                names.map(|name| CompletionCandidate::new(format!("{name}="), "")).collect()
             }
             _ => Vec::new(),
         }
@@ -247,9 +219,8 @@ impl CompletionSources<'_> {
 
     /// Candidates after the agent of a request: an action, then inputs that are not given yet.
     fn request_candidates(&self, words: &[&str], current: &str) -> Vec<CompletionCandidate> {
-        let Some((ddl, rest)) = words
-            .split_first()
-            .and_then(|(agent, rest)| Some((self.agents.get(agent)?, rest)))
+        let Some((ddl, rest)) =
+            words.split_first().and_then(|(agent, rest)| Some((self.agents.get(agent)?, rest)))
         else {
             return Vec::new();
         };
@@ -257,28 +228,17 @@ impl CompletionSources<'_> {
             Some((first, given)) if !first.contains('=') => (Some(*first), given),
             _ => (None, rest),
         };
-        let action = named
-            .or(ddl.default_action())
-            .and_then(|name| ddl.find_action(name));
-        let mut candidates = if rest.is_empty() {
-            action_candidates(ddl)
-        } else {
-            Vec::new()
-        };
-        candidates.extend(
-            action
-                .into_iter()
-                .flat_map(|action| input_candidates(action, given, current)),
-        );
+        let action = named.or(ddl.default_action()).and_then(|name| ddl.find_action(name));
+        let mut candidates = if rest.is_empty() { action_candidates(ddl) } else { Vec::new() };
+        candidates
+            .extend(action.into_iter().flat_map(|action| input_candidates(action, given, current)));
         candidates
     }
 }
 
 fn action_candidates(ddl: &AgentDdl) -> Vec<CompletionCandidate> {
     let actions = ddl.actions().iter();
-    actions
-        .map(|action| CompletionCandidate::new(action.name(), action.description()))
-        .collect()
+    actions.map(|action| CompletionCandidate::new(action.name(), action.description())).collect()
 }
 
 fn input_candidates(
@@ -286,28 +246,19 @@ fn input_candidates(
     given: &[&str],
     current: &str,
 ) -> Vec<CompletionCandidate> {
-    if let Some(input) = current
-        .split_once('=')
-        .and_then(|(name, _)| action.find_input(name))
-    {
+    if let Some(input) = current.split_once('=').and_then(|(name, _)| action.find_input(name)) {
         let values = listable_values(input).into_iter();
         return values
             .map(|value| CompletionCandidate::new(format!("{}={value}", input.name), ""))
             .collect();
     }
-    let is_given = |input: &&InputSchema| {
-        given
-            .iter()
-            .any(|word| word.split('=').next() == Some(&input.name))
-    };
+    let is_given =
+        |input: &&InputSchema| given.iter().any(|word| word.split('=').next() == Some(&input.name));
     let missing = action.inputs().iter().filter(|input| !is_given(input));
     missing
         .map(|input| {
-            let help = if input.description.is_empty() {
-                &input.prompt
-            } else {
-                &input.description
-            };
+            let help =
+                if input.description.is_empty() { &input.prompt } else { &input.description };
             CompletionCandidate::new(format!("{}=", input.name), help)
         })
         .collect()
@@ -344,11 +295,7 @@ mod tests {
         let agents = DdlStore::load(None).unwrap();
         let nodes = BTreeSet::from(["db1.acme.net", "web1.acme.net"].map(str::to_owned));
         let facts = BTreeSet::from(["country", "os.family"].map(str::to_owned));
-        let known = CompletionSources {
-            agents: &agents,
-            nodes: &nodes,
-            facts: &facts,
-        };
+        let known = CompletionSources { agents: &agents, nodes: &nodes, facts: &facts };
         let mut before: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let current = before.pop().unwrap();
         complete_word(&root, &known, &before, &current)
@@ -378,10 +325,7 @@ mod tests {
         assert_eq!(words("service restart -C apache s"), ["service="]);
         assert!(words("service restart service=httpd s").is_empty());
         assert!(words("puppetral do noop=").contains(&"noop=true".to_owned()));
-        assert!(
-            words("puppetral ty").contains(&"type=".to_owned()),
-            "of the default action"
-        );
+        assert!(words("puppetral ty").contains(&"type=".to_owned()), "of the default action");
         assert!(words("nonsense ").is_empty());
     }
 

@@ -41,14 +41,9 @@ impl CompletionLine {
             before.remove(0);
         }
         // Bash breaks words at `=` and `:`, and replaces only the last part.
-        let kept_length = current
-            .rfind(|c| "=:".contains(c) && breaks.contains(c))
-            .map_or(0, |at| at + 1);
-        Self {
-            before,
-            current,
-            kept_length,
-        }
+        let kept_length =
+            current.rfind(|c| "=:".contains(c) && breaks.contains(c)).map_or(0, |at| at + 1);
+        Self { before, current, kept_length }
     }
 
     /// Formats the candidates, one per line. Some originate from nodes (fact names, values in DDLs), so they are escaped: they cannot send terminal
@@ -65,10 +60,9 @@ impl CompletionLine {
                 // Bash inserts the word unchanged; the other shells quote it themselves.
                 CompletionShell::Bash => format!("{}\n", quote_word(word)),
                 CompletionShell::Fish => format!("{word}\t{help}\n"),
-                CompletionShell::Zsh => format!(
-                    "{}:{help}\n",
-                    word.replace('\\', "\\\\").replace(':', "\\:")
-                ),
+                CompletionShell::Zsh => {
+                    format!("{}:{help}\n", word.replace('\\', "\\\\").replace(':', "\\:"))
+                }
             }
         };
         let is_harmless = |candidate: &&CompletionCandidate| !candidate.word.contains(is_harmful);
@@ -160,10 +154,8 @@ mod tests {
         let line = CompletionLine::from_shell(CompletionShell::Bash, &words);
         assert_eq!(line.before, ["service", "status"]);
         assert_eq!(line.current, "service=ht");
-        let candidate = CompletionCandidate {
-            word: "service=httpd".to_owned(),
-            help: "the web".to_owned(),
-        };
+        let candidate =
+            CompletionCandidate { word: "service=httpd".to_owned(), help: "the web".to_owned() };
         assert_eq!(
             line.render_answer(CompletionShell::Bash, std::slice::from_ref(&candidate)),
             "httpd\n"

@@ -33,16 +33,12 @@ pub struct SeenNamesCache {
 impl SeenNamesCache {
     /// Loads the cache; empty if it is too old or unreadable.
     pub fn load(environment: &ProcessEnvironment) -> Self {
-        cache_path(environment)
-            .and_then(|path| Self::read_file(&path))
-            .unwrap_or_default()
+        cache_path(environment).and_then(|path| Self::read_file(&path)).unwrap_or_default()
     }
 
     fn read_file(path: &Path) -> Option<Self> {
         let written = path.metadata().and_then(|file| file.modified()).ok()?;
-        let age = SystemTime::now()
-            .duration_since(written)
-            .unwrap_or_default();
+        let age = SystemTime::now().duration_since(written).unwrap_or_default();
         if age > MAX_AGE {
             return None;
         }
@@ -92,10 +88,7 @@ mod tests {
             cache_home: Some(scratch.path().to_owned()),
             ..ProcessEnvironment::default()
         };
-        assert_eq!(
-            SeenNamesCache::load(&environment),
-            SeenNamesCache::default()
-        );
+        assert_eq!(SeenNamesCache::load(&environment), SeenNamesCache::default());
         let nodes = |names: &[&str]| SeenNamesCache {
             nodes: names.iter().map(|name| (*name).to_owned()).collect(),
             ..SeenNamesCache::default()
@@ -110,10 +103,7 @@ mod tests {
         );
         assert_eq!(SeenNamesCache::load(&environment).nodes.len(), MAX_NAMES);
         std::fs::write(scratch.path().join("muster/seen.json"), "{").unwrap();
-        assert_eq!(
-            SeenNamesCache::load(&environment),
-            SeenNamesCache::default()
-        );
+        assert_eq!(SeenNamesCache::load(&environment), SeenNamesCache::default());
         SeenNamesCache::add_names(&ProcessEnvironment::default(), nodes(&["a"]));
     }
 }

@@ -19,24 +19,14 @@ pub fn broker_section(url: &str, probe: &BrokerProbe) -> DiagnosisSection {
     }
     if let Some((address, after)) = probe.reached {
         let took = after.as_secs_f64() * 1e3;
-        findings.push(DiagnosisFinding::ok(
-            "connection",
-            format!("{address} in {took:.1} ms"),
-        ));
+        findings.push(DiagnosisFinding::ok("connection", format!("{address} in {took:.1} ms")));
     }
     if let Some(version) = &probe.version {
-        findings.push(DiagnosisFinding::ok(
-            "server",
-            format!("nats-server {version}"),
-        ));
+        findings.push(DiagnosisFinding::ok("server", format!("nats-server {version}")));
     }
     findings.extend(probe.certificate_days().map(certificate_finding));
     findings.extend(probe.failure.as_ref().map(failure_finding));
-    DiagnosisSection {
-        about: format!("Broker {url}"),
-        is_local: true,
-        findings,
-    }
+    DiagnosisSection { about: format!("Broker {url}"), is_local: true, findings }
 }
 
 fn name_finding(probe: &BrokerProbe) -> DiagnosisFinding {
@@ -63,10 +53,9 @@ fn certificate_finding(days: i64) -> DiagnosisFinding {
 
 fn failure_finding(failure: &BrokerProbeFailure) -> DiagnosisFinding {
     let (check, advice) = match failure {
-        BrokerProbeFailure::Name { .. } => (
-            "name",
-            "check `broker.urls` in the configuration, and the DNS resolver",
-        ),
+        BrokerProbeFailure::Name { .. } => {
+            ("name", "check `broker.urls` in the configuration, and the DNS resolver")
+        }
         BrokerProbeFailure::Unreachable { .. } => (
             "connection",
             "check that the broker is running, and that no firewall blocks the connection",
@@ -75,10 +64,9 @@ fn failure_finding(failure: &BrokerProbeFailure) -> DiagnosisFinding {
             ("server", "check that nats-server listens on that port")
         }
         BrokerProbeFailure::Authority { .. } => ("tls", "use the organisation's ca.pem"),
-        BrokerProbeFailure::Tls { .. } => (
-            "tls",
-            "the certificate must be issued for this host name by the configured authority",
-        ),
+        BrokerProbeFailure::Tls { .. } => {
+            ("tls", "the certificate must be issued for this host name by the configured authority")
+        }
     };
     DiagnosisFinding::error(check, failure.to_string()).with_advice(advice)
 }

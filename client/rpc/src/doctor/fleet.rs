@@ -75,35 +75,23 @@ fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
         *max_skew = skew.max(*max_skew);
     }
     if nodes_by_level.is_empty() && !call.answers.is_empty() {
-        return vec![DiagnosisFinding::ok(
-            "clocks",
-            "all within 1 s of the local clock",
-        )];
+        return vec![DiagnosisFinding::ok("clocks", "all within 1 s of the local clock")];
     }
-    let findings = nodes_by_level
-        .into_iter()
-        .map(|(level, (nodes, max_skew))| {
-            let seconds = std::time::Duration::from_millis(max_skew).as_secs_f64();
-            DiagnosisFinding::new(
-                "clocks",
-                level,
-                format!("up to {seconds:.1} s off the local clock"),
-            )
+    let findings = nodes_by_level.into_iter().map(|(level, (nodes, max_skew))| {
+        let seconds = std::time::Duration::from_millis(max_skew).as_secs_f64();
+        DiagnosisFinding::new("clocks", level, format!("up to {seconds:.1} s off the local clock"))
             .with_advice("run NTP or chrony on these nodes, or on this machine")
             .with_nodes(nodes)
-        });
+    });
     findings.collect()
 }
 
 fn duplicate_finding(duplicates: &BTreeMap<Identity, usize>) -> Option<DiagnosisFinding> {
     let nodes: Vec<Identity> = duplicates.keys().cloned().collect();
     (!nodes.is_empty()).then(|| {
-        DiagnosisFinding::error(
-            "identities",
-            "more than one daemon replies under the same name",
-        )
-        .with_advice("stop the copy, and issue credentials of its own: `rpc org add node NAME`")
-        .with_nodes(nodes)
+        DiagnosisFinding::error("identities", "more than one daemon replies under the same name")
+            .with_advice("stop the copy, and issue credentials of its own: `rpc org add node NAME`")
+            .with_nodes(nodes)
     })
 }
 
@@ -137,10 +125,7 @@ fn version_finding(diagnoses: &[Diagnosis<'_>]) -> Option<DiagnosisFinding> {
             .map(|version| DiagnosisFinding::ok("versions", format!("all run rpcd {version}"))),
         _ => Some(DiagnosisFinding::warning(
             "versions",
-            format!(
-                "different rpcd versions: {}",
-                count_values(&nodes_by_version)
-            ),
+            format!("different rpcd versions: {}", count_values(&nodes_by_version)),
         )),
     }
 }
@@ -157,14 +142,10 @@ fn ddl_findings(diagnoses: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<Diag
     }
     let mut findings = Vec::new();
     for (agent, nodes_by_version) in &agents {
-        let local_version = schemas
-            .find_agent(agent)
-            .ok()
-            .map(|ddl| ddl.metadata().version.clone());
+        let local_version =
+            schemas.find_agent(agent).ok().map(|ddl| ddl.metadata().version.clone());
         let others = nodes_by_version.iter().filter(|(version, _)| {
-            local_version
-                .as_deref()
-                .is_some_and(|local| local != **version)
+            local_version.as_deref().is_some_and(|local| local != **version)
         });
         let others: BTreeSet<Identity> = others.flat_map(|(_, nodes)| nodes.clone()).collect();
         if !others.is_empty() {
@@ -179,10 +160,8 @@ fn ddl_findings(diagnoses: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<Diag
                     .with_nodes(others),
             );
         } else if nodes_by_version.len() > 1 {
-            let message = format!(
-                "agent {agent} differs between nodes: {}",
-                count_values(nodes_by_version)
-            );
+            let message =
+                format!("agent {agent} differs between nodes: {}", count_values(nodes_by_version));
             findings.push(DiagnosisFinding::warning("ddls", message));
         }
     }
@@ -197,9 +176,7 @@ fn ddl_findings(diagnoses: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<Diag
 }
 
 fn count_values(nodes_by_value: &NodesByValue<'_>) -> String {
-    let counts = nodes_by_value
-        .iter()
-        .map(|(value, nodes)| format!("{value} ({})", nodes.len()));
+    let counts = nodes_by_value.iter().map(|(value, nodes)| format!("{value} ({})", nodes.len()));
     counts.collect::<Vec<_>>().join(", ")
 }
 
@@ -232,10 +209,7 @@ fn self_reported_findings(diagnoses: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> 
                 DiagnosisLevel::Warning
             };
             let key = (level, finding.check.clone(), finding.message.clone());
-            nodes_by_finding
-                .entry(key)
-                .or_default()
-                .insert((*node).clone());
+            nodes_by_finding.entry(key).or_default().insert((*node).clone());
         }
     }
     let worst_first = nodes_by_finding.into_iter().rev();
@@ -257,10 +231,7 @@ fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
             }
             _ => format!("diagnosis failed: {}", reply.statusmsg),
         };
-        nodes_by_reason
-            .entry(reason)
-            .or_default()
-            .insert(reply.sender.clone());
+        nodes_by_reason.entry(reason).or_default().insert(reply.sender.clone());
     }
     let findings = nodes_by_reason
         .into_iter()

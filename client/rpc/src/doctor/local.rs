@@ -34,11 +34,7 @@ pub fn local_section(settings: &RpcSettings, now: Millis) -> DiagnosisSection {
             format!("account token of the operator, issued {issued}"),
         ));
     }
-    DiagnosisSection {
-        about: "Local".to_owned(),
-        is_local: true,
-        findings,
-    }
+    DiagnosisSection { about: "Local".to_owned(), is_local: true, findings }
 }
 
 fn configuration_finding(settings: &RpcSettings) -> DiagnosisFinding {
@@ -124,10 +120,7 @@ fn identity_finding(user: &VerifiedUser, now: Millis) -> DiagnosisFinding {
 
 /// Discovery is a request to `rpcutil`, so the caller needs permission for it.
 fn discovery_permission_finding(user: &VerifiedUser) -> Option<DiagnosisFinding> {
-    let mut grants = user
-        .tags
-        .iter()
-        .filter_map(|tag| tag.strip_prefix("agent:"));
+    let mut grants = user.tags.iter().filter_map(|tag| tag.strip_prefix("agent:"));
     let is_permitted =
         grants.any(|grant| grant == "*" || grant.split('.').next() == Some("rpcutil"));
     (user.role == UserRole::Caller && !is_permitted).then(|| {
@@ -142,9 +135,7 @@ fn discovery_permission_finding(user: &VerifiedUser) -> Option<DiagnosisFinding>
 fn read_limited(path: &Path, length: u64) -> Result<String, String> {
     let shown = path.display();
     if length > MAX_FILE_BYTES {
-        return Err(format!(
-            "{shown} has {length} bytes, too many for an account token"
-        ));
+        return Err(format!("{shown} has {length} bytes, too many for an account token"));
     }
     fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))
 }

@@ -81,11 +81,7 @@ impl SavedJobError {
     /// Returns a constructor for errors of this operation and file.
     pub(super) fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::File {
-            action,
-            path: path.clone(),
-            source,
-        }
+        move |source| Self::File { action, path: path.clone(), source }
     }
 }
 

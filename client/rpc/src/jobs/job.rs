@@ -119,10 +119,7 @@ impl SavedJob {
         match self.waves.last_mut() {
             Some(wave) if wave.request.is_none() => wave.request = Some(request),
             // The line of its wave is damaged.
-            _ => self.waves.push(JobWave {
-                request: Some(request),
-                nodes: BTreeSet::new(),
-            }),
+            _ => self.waves.push(JobWave { request: Some(request), nodes: BTreeSet::new() }),
         }
     }
 
@@ -137,10 +134,7 @@ impl SavedJob {
         let unanswered = |wave: &JobWave| {
             let silent = |node: &&Identity| !self.replies.contains_key(*node);
             let nodes: BTreeSet<Identity> = wave.nodes.iter().filter(silent).cloned().collect();
-            (!nodes.is_empty()).then(|| JobWave {
-                request: wave.request.clone(),
-                nodes,
-            })
+            (!nodes.is_empty()).then(|| JobWave { request: wave.request.clone(), nodes })
         };
         self.waves.iter().filter_map(unanswered).collect()
     }
@@ -180,20 +174,12 @@ impl SavedJob {
     /// Nodes that received the request, or may have, and did not reply.
     pub fn unanswered_nodes(&self) -> BTreeSet<Identity> {
         let silent = |node: &&Identity| !self.replies.contains_key(*node);
-        self.requested_nodes
-            .iter()
-            .filter(silent)
-            .cloned()
-            .collect()
+        self.requested_nodes.iter().filter(silent).cloned().collect()
     }
 
     /// Target nodes that never received the request.
     pub fn never_asked_nodes(&self) -> BTreeSet<Identity> {
-        self.header
-            .nodes
-            .difference(&self.requested_nodes)
-            .cloned()
-            .collect()
+        self.header.nodes.difference(&self.requested_nodes).cloned().collect()
     }
 
     /// Nodes that failed or did not reply.

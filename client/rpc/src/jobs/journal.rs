@@ -25,12 +25,7 @@ pub struct JobJournal {
 impl JobJournal {
     /// Creates the journal of a file that is locked and positioned at its end.
     pub(super) fn new(file: File, path: PathBuf, id: String, written: usize) -> Self {
-        Self {
-            file,
-            path,
-            id,
-            written,
-        }
+        Self { file, path, id, written }
     }
 
     /// The job's id.
@@ -51,11 +46,8 @@ impl JobJournal {
 
     /// Appends a node's reply.
     pub fn append_reply(&mut self, reply: &NodeReply) -> Result<(), SavedJobError> {
-        let max_data_bytes = if self.written < MAX_FILE_BYTES_WITH_DATA {
-            MAX_DATA_BYTES
-        } else {
-            0
-        };
+        let max_data_bytes =
+            if self.written < MAX_FILE_BYTES_WITH_DATA { MAX_DATA_BYTES } else { 0 };
         self.append_entry(&JobEntry::Result(JobReply::new(reply, max_data_bytes)))
     }
 

@@ -31,9 +31,8 @@ pub struct JobStore {
 
 /// Returns a new job's id, sortable by time: `20260131-235959-3f9a2c`. The last part is made of the milliseconds and 14 random bits.
 pub fn new_job_id(now: Millis) -> String {
-    let instant = i64::try_from(now)
-        .ok()
-        .and_then(|now| jiff::Timestamp::from_millisecond(now).ok());
+    let instant =
+        i64::try_from(now).ok().and_then(|now| jiff::Timestamp::from_millisecond(now).ok());
     let time = instant.unwrap_or_default().strftime("%Y%m%d-%H%M%S");
     let random = Uuid::now_v7().as_u128() & 0x3fff;
     let rest = (u128::from(now % 1000) << 14) | random;
@@ -44,17 +43,12 @@ impl JobStore {
     /// Creates a store below the user's state directory. Creates no files.
     pub fn new(state_home: Option<&Path>) -> Result<Self, SavedJobError> {
         let home = state_home.ok_or(SavedJobError::NoStateDirectory)?;
-        Ok(Self {
-            directory: home.join("muster/jobs"),
-        })
+        Ok(Self { directory: home.join("muster/jobs") })
     }
 
     /// Begins a job, and deletes jobs that are too old or too many.
     pub fn begin_job(&self, header: JobHeader) -> Result<JobJournal, SavedJobError> {
-        let created = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.directory);
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
         created.map_err(SavedJobError::file_error("create", &self.directory))?;
         self.prune_jobs(header.started);
         let id = header.id.clone();
@@ -88,11 +82,7 @@ impl JobStore {
         let bytes = read_job_file(&mut file, &path)?;
         let job =
             SavedJob::from_bytes(&bytes).ok_or_else(|| SavedJobError::NotAJob(path.clone()))?;
-        let torn_bytes = bytes
-            .iter()
-            .rev()
-            .take_while(|byte| **byte != b'\n')
-            .count();
+        let torn_bytes = bytes.iter().rev().take_while(|byte| **byte != b'\n').count();
         let complete_bytes = bytes.len() - torn_bytes;
         file.set_len(complete_bytes as u64)
             .and_then(|()| file.seek(SeekFrom::End(0)))
@@ -176,10 +166,7 @@ impl JobStore {
             [id] => return Ok(id.clone()),
             [] => {}
             _ => {
-                return Err(SavedJobError::Ambiguous {
-                    given: reference.to_owned(),
-                    found,
-                });
+                return Err(SavedJobError::Ambiguous { given: reference.to_owned(), found });
             }
         }
         // Ids begin with a digit and names with a letter, so they cannot be confused.

@@ -81,10 +81,7 @@ pub fn system_token(
     at: Seconds,
 ) -> Result<String, OrganisationError> {
     let allowing = |subjects: &[&str]| SubjectPermissions {
-        allow: subjects
-            .iter()
-            .map(|subject| (*subject).to_owned())
-            .collect(),
+        allow: subjects.iter().map(|subject| (*subject).to_owned()).collect(),
         deny: Vec::new(),
     };
     let template = PermissionTemplate {
@@ -131,10 +128,7 @@ pub fn newcomers_token(
         let scope = ScopedKey::new(key, role, template);
         Some(SigningKeyEntry::Scoped(Box::new(scope)))
     };
-    let keys = [
-        entry(newcomer, UserRole::Newcomer),
-        entry(enroller, UserRole::Service),
-    ];
+    let keys = [entry(newcomer, UserRole::Newcomer), entry(enroller, UserRole::Service)];
     let keys = keys.into_iter().flatten().collect();
     let claims = AccountClaims::new(account_limits(AccountRealm::Newcomers), keys);
     Ok(encode::issue_account_token(
@@ -210,10 +204,7 @@ impl Organisation {
         let path = self.layout().realm_token(realm);
         let updated_trust = trust
             .update(&token)
-            .map_err(|source| OrganisationError::Token {
-                path: path.clone(),
-                source,
-            })?;
+            .map_err(|source| OrganisationError::Token { path: path.clone(), source })?;
         files::replace_public(&path, format!("{token}\n").as_bytes())?;
         self.write_broker_accounts()?;
         Ok(updated_trust)
@@ -280,17 +271,11 @@ mod tests {
         let mut older = organisation.fleet_trust().unwrap().claims().nats.clone();
         for entry in &mut older.signing_keys {
             if let SigningKeyEntry::Scoped(scope) = entry {
-                scope
-                    .template
-                    .publish
-                    .allow
-                    .push("older.subject".to_owned());
+                scope.template.publish.allow.push("older.subject".to_owned());
             }
         }
         older.revocations.insert("*".to_owned(), 1);
-        organisation
-            .sign_account(&lock, AccountRealm::Fleet, older.clone(), NOW)
-            .unwrap();
+        organisation.sign_account(&lock, AccountRealm::Fleet, older.clone(), NOW).unwrap();
         let (fleet, before) = (AccountRealm::Fleet, organisation.fleet_trust().unwrap());
         assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), [fleet]);
         let after = organisation.fleet_trust().unwrap();

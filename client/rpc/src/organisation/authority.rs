@@ -39,10 +39,7 @@ impl std::fmt::Debug for CertificateWithKey {
 pub fn generate_authority(organisation: &str) -> Result<CertificateWithKey, OrganisationError> {
     let key = KeyPair::generate()?;
     let certificate = authority_params(organisation)?.self_signed(&key)?;
-    Ok(CertificateWithKey {
-        certificate: certificate.pem(),
-        key: key.serialize_pem(),
-    })
+    Ok(CertificateWithKey { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
 /// Generates a broker certificate for these host names and addresses, signed with the authority's key.
@@ -53,11 +50,7 @@ pub fn issue_broker_certificate(
 ) -> Result<CertificateWithKey, OrganisationError> {
     let params = authority_params(organisation)?;
     let issuer = Issuer::from_params(&params, KeyPair::from_pem(authority_key)?);
-    let names = hosts
-        .iter()
-        .map(String::as_str)
-        .chain(LOCAL_HOSTS)
-        .map(str::to_owned);
+    let names = hosts.iter().map(String::as_str).chain(LOCAL_HOSTS).map(str::to_owned);
     let mut broker = CertificateParams::new(names.collect::<Vec<_>>())?;
     let first = hosts.first().map_or("localhost", String::as_str);
     // X.509 limits a common name to 64 characters; clients check the alternative names only.
@@ -70,22 +63,15 @@ pub fn issue_broker_certificate(
     set_validity(&mut broker);
     let key = KeyPair::generate()?;
     let certificate = broker.signed_by(&key, &issuer)?;
-    Ok(CertificateWithKey {
-        certificate: certificate.pem(),
-        key: key.serialize_pem(),
-    })
+    Ok(CertificateWithKey { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
 /// Certificate parameters of the authority. The subject must be the same at each use, because certificates name their issuer by it.
 fn authority_params(organisation: &str) -> Result<CertificateParams, OrganisationError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::OrganizationName, organisation);
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "Muster authority");
+    params.distinguished_name.push(DnType::OrganizationName, organisation);
+    params.distinguished_name.push(DnType::CommonName, "Muster authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     set_validity(&mut params);
@@ -107,18 +93,10 @@ pub fn is_host(text: &str) -> bool {
 fn set_validity(params: &mut CertificateParams) {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let from = today.yesterday().unwrap_or(today);
-    let until = Date::new(
-        today.year().saturating_add(VALIDITY_YEARS),
-        today.month(),
-        1,
-    )
-    .unwrap_or(today);
+    let until =
+        Date::new(today.year().saturating_add(VALIDITY_YEARS), today.month(), 1).unwrap_or(today);
     let midnight = |date: Date| {
-        date_time_ymd(
-            date.year().into(),
-            date.month().unsigned_abs(),
-            date.day().unsigned_abs(),
-        )
+        date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
     };
     params.not_before = midnight(from);
     params.not_after = midnight(until);
@@ -130,25 +108,10 @@ mod tests {
 
     #[test]
     fn hosts_are_names_or_addresses() {
-        for good in [
-            "broker.acme.net",
-            "localhost",
-            "10.0.0.1",
-            "::1",
-            "2001:db8::1",
-        ] {
+        for good in ["broker.acme.net", "localhost", "10.0.0.1", "::1", "2001:db8::1"] {
             assert!(is_host(good), "{good}");
         }
-        for bad in [
-            "",
-            "a b",
-            "-a",
-            "a..b",
-            "tls://a",
-            "a:4222",
-            "grüße.net",
-            &"x".repeat(64),
-        ] {
+        for bad in ["", "a b", "-a", "a..b", "tls://a", "a:4222", "grüße.net", &"x".repeat(64)] {
             assert!(!is_host(bad), "{bad}");
         }
     }
@@ -162,11 +125,7 @@ mod tests {
         for secret in [authority, made] {
             assert!(secret.key.contains("PRIVATE KEY"));
             assert!(!format!("{secret:?}").contains("PRIVATE"));
-            assert!(
-                secret
-                    .certificate
-                    .starts_with("-----BEGIN CERTIFICATE-----")
-            );
+            assert!(secret.certificate.starts_with("-----BEGIN CERTIFICATE-----"));
         }
     }
 }

@@ -98,9 +98,7 @@ pub fn require_free(directory: &Path, kind: PrincipalKind) -> Result<(), Organis
 /// Writes a node's files to a directory. `extra` holds further sections of its configuration.
 pub fn require_absent(directory: &Path, names: &[&str]) -> Result<(), OrganisationError> {
     let mut paths = names.iter().map(|name| directory.join(name));
-    paths
-        .find(|path| path.exists())
-        .map_or(Ok(()), |path| Err(OrganisationError::Configured(path)))
+    paths.find(|path| path.exists()).map_or(Ok(()), |path| Err(OrganisationError::Configured(path)))
 }
 
 impl Organisation {
@@ -172,8 +170,7 @@ impl Organisation {
 
     /// The account token that is in force, as text.
     pub fn token_text(&self, realm: AccountRealm) -> Result<String, OrganisationError> {
-        self.realm_trust(realm)
-            .map(|trust| format!("{}\n", trust.account_token()))
+        self.realm_trust(realm).map(|trust| format!("{}\n", trust.account_token()))
     }
 
     /// The certificate of the TLS authority. `None` if the broker runs without TLS.
@@ -181,10 +178,7 @@ impl Organisation {
         if !self.profile().broker.tls {
             return Ok(None);
         }
-        Ok(Some(files::read_text(
-            &self.layout().authority_certificate(),
-            MAX_FILE_BYTES,
-        )?))
+        Ok(Some(files::read_text(&self.layout().authority_certificate(), MAX_FILE_BYTES)?))
     }
 
     fn broker_section(&self, credentials: &'static str) -> BundleBrokerSection<'_> {
@@ -198,10 +192,7 @@ impl Organisation {
     }
 
     fn trust_section(&self) -> BundleTrustSection {
-        BundleTrustSection {
-            operator: self.profile().operator,
-            account: name::ACCOUNT,
-        }
+        BundleTrustSection { operator: self.profile().operator, account: name::ACCOUNT }
     }
 
     fn write_config(

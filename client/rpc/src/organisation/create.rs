@@ -130,10 +130,7 @@ pub fn create_organisation(
     }
     organisation.write_broker_accounts()?;
     let conf = NatsServerConfig::for_organisation(&organisation);
-    files::replace_public(
-        &organisation.layout.broker_config(),
-        conf.render_text().as_bytes(),
-    )?;
+    files::replace_public(&organisation.layout.broker_config(), conf.render_text().as_bytes())?;
     // Written last: only a directory with this file is an organisation.
     files::replace_public(
         &organisation.layout.profile_file(),
@@ -160,14 +157,8 @@ impl Organisation {
         let operator =
             account::operator_token(&profile.name, profile.system_account, &keys.operator, at)?;
         let (name, collectives) = (&profile.name, &profile.collectives);
-        let fleet = account::fleet_token(
-            name,
-            profile.account,
-            roles,
-            collectives,
-            &keys.operator,
-            at,
-        )?;
+        let fleet =
+            account::fleet_token(name, profile.account, roles, collectives, &keys.operator, at)?;
         let role = keys.system_role.public_key();
         let system = account::system_token(profile.system_account, role, &keys.operator, at)?;
         for (path, token) in [
@@ -210,10 +201,7 @@ impl Organisation {
             &self.layout.authority_certificate(),
             generated.certificate.as_bytes(),
         )?;
-        Ok(files::create_secret(
-            &self.layout.authority_key(),
-            generated.key.as_bytes(),
-        )?)
+        Ok(files::create_secret(&self.layout.authority_key(), generated.key.as_bytes())?)
     }
 
     fn write_certificate(&self, hosts: &[String]) -> Result<(), OrganisationError> {
@@ -221,10 +209,7 @@ impl Organisation {
         let key = files::read_secret(&layout.authority_key(), MAX_FILE_BYTES)?;
         let issued = authority::issue_broker_certificate(&self.profile.name, &key, hosts)?;
         files::replace_secret(&layout.broker_key(), issued.key.as_bytes())?;
-        Ok(files::replace_public(
-            &layout.broker_certificate(),
-            issued.certificate.as_bytes(),
-        )?)
+        Ok(files::replace_public(&layout.broker_certificate(), issued.certificate.as_bytes())?)
     }
 
     /// Replaces the broker's host names: issues a new certificate from the same authority and updates the URLs of nodes and clients.
@@ -253,9 +238,7 @@ fn require_hosts(hosts: &[String]) -> Result<(), OrganisationError> {
 fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
     match fs::read_dir(directory).map(Iterator::count) {
         Ok(0) => Ok(()),
-        Ok(_) => Err(OrganisationError::NotEmpty {
-            directory: directory.to_owned(),
-        }),
+        Ok(_) => Err(OrganisationError::NotEmpty { directory: directory.to_owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(files::file_error("read", directory)(error).into()),
     }
@@ -265,10 +248,8 @@ fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
 /// Parent directories may have the sticky bit, as `/tmp` has: others cannot rename files there that they do not own.
 /// The organisation's own directory must not be writable for others at all.
 fn require_protected(directory: &Path) -> Result<(), OrganisationError> {
-    let to_error = |source| OrganisationError::Unprotected {
-        directory: directory.to_owned(),
-        source,
-    };
+    let to_error =
+        |source| OrganisationError::Unprotected { directory: directory.to_owned(), source };
     let mut ancestors = directory.ancestors();
     let existing = ancestors.find(|path| path.symlink_metadata().is_ok());
     let existing = existing.unwrap_or(directory);
@@ -285,11 +266,7 @@ fn require_protected(directory: &Path) -> Result<(), OrganisationError> {
 }
 
 fn default_name(directory: &Path) -> String {
-    directory
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// URLs of the broker for nodes and clients. Without hosts, the loopback address only.
@@ -297,10 +274,7 @@ fn broker_urls(tls: bool, hosts: &[String], port: i32) -> Vec<String> {
     let scheme = if tls { "tls" } else { "nats" };
     let local = ["127.0.0.1".to_owned()];
     let hosts = if hosts.is_empty() { &local } else { hosts };
-    hosts
-        .iter()
-        .map(|host| format!("{scheme}://{}:{port}", bracket_ipv6(host)))
-        .collect()
+    hosts.iter().map(|host| format!("{scheme}://{}:{port}", bracket_ipv6(host))).collect()
 }
 
 /// Puts an IPv6 address in brackets, as URLs require.

@@ -243,15 +243,8 @@ impl CommandError for OrganisationError {
 
 fn join_kinds(kinds: &[PrincipalKind]) -> String {
     let article = |kind: &PrincipalKind| {
-        if *kind == PrincipalKind::Enroller {
-            "an"
-        } else {
-            "a"
-        }
+        if *kind == PrincipalKind::Enroller { "an" } else { "a" }
     };
-    let words: Vec<String> = kinds
-        .iter()
-        .map(|kind| format!("{} {kind}", article(kind)))
-        .collect();
+    let words: Vec<String> = kinds.iter().map(|kind| format!("{} {kind}", article(kind))).collect();
     words.join(" and ")
 }

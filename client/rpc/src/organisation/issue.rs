@@ -106,11 +106,7 @@ impl Organisation {
             .clone()
             .unwrap_or_else(|| self.layout().principal_creds(spec.kind, &spec.name));
         let (creds, record) = self.sign_credentials(spec, now)?;
-        Ok(PreparedCredentials {
-            record,
-            creds,
-            path,
-        })
+        Ok(PreparedCredentials { record, creds, path })
     }
 
     /// Records prepared credentials, then writes them.
@@ -119,18 +115,10 @@ impl Organisation {
         _lock: &OrganisationLock,
         prepared: PreparedCredentials,
     ) -> Result<IssuedCredentials, OrganisationError> {
-        let PreparedCredentials {
-            record,
-            creds,
-            path,
-        } = prepared;
+        let PreparedCredentials { record, creds, path } = prepared;
         ledger::append_record(&self.layout().ledger_file(), &record)?;
         write_credentials(&path, &creds)?;
-        Ok(IssuedCredentials {
-            record,
-            creds,
-            path,
-        })
+        Ok(IssuedCredentials { record, creds, path })
     }
 
     /// Issues credentials for one operation. They are valid for one minute and are kept in memory only.
@@ -181,9 +169,7 @@ impl Organisation {
         now: Millis,
     ) -> Result<(UserCredentials, CredentialRecord), OrganisationError> {
         let issued_at = now / 1000;
-        let expires = spec
-            .expires
-            .map(|time| issued_at.saturating_add(time.as_secs()));
+        let expires = spec.expires.map(|time| issued_at.saturating_add(time.as_secs()));
         let role = self.load_key(match spec.kind {
             PrincipalKind::User => OrganisationKey::Caller,
             PrincipalKind::Node => OrganisationKey::Node,
@@ -211,17 +197,7 @@ impl Organisation {
         let creds = UserCredentials::new(&token, pair)
             .map_err(|source| OrganisationError::Creds { path, source })?;
         let (kind, name) = (spec.kind, spec.name.clone());
-        Ok((
-            creds,
-            CredentialRecord {
-                kind,
-                name,
-                key,
-                issued_at,
-                expires,
-                token,
-            },
-        ))
+        Ok((creds, CredentialRecord { kind, name, key, issued_at, expires, token }))
     }
 
     /// Fails if the name is taken. Policies refer to principals by name, so a name in an account belongs to one principal.
@@ -258,10 +234,7 @@ impl Organisation {
 
 /// Writes credentials to a file, replacing older ones.
 pub fn write_credentials(path: &Path, creds: &UserCredentials) -> Result<(), OrganisationError> {
-    if let Some(directory) = path
-        .parent()
-        .filter(|directory| !directory.as_os_str().is_empty())
-    {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         files::create_private_directory(directory)?;
     }
     Ok(files::replace_secret(path, creds.to_text().as_bytes())?)

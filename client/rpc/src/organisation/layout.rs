@@ -128,9 +128,7 @@ impl OrganisationLayout {
 
     /// The default path of a principal's credentials.
     pub fn principal_creds(&self, kind: PrincipalKind, name: &Identity) -> PathBuf {
-        self.creds_directory()
-            .join(kind.plural_name())
-            .join(format!("{name}.creds"))
+        self.creds_directory().join(kind.plural_name()).join(format!("{name}.creds"))
     }
 
     /// The credentials that push account tokens to the broker.

@@ -123,10 +123,7 @@ impl CredentialRecord {
     /// The validity period of a node's token, if it expires. Tokens of other principals are not renewed.
     pub fn token_life(&self) -> Option<TokenLife> {
         let expires = self.expires.filter(|_| self.kind == PrincipalKind::Node)?;
-        Some(TokenLife {
-            expires,
-            lifetime: expires.saturating_sub(self.issued_at),
-        })
+        Some(TokenLife { expires, lifetime: expires.saturating_sub(self.issued_at) })
     }
 
     /// The instant up to which the account revoked tokens of this key, if it did.
@@ -166,19 +163,14 @@ pub fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationErr
 
 /// Appends one record.
 pub fn append_record(path: &Path, record: &CredentialRecord) -> Result<(), OrganisationError> {
-    let mut line = serde_json::to_vec(record).map_err(|error| OrganisationError::Format {
-        item: "the record",
-        source: error.into(),
-    })?;
+    let mut line = serde_json::to_vec(record)
+        .map_err(|error| OrganisationError::Format { item: "the record", source: error.into() })?;
     line.push(b'\n');
     Ok(files::append_public(path, &line)?)
 }
 
 fn parse_records(text: &str) -> Result<Vec<CredentialRecord>, (usize, serde_json::Error)> {
-    let lines = text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty());
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(index, line)| serde_json::from_str(line).map_err(|error| (index + 1, error)))
         .collect()
@@ -197,14 +189,8 @@ impl<'a> RecordIndex<'a> {
         let mut by_name: HashMap<&str, Vec<&CredentialRecord>> = HashMap::new();
         let mut by_key: HashMap<String, Vec<&CredentialRecord>> = HashMap::new();
         for record in records {
-            by_name
-                .entry(record.name.as_str())
-                .or_default()
-                .push(record);
-            by_key
-                .entry(record.key.to_string())
-                .or_default()
-                .push(record);
+            by_name.entry(record.name.as_str()).or_default().push(record);
+            by_key.entry(record.key.to_string()).or_default().push(record);
         }
         Self { by_name, by_key }
     }
@@ -219,19 +205,15 @@ impl<'a> RecordIndex<'a> {
         let with_name = name.and_then(|name| self.by_name.get(name.as_str()));
         let with_key = self.by_key.get(principal);
         let matches = with_name.into_iter().chain(with_key).flatten().copied();
-        let found: Vec<&CredentialRecord> = matches
-            .filter(|record| kind.is_none_or(|kind| kind == record.kind))
-            .collect();
+        let found: Vec<&CredentialRecord> =
+            matches.filter(|record| kind.is_none_or(|kind| kind == record.kind)).collect();
         let mut kinds: Vec<PrincipalKind> = found.iter().map(|record| record.kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
         match kinds.len() {
             0 => Err(OrganisationError::Unknown(principal.to_owned())),
             1 => Ok(found),
-            _ => Err(OrganisationError::Ambiguous {
-                name: principal.to_owned(),
-                kinds,
-            }),
+            _ => Err(OrganisationError::Ambiguous { name: principal.to_owned(), kinds }),
         }
     }
 }
@@ -280,24 +262,12 @@ mod tests {
             "revoked before it was issued"
         );
         account.revoke_user(&one.key, 100);
-        assert_eq!(
-            one.credential_state(&account, 1000),
-            CredentialState::Revoked
-        );
+        assert_eq!(one.credential_state(&account, 1000), CredentialState::Revoked);
         assert_eq!(one.revoked_at(&account), Some(100));
-        assert_eq!(
-            other.credential_state(&account, 199),
-            CredentialState::Valid
-        );
-        assert_eq!(
-            other.credential_state(&account, 200),
-            CredentialState::Expired
-        );
+        assert_eq!(other.credential_state(&account, 199), CredentialState::Valid);
+        assert_eq!(other.credential_state(&account, 200), CredentialState::Expired);
         account.revocations.insert("*".to_owned(), 150);
-        assert_eq!(
-            other.credential_state(&account, 199),
-            CredentialState::Revoked
-        );
+        assert_eq!(other.credential_state(&account, 199), CredentialState::Revoked);
     }
 
     #[test]
@@ -307,35 +277,21 @@ mod tests {
             record(PrincipalKind::Node, "a", 2, None),
             record(PrincipalKind::User, "a", 3, None),
         ];
-        assert!(matches!(
-            find_records(&records, "b", None),
-            Err(OrganisationError::Unknown(_))
-        ));
+        assert!(matches!(find_records(&records, "b", None), Err(OrganisationError::Unknown(_))));
         let Err(OrganisationError::Ambiguous { kinds, .. }) = find_records(&records, "a", None)
         else {
             panic!("two kinds have the name");
         };
         assert_eq!(kinds, [PrincipalKind::User, PrincipalKind::Node]);
-        assert_eq!(
-            find_records(&records, "A", Some(PrincipalKind::User))
-                .unwrap()
-                .len(),
-            2
-        );
+        assert_eq!(find_records(&records, "A", Some(PrincipalKind::User)).unwrap().len(), 2);
         let key = records[2].key.to_string();
-        assert_eq!(
-            find_records(&records, &key, None).unwrap()[0].key,
-            records[2].key
-        );
+        assert_eq!(find_records(&records, &key, None).unwrap()[0].key, records[2].key);
     }
 
     #[test]
     fn a_damaged_line_is_named() {
         let good = serde_json::to_string(&record(PrincipalKind::Node, "a", 1, None)).unwrap();
-        assert_eq!(
-            parse_records(&format!("{good}\n\n{good}\n")).unwrap().len(),
-            2
-        );
+        assert_eq!(parse_records(&format!("{good}\n\n{good}\n")).unwrap().len(), 2);
         assert_eq!(parse_records(&format!("{good}\n{{}}\n")).unwrap_err().0, 2);
     }
 }

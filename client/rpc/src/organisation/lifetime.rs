@@ -48,11 +48,7 @@ pub fn parse_lifetime(text: &str) -> Result<Duration, String> {
         'y' => 365 * DAY_SECONDS,
         _ => return Err(help()),
     };
-    let number: u32 = text
-        .strip_suffix(unit)
-        .unwrap_or_default()
-        .parse()
-        .map_err(|_| help())?;
+    let number: u32 = text.strip_suffix(unit).unwrap_or_default().parse().map_err(|_| help())?;
     match u64::from(number) * seconds {
         0 => Err("the duration must be longer than 0".to_owned()),
         total => Ok(Duration::from_secs(total)),
@@ -69,26 +65,13 @@ mod tests {
 
     #[test]
     fn numbers_have_units() {
-        assert_eq!(
-            parse_lifetime("30d"),
-            Ok(Duration::from_secs(30 * DAY_SECONDS))
-        );
+        assert_eq!(parse_lifetime("30d"), Ok(Duration::from_secs(30 * DAY_SECONDS)));
         assert_eq!(parse_lifetime("90m"), Ok(Duration::from_mins(90)));
         assert_eq!(
             parse_lifetime("4294967295y").unwrap().as_secs(),
             u64::from(u32::MAX) * 365 * DAY_SECONDS
         );
-        for bad in [
-            "",
-            "d",
-            "30",
-            "-1d",
-            "1.5h",
-            "3 d",
-            "4294967296s",
-            "30ä",
-            "0d",
-        ] {
+        for bad in ["", "d", "30", "-1d", "1.5h", "3 d", "4294967296s", "30ä", "0d"] {
             assert!(parse_lifetime(bad).is_err(), "{bad}");
         }
     }

@@ -27,9 +27,7 @@ pub struct NameRegister {
 impl Organisation {
     /// Opens the store of names, with credentials of a fleet service.
     pub async fn open_name_register(&self, now: Millis) -> Result<NameRegister, PushError> {
-        let bus = self
-            .connect_temporarily(PrincipalKind::Service, now)
-            .await?;
+        let bus = self.connect_temporarily(PrincipalKind::Service, now).await?;
         let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
         Ok(NameRegister { bus, names })
     }
@@ -73,10 +71,8 @@ impl Organisation {
                 outdated.push((entry.key, entry.at / 1000));
             }
         }
-        let known: BTreeMap<&Identity, &NameEntry> = entries
-            .iter()
-            .map(|entry| (&entry.identity, entry))
-            .collect();
+        let known: BTreeMap<&Identity, &NameEntry> =
+            entries.iter().map(|entry| (&entry.identity, entry)).collect();
         for (name, entry) in self.issued_names(trust)? {
             let is_written = known.get(&name).is_some_and(|existing| {
                 let is_same = existing.key == entry.key && existing.revoked == entry.revoked;
@@ -104,9 +100,7 @@ impl Organisation {
                 continue;
             }
             let revoked = record.revoked_at(account).is_some();
-            let all_revoked = names
-                .get(&record.name)
-                .is_none_or(|existing| existing.revoked);
+            let all_revoked = names.get(&record.name).is_none_or(|existing| existing.revoked);
             let entry = issued_entry(&record, revoked && all_revoked);
             names.insert(record.name, entry);
         }
@@ -135,10 +129,7 @@ impl NameRegister {
             Err(key) => (None, Err(key)),
         };
         let reserved = self.names.edit_entry(&record.name, reserve).await?;
-        let enrolled = |key| OrganisationError::Enrolled {
-            name: record.name.to_string(),
-            key,
-        };
+        let enrolled = |key| OrganisationError::Enrolled { name: record.name.to_string(), key };
         reserved.map_err(|key| enrolled(key).into())
     }
 

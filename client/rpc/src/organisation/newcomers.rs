@@ -59,9 +59,7 @@ impl Organisation {
         let newcomers = self.profile.newcomers_account;
         Ok(AccountTrusts {
             fleet: self.fleet_trust()?,
-            newcomers: newcomers
-                .map(|_| self.realm_trust(AccountRealm::Newcomers))
-                .transpose()?,
+            newcomers: newcomers.map(|_| self.realm_trust(AccountRealm::Newcomers)).transpose()?,
         })
     }
 
@@ -79,10 +77,7 @@ impl Organisation {
         let operator = self.load_key(OrganisationKey::Operator)?;
         self.create_newcomers_account(&operator, now)?;
         self.write_broker_accounts()?;
-        files::replace_public(
-            &self.layout.profile_file(),
-            self.profile.to_toml()?.as_bytes(),
-        )?;
+        files::replace_public(&self.layout.profile_file(), self.profile.to_toml()?.as_bytes())?;
         Ok(true)
     }
 
@@ -92,12 +87,9 @@ impl Organisation {
         operator: &KeyPair,
         now: Millis,
     ) -> Result<(), OrganisationError> {
-        let [account, newcomer, enroller] = [
-            OrganisationKey::Newcomers,
-            OrganisationKey::Newcomer,
-            OrganisationKey::Enroller,
-        ]
-        .map(|key| self.load_or_create_key(key));
+        let [account, newcomer, enroller] =
+            [OrganisationKey::Newcomers, OrganisationKey::Newcomer, OrganisationKey::Enroller]
+                .map(|key| self.load_or_create_key(key));
         let account = account?.public_key();
         let token = account::newcomers_token(
             account,

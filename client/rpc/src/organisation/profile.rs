@@ -83,9 +83,7 @@ impl OrganisationProfile {
 
     /// The default collective of clients.
     pub fn main_collective(&self) -> &str {
-        self.collectives
-            .first()
-            .map_or("muster", SubjectName::as_str)
+        self.collectives.first().map_or("muster", SubjectName::as_str)
     }
 }
 

@@ -24,9 +24,8 @@ pub(super) fn remove_expired(
     let before = account.revocations.len();
     let mut known_tokens: HashMap<String, (PrincipalKind, Option<Seconds>)> = HashMap::new();
     for record in records {
-        let known = known_tokens
-            .entry(record.key.to_string())
-            .or_insert((record.kind, record.expires));
+        let known =
+            known_tokens.entry(record.key.to_string()).or_insert((record.kind, record.expires));
         known.1 = match (known.1, record.expires) {
             (Some(one), Some(other)) => Some(one.max(other)),
             _ => None,

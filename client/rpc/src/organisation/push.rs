@@ -103,8 +103,7 @@ impl Organisation {
         bus.close().await?;
         if let Some(newcomers) = trusts.newcomers_trust() {
             let subjects = [subject::NEWCOMERS_TRUST_SUBJECT.to_owned()];
-            self.announce_trust(PrincipalKind::Enroller, newcomers, &subjects, now)
-                .await?;
+            self.announce_trust(PrincipalKind::Enroller, newcomers, &subjects, now).await?;
         }
         Ok(())
     }
@@ -132,9 +131,7 @@ impl Organisation {
         let bucket = bus.bucket(stores::TRUST_BUCKET.name);
         let token = Bytes::from(trust.account_token().to_owned());
         bucket.put(stores::TRUST_ACCOUNT_KEY, token).await?;
-        bucket
-            .put(stores::TRUST_HEAD_KEY, Bytes::from(head))
-            .await?;
+        bucket.put(stores::TRUST_HEAD_KEY, Bytes::from(head)).await?;
         Ok(bus.close().await?)
     }
 
@@ -147,10 +144,7 @@ impl Organisation {
         let bus = self.connect_administrator(now).await?;
         let bucket = bus.bucket(stores::PERMITS_BUCKET.name);
         // Without JetStream there are no permits. This key belongs to no node; the request only checks that the bucket exists.
-        if !matches!(
-            bucket.get_once("none").await,
-            Err(BucketError::Missing { .. })
-        ) {
+        if !matches!(bucket.get_once("none").await, Err(BucketError::Missing { .. })) {
             let keys = nodes.iter().map(|node| stores::permit_keys(node.as_str()));
             for key in keys.flatten() {
                 bucket.delete(&key).await?;
@@ -202,10 +196,7 @@ impl Organisation {
     /// Connection options for these credentials.
     pub fn connect_options(&self, creds: &UserCredentials) -> Result<BusOptions, BusError> {
         let broker = &self.profile().broker;
-        let servers = broker
-            .urls
-            .iter()
-            .map(|url| BrokerAddress::parse(url, !broker.tls));
+        let servers = broker.urls.iter().map(|url| BrokerAddress::parse(url, !broker.tls));
         let mut options = BusOptions::for_command(
             creds.claims().name.clone(),
             servers.collect::<Result<_, _>>()?,
@@ -214,9 +205,8 @@ impl Organisation {
         let token = creds.jwt().to_owned();
         let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
         options.credentials = Some(BrokerCredentials::new(move || token.clone(), sign));
-        options.inbox_prefix = Some(subject::inbox_prefix(
-            &creds.key_pair().public_key().to_string(),
-        ));
+        options.inbox_prefix =
+            Some(subject::inbox_prefix(&creds.key_pair().public_key().to_string()));
         options.authority = broker.tls.then(|| self.layout().authority_certificate());
         Ok(options)
     }
@@ -224,22 +214,15 @@ impl Organisation {
 
 /// Fails if the broker refused the token.
 fn check_update_reply(reply: &[u8]) -> Result<(), PushError> {
-    let reply_text = || {
-        String::from_utf8_lossy(reply)
-            .chars()
-            .take(MAX_REPLY_CHARS)
-            .collect::<String>()
-    };
+    let reply_text =
+        || String::from_utf8_lossy(reply).chars().take(MAX_REPLY_CHARS).collect::<String>();
     match serde_json::from_slice(reply) {
-        Ok(ClaimsUpdateReply {
-            data: Some(ClaimsUpdateStatus { code: 200, .. }),
-            error: None,
-        }) => Ok(()),
-        Ok(ClaimsUpdateReply {
-            error: Some(error), ..
-        }) if !error.message.is_empty() => Err(PushError::Refused(
-            error.message.chars().take(MAX_REPLY_CHARS).collect(),
-        )),
+        Ok(ClaimsUpdateReply { data: Some(ClaimsUpdateStatus { code: 200, .. }), error: None }) => {
+            Ok(())
+        }
+        Ok(ClaimsUpdateReply { error: Some(error), .. }) if !error.message.is_empty() => {
+            Err(PushError::Refused(error.message.chars().take(MAX_REPLY_CHARS).collect()))
+        }
         _ => Err(PushError::Refused(reply_text())),
     }
 }

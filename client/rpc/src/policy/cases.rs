@@ -114,10 +114,7 @@ impl PolicyTestSuite {
     /// Reads a test file, and the inventories that it names. Relative paths are resolved against the test file.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let text = read_limited(path, MAX_TEST_FILE_BYTES)?;
-        let invalid = |message: String| PolicyError::Cases {
-            path: path.to_owned(),
-            message,
-        };
+        let invalid = |message: String| PolicyError::Cases { path: path.to_owned(), message };
         let file: PolicyTestFile =
             toml::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         let resolve = |name: &Path| path.parent().unwrap_or(Path::new("")).join(name);
@@ -144,20 +141,11 @@ impl PolicyTestSuite {
             let at = case.at.as_deref().map(parse_instant).transpose();
             let at = at.map_err(|error| invalid(error.to_string()))?;
             let data = data.merged_with(&case.data);
-            cases.push(ResolvedTestCase {
-                case,
-                node,
-                data,
-                at,
-            });
+            cases.push(ResolvedTestCase { case, node, data, at });
         }
         let policies = resolve(&file.policies);
         Ok(Self {
-            policies: if policies.as_os_str().is_empty() {
-                PathBuf::from(".")
-            } else {
-                policies
-            },
+            policies: if policies.as_os_str().is_empty() { PathBuf::from(".") } else { policies },
             default: file.default,
             cases,
         })

@@ -17,21 +17,15 @@ impl TryFrom<BTreeMap<String, Map<String, Value>>> for AssumedDataValues {
 
     fn try_from(values: BTreeMap<String, Map<String, Value>>) -> Result<Self, Self::Error> {
         let entry = |(lookup, outputs): (String, _)| Ok((lookup.parse()?, outputs));
-        values
-            .into_iter()
-            .map(entry)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        values.into_iter().map(entry).collect::<Result<_, _>>().map(Self)
     }
 }
 
 impl AssumedDataValues {
     /// Adds one assumed value, such as `puppet().enabled=false`.
     pub fn with_value(mut self, text: &str) -> Result<Self, PolicyError> {
-        let assumed: AssumedOutput = text.parse().map_err(|source| PolicyError::Data {
-            text: text.to_owned(),
-            source,
-        })?;
+        let assumed: AssumedOutput =
+            text.parse().map_err(|source| PolicyError::Data { text: text.to_owned(), source })?;
         let outputs = self.0.entry(assumed.lookup).or_default();
         outputs.insert(assumed.output, assumed.value);
         Ok(self)

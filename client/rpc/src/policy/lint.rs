@@ -63,10 +63,7 @@ pub fn lint_policies(
         if path.starts_with(format!("built-in {agent}.policy")) {
             continue;
         }
-        let mut linter = PolicyLinter {
-            path,
-            findings: &mut findings,
-        };
+        let mut linter = PolicyLinter { path, findings: &mut findings };
         linter.check_agent(agent, file, schemas);
         linter.check_default(file);
         for (index, rule) in file.rules().iter().enumerate() {
@@ -100,22 +97,16 @@ struct CallerNames<'a> {
 impl<'a> CallerNames<'a> {
     fn from_policies(set: &'a PolicySet) -> Self {
         let mut names = BTreeMap::new();
-        let rules = set
-            .readable_policies()
-            .flat_map(|(_, _, file)| file.rules());
+        let rules = set.readable_policies().flat_map(|(_, _, file)| file.rules());
         let words = rules.flat_map(|rule| rule.callers().words());
-        let used_names = words
-            .filter(|word| is_name(word))
-            .map(|word| strip_role_prefix(&word.text));
+        let used_names =
+            words.filter(|word| is_name(word)).map(|word| strip_role_prefix(&word.text));
         let members = set.groups().all_members();
         let members = members.map(|member| member.name().as_str());
         for name in used_names.chain(members) {
             *names.entry(name).or_default() += 1;
         }
-        Self {
-            groups: set.groups().group_names().collect(),
-            names,
-        }
+        Self { groups: set.groups().group_names().collect(), names }
     }
 
     /// Suggests a similar name for a name that occurs only once.
@@ -216,10 +207,7 @@ impl PolicyLinter<'_> {
         if rule.until().is_some_and(|until| until <= now) {
             let message = "the line has expired and never applies; remove it".to_owned();
             self.add_warning(Some(rule.line_number()), 1, "over", message);
-        } else if let Some(first) = earlier_rules
-            .iter()
-            .find(|earlier| earlier.covers_rule(rule))
-        {
+        } else if let Some(first) = earlier_rules.iter().find(|earlier| earlier.covers_rule(rule)) {
             let message = format!(
                 "never applies, because line {} already covers it; move it before that line, or remove it",
                 first.line_number()
@@ -251,12 +239,7 @@ impl PolicyLinter<'_> {
                     "`{}` is not a group, and occurs nowhere else; did you mean {suggestion}?",
                     word.text
                 );
-                self.add_warning(
-                    Some(rule.line_number()),
-                    word.column,
-                    "unknown-caller",
-                    message,
-                );
+                self.add_warning(Some(rule.line_number()), word.column, "unknown-caller", message);
             }
         }
     }
@@ -283,24 +266,13 @@ mod tests {
             groups.first().map(source),
             RuleVerdict::Deny,
         );
-        let loaded = LoadedPolicies {
-            set: &set,
-            problems: &problems,
-        };
+        let loaded = LoadedPolicies { set: &set, problems: &problems };
         let now = parse_instant("2026-11-22T10:00Z").unwrap();
         let sources = DataDdlStore::load(None).unwrap().declared_sources();
         let found = lint_policies(loaded, &DdlStore::load(None).unwrap(), &sources, now);
         let told = |finding: &super::LintFinding| {
-            assert_eq!(
-                finding.level == LintLevel::Error,
-                finding.code == "malformed"
-            );
-            format!(
-                "{}:{} {}",
-                finding.path.display(),
-                finding.line.unwrap_or(0),
-                finding.code
-            )
+            assert_eq!(finding.level == LintLevel::Error, finding.code == "malformed");
+            format!("{}:{} {}", finding.path.display(), finding.line.unwrap_or(0), finding.code)
         };
         found.iter().map(told).collect()
     }
@@ -312,10 +284,7 @@ mod tests {
         let files = [
             ("groups", "admins rip eve\noncall joe\n"),
             ("service.policy", service),
-            (
-                "default.policy",
-                "policy default deny\nallow\tadmins\twhatever\t*\n",
-            ),
+            ("default.policy", "policy default deny\nallow\tadmins\twhatever\t*\n"),
         ];
         assert_eq!(codes(&files), Vec::<String>::new());
     }

@@ -36,10 +36,7 @@ impl SavedNode {
     /// Reads a file that `rpc inventory NODE -j` wrote.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let text = read_limited(path, MAX_INVENTORY_BYTES)?;
-        let invalid = |problem: String| PolicyError::Inventory {
-            path: path.to_owned(),
-            problem,
-        };
+        let invalid = |problem: String| PolicyError::Inventory { path: path.to_owned(), problem };
         let document: SavedInventoryDocument =
             serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         let inventory = document.inventory.ok_or_else(|| {
@@ -61,17 +58,13 @@ impl SavedNode {
         classes: &[String],
     ) -> Result<Self, PolicyError> {
         self.facts.extend(facts);
-        self.classes
-            .extend(classes.iter().map(|class| class.to_ascii_lowercase()));
+        self.classes.extend(classes.iter().map(|class| class.to_ascii_lowercase()));
         self.validate_facts()
     }
 
     /// Adds a fact, such as `os.family=Debian`.
     pub fn with_fact(mut self, text: &str) -> Result<Self, PolicyError> {
-        let invalid = |source| PolicyError::Fact {
-            text: text.to_owned(),
-            source,
-        };
+        let invalid = |source| PolicyError::Fact { text: text.to_owned(), source };
         let (name, value) = text.split_once('=').ok_or_else(|| invalid(None))?;
         let term = FactTerm::parse(&format!("{name}=x")).map_err(|error| invalid(Some(error)))?;
         let segments: Vec<&str> = term.fact_path().segments().collect();
@@ -113,9 +106,7 @@ fn set_nested_value(map: &mut Map<String, Value>, path: &[&str], value: Value) {
         [] => {}
         [last] => drop(map.insert((*last).to_owned(), value)),
         [first, rest @ ..] => {
-            let entry = map
-                .entry(*first)
-                .or_insert_with(|| Value::Object(Map::new()));
+            let entry = map.entry(*first).or_insert_with(|| Value::Object(Map::new()));
             if !entry.is_object() {
                 *entry = Value::Object(Map::new());
             }
@@ -163,11 +154,6 @@ mod tests {
             (&["apache".to_owned()][..], &["rpcutil".to_owned()][..])
         );
         std::fs::write(&path, json!({"node": "db1", "inventory": null}).to_string()).unwrap();
-        assert!(
-            SavedNode::read(&path)
-                .unwrap_err()
-                .to_string()
-                .contains("did not reply")
-        );
+        assert!(SavedNode::read(&path).unwrap_err().to_string().contains("did not reply"));
     }
 }

@@ -40,11 +40,7 @@ impl PolicyFilesReading {
                 path: path.clone(),
                 line: None,
                 column: None,
-                level: if is_installed(path) {
-                    LintLevel::Error
-                } else {
-                    LintLevel::Warning
-                },
+                level: if is_installed(path) { LintLevel::Error } else { LintLevel::Warning },
                 code: "unprotected",
                 message: format!("nodes reject this file: {problem}"),
             })
@@ -71,9 +67,7 @@ pub fn read_directory(
         }
     }
     if files.is_empty() {
-        return Err(PolicyError::NoPolicy {
-            path: path.to_owned(),
-        });
+        return Err(PolicyError::NoPolicy { path: path.to_owned() });
     }
     files.sort();
     Ok(read_policies(path, files, default))
@@ -92,10 +86,7 @@ pub fn read_paths(
             readings.push(read_directory(path, default)?);
         } else {
             let directory = path.parent().unwrap_or(Path::new("")).to_owned();
-            files_by_directory
-                .entry(directory)
-                .or_default()
-                .push(path.clone());
+            files_by_directory.entry(directory).or_default().push(path.clone());
         }
     }
     for (directory, mut files) in files_by_directory {
@@ -117,22 +108,12 @@ fn read_policies(
     };
     let groups_file = groups.as_ref().map(|groups| groups.path.clone());
     let (set, problems) = PolicySet::new(files.iter().cloned().map(read_source), groups, default);
-    PolicyFilesReading {
-        set,
-        problems,
-        files,
-        groups: groups_file,
-    }
+    PolicyFilesReading { set, problems, files, groups: groups_file }
 }
 
 fn is_policy(path: &Path) -> bool {
-    let hidden = path
-        .file_name()
-        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    !hidden
-        && path
-            .extension()
-            .is_some_and(|extension| extension == "policy")
+    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    !hidden && path.extension().is_some_and(|extension| extension == "policy")
 }
 
 fn read_source(path: PathBuf) -> PolicySource {
@@ -148,9 +129,7 @@ fn read_source(path: PathBuf) -> PolicySource {
 pub(super) fn read_limited(path: &Path, limit: u64) -> Result<String, PolicyError> {
     let mut text = String::new();
     let file = File::open(path).map_err(|source| read_error(path, source))?;
-    file.take(limit + 1)
-        .read_to_string(&mut text)
-        .map_err(|source| read_error(path, source))?;
+    file.take(limit + 1).read_to_string(&mut text).map_err(|source| read_error(path, source))?;
     if text.len() as u64 > limit {
         let path = path.to_owned();
         return Err(PolicyError::TooLarge { path, limit });
@@ -159,8 +138,5 @@ pub(super) fn read_limited(path: &Path, limit: u64) -> Result<String, PolicyErro
 }
 
 fn read_error(path: &Path, source: io::Error) -> PolicyError {
-    PolicyError::Read {
-        path: path.to_owned(),
-        source,
-    }
+    PolicyError::Read { path: path.to_owned(), source }
 }

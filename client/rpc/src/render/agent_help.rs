@@ -17,10 +17,7 @@ passed, 1 no nodes discovered or a local error, 2 some failed, 3 no replies,
 pub fn render_agent_help(ddl: &AgentDdl) -> String {
     let name = escape_to_line(ddl.name());
     let mut page = TextPage::default();
-    page.push_line(format_args!(
-        "{}\n",
-        escape_to_line(&ddl.metadata().description)
-    ));
+    page.push_line(format_args!("{}\n", escape_to_line(&ddl.metadata().description)));
     let action = ddl.default_action().map_or("ACTION", |_| "[ACTION]");
     let usage = format_args!("rpc {name} {action} [KEY=VALUE]... [OPTIONS]");
     page.push_line(format_args!("{STRONG}Usage:{STRONG:#} {usage}\n"));
@@ -28,16 +25,10 @@ pub fn render_agent_help(ddl: &AgentDdl) -> String {
     let widest = ddl.actions().iter().map(|action| action.name().len()).max();
     let width = widest.unwrap_or(0);
     for action in ddl.actions() {
-        let default = if ddl.default_action() == Some(action.name()) {
-            " (the default)"
-        } else {
-            ""
-        };
+        let default =
+            if ddl.default_action() == Some(action.name()) { " (the default)" } else { "" };
         let description = escape_to_line(action.description());
-        page.push_line(format_args!(
-            "  {:<width$}  {description}{default}",
-            action.name()
-        ));
+        page.push_line(format_args!("  {:<width$}  {description}{default}", action.name()));
     }
     page.push_gap();
     page.push_line(format_args!(
@@ -60,10 +51,7 @@ pub fn render_action_help(ddl: &AgentDdl, action: &ActionSchema) -> String {
     if !optional.is_empty() || action.additional_input() {
         usage.push_str(" [KEY=VALUE]...");
     }
-    page.push_line(format_args!(
-        "{STRONG}Usage:{STRONG:#} {} [OPTIONS]\n",
-        escape_to_line(&usage)
-    ));
+    page.push_line(format_args!("{STRONG}Usage:{STRONG:#} {} [OPTIONS]\n", escape_to_line(&usage)));
     page.push_text(doc::render_action_text(ddl, action));
     page.push_gap();
     page.push_text(HELP_FOOTER);
@@ -72,11 +60,7 @@ pub fn render_action_help(ddl: &AgentDdl, action: &ActionSchema) -> String {
 
 /// Placeholder of the value in the usage line; `-` for a secret, which is best read from the standard input.
 fn value_name(input: &InputSchema) -> String {
-    if input.sensitive {
-        "-".to_owned()
-    } else {
-        input.name.to_uppercase()
-    }
+    if input.sensitive { "-".to_owned() } else { input.name.to_uppercase() }
 }
 
 #[cfg(test)]
@@ -92,10 +76,7 @@ mod tests {
         let service = store.get("service").unwrap();
         insta::assert_snapshot!("help_of_agent", plain(&render_agent_help(service)));
         let restart = service.find_action("restart").unwrap();
-        insta::assert_snapshot!(
-            "help_of_action",
-            plain(&render_action_help(service, restart))
-        );
+        insta::assert_snapshot!("help_of_action", plain(&render_action_help(service, restart)));
         for ddl in store.all() {
             for one in ddl.actions() {
                 let page = plain(&render_action_help(ddl, one));

@@ -65,16 +65,9 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
             verified.finding_text(location, &note.to_string())
         ));
     }
-    let state = if verification.is_intact() {
-        "intact"
-    } else {
-        "NOT intact"
-    };
+    let state = if verification.is_intact() { "intact" } else { "NOT intact" };
     page.push_line(format_args!("The log is {state}."));
-    let node = verification
-        .node
-        .as_ref()
-        .map_or("unknown", Identity::as_str);
+    let node = verification.node.as_ref().map_or("unknown", Identity::as_str);
     page.push_line(format_args!("  node    {node}"));
     page.push_line(format_args!("  lines   {}", verification.lines));
     match &verification.signed {
@@ -162,11 +155,7 @@ pub fn render_record(fields: &Map<String, Value>) -> String {
         None => field_text("claimed"),
     };
     let mut page = TextPage::default();
-    page.push_text(format_args!(
-        "{} {:<8} ",
-        field_text("time"),
-        field_text("verdict")
-    ));
+    page.push_text(format_args!("{} {:<8} ", field_text("time"), field_text("verdict")));
     page.push_text(format_args!("{:<12} {action:<20}", field_text("caller")));
     for field in ["statuscode", "reason", "rule", "count"] {
         if fields.contains_key(field) {

@@ -37,10 +37,7 @@ impl<'a> CollectiveMembers<'a> {
             .into_iter()
             .map(|(name, nodes)| [escape_to_line(name).into_owned(), nodes.len().to_string()])
             .collect();
-        format_table(["COLLECTIVE", "NODES"], &rows)
-            .into_iter()
-            .map(|line| line + "\n")
-            .collect()
+        format_table(["COLLECTIVE", "NODES"], &rows).into_iter().map(|line| line + "\n").collect()
     }
 
     /// Renders the graph in the DOT language.
@@ -109,14 +106,7 @@ mod tests {
             "{}",
             collectives.render_table()
         );
-        assert!(
-            collectives
-                .render_table()
-                .lines()
-                .nth(1)
-                .unwrap()
-                .starts_with("muster ")
-        );
+        assert!(collectives.render_table().lines().nth(1).unwrap().starts_with("muster "));
         insta::assert_snapshot!(collectives.render_dot(), @r#"
         graph fleet {
           overlap=false;

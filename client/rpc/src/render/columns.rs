@@ -7,16 +7,10 @@ const COLUMN_GAP: usize = 2;
 
 /// Formats the names in aligned columns, each line indented and terminated; empty without names.
 pub fn format_columns<T: AsRef<str>>(names: &[T], indent: usize, width: usize) -> String {
-    let widest = names
-        .iter()
-        .map(|name| name.as_ref().chars().count())
-        .max()
-        .unwrap_or(0);
+    let widest = names.iter().map(|name| name.as_ref().chars().count()).max().unwrap_or(0);
     let cell_width = widest + COLUMN_GAP;
-    let names_per_row = (width.saturating_sub(indent) + COLUMN_GAP)
-        .checked_div(cell_width)
-        .unwrap_or(1)
-        .max(1);
+    let names_per_row =
+        (width.saturating_sub(indent) + COLUMN_GAP).checked_div(cell_width).unwrap_or(1).max(1);
     let mut page = TextPage::default();
     for row in names.chunks(names_per_row) {
         page.push_text(format_args!("{:indent$}", ""));
@@ -35,10 +29,7 @@ mod tests {
     #[test]
     fn as_many_columns_as_fit() {
         let names = ["a1", "b22", "c333", "d", "e"];
-        assert_eq!(
-            format_columns(&names, 3, 20),
-            "   a1    b22   c333\n   d     e\n"
-        );
+        assert_eq!(format_columns(&names, 3, 20), "   a1    b22   c333\n   d     e\n");
         assert_eq!(format_columns(&names, 0, 3), "a1\nb22\nc333\nd\ne\n");
         assert_eq!(format_columns::<&str>(&[], 3, 20), "");
         assert_eq!(format_columns(&[""], 0, 0), "\n");

@@ -58,10 +58,7 @@ pub struct DdlCheckDocument<'a> {
 impl<'a> DdlCheckDocument<'a> {
     /// Creates the document of these files.
     pub fn new(files: &'a [DdlCheckResult]) -> Self {
-        Self {
-            schema: "muster.plugin.check.v1",
-            files,
-        }
+        Self { schema: "muster.plugin.check.v1", files }
     }
 }
 
@@ -77,11 +74,9 @@ impl DdlCheckResult {
                     .map(|message| locate_finding(DdlFindingSeverity::Warning, message, &text))
                     .collect(),
             },
-            Err(error) => Self {
-                file,
-                agent: None,
-                findings: vec![refusal_finding(&error, &text)],
-            },
+            Err(error) => {
+                Self { file, agent: None, findings: vec![refusal_finding(&error, &text)] }
+            }
         }
     }
 
@@ -112,11 +107,7 @@ impl DdlFinding {
         let location = self.line.zip(self.column);
         let location =
             location.map_or_else(String::new, |(line, column)| format!("{line}:{column}:"));
-        format!(
-            "{}:{location} {severity}: {}",
-            escape_to_line(file),
-            escape_to_line(&self.message)
-        )
+        format!("{}:{location} {severity}: {}", escape_to_line(file), escape_to_line(&self.message))
     }
 }
 
@@ -139,12 +130,7 @@ fn locate_finding(severity: DdlFindingSeverity, message: String, text: &str) -> 
     let before = at.and_then(|at| text.get(..at));
     let line = before.map(|before| before.matches('\n').count() + 1);
     let column = before.map(|before| before.chars().rev().take_while(|c| *c != '\n').count() + 1);
-    DdlFinding {
-        severity,
-        line,
-        column,
-        message,
-    }
+    DdlFinding { severity, line, column, message }
 }
 
 /// Finds the position of a message such as ``action `a`, input `b`: ...``: the input's name, or else the action's.
@@ -186,18 +172,14 @@ fn ddl_advice(ddl: &AgentDdl) -> impl Iterator<Item = String> + '_ {
     let metadata = is_undescribed
         .then(|| "metadata: has no description, which `rpc plugin list` displays".to_owned());
     let warnings = ddl.warnings().iter().cloned();
-    warnings
-        .chain(metadata)
-        .chain(ddl.actions().iter().flat_map(action_advice))
+    warnings.chain(metadata).chain(ddl.actions().iter().flat_map(action_advice))
 }
 
 fn action_advice(action: &ActionSchema) -> Vec<String> {
     let at = format!("action `{}`", action.name());
     let mut found = Vec::new();
     if action.description().is_empty() {
-        found.push(format!(
-            "{at}: has no description, which help and completion display"
-        ));
+        found.push(format!("{at}: has no description, which help and completion display"));
     }
     for input in action.inputs() {
         let advice = input_advice(action, input).into_iter();
@@ -205,10 +187,7 @@ fn action_advice(action: &ActionSchema) -> Vec<String> {
     }
     for output in action.outputs() {
         if output.description.is_empty() {
-            found.push(format!(
-                "{at}, output `{}`: has no description",
-                output.name
-            ));
+            found.push(format!("{at}, output `{}`: has no description", output.name));
         }
     }
     found
@@ -241,9 +220,7 @@ mod tests {
     fn check(text: &str) -> Vec<String> {
         let checked = DdlCheckResult::new("a.json".to_owned(), text.as_bytes());
         let findings = checked.findings.iter();
-        findings
-            .map(|finding| finding.render_line(&checked.file))
-            .collect()
+        findings.map(|finding| finding.render_line(&checked.file)).collect()
     }
 
     #[test]
@@ -261,10 +238,8 @@ mod tests {
 
     #[test]
     fn a_fault_has_its_line() {
-        let (_, good) = muster_ddl::BUILTIN_AGENTS
-            .iter()
-            .find(|(name, _)| *name == "service")
-            .unwrap();
+        let (_, good) =
+            muster_ddl::BUILTIN_AGENTS.iter().find(|(name, _)| *name == "service").unwrap();
         let broken = format!("{good}}}");
         let lines = check(&broken);
         assert!(
@@ -273,16 +248,10 @@ mod tests {
             "{lines:?}"
         );
         let wrong = good.replace("service_name", "no_such_validator");
-        let line = 1 + wrong
-            .lines()
-            .position(|line| line.contains("\"service\": {"))
-            .unwrap();
+        let line = 1 + wrong.lines().position(|line| line.contains("\"service\": {")).unwrap();
         let lines = check(&wrong);
         assert_eq!(lines.len(), 1);
-        assert!(
-            lines[0].starts_with(&format!("a.json:{line}:")),
-            "{line}: {lines:?}"
-        );
+        assert!(lines[0].starts_with(&format!("a.json:{line}:")), "{line}: {lines:?}");
         assert!(lines[0].contains("no_such_validator"), "{lines:?}");
     }
 }

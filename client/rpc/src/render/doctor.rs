@@ -20,32 +20,20 @@ const MESSAGE_INDENT: usize = 26;
 /// Renders one section for this width, followed by an empty line.
 pub fn render_section(section: &DiagnosisSection, width: usize) -> String {
     let mut page = TextPage::default();
-    page.push_line(format_args!(
-        "{STRONG}{}{STRONG:#}",
-        escape_to_line(&section.about)
-    ));
+    page.push_line(format_args!("{STRONG}{}{STRONG:#}", escape_to_line(&section.about)));
     for finding in &section.findings {
         let style = level_style(finding.level);
         let word = finding.level.as_str();
         let mut lines = wrap_words(&escape_to_line(&finding.message), width).into_iter();
-        let (check, first) = (
-            escape_to_line(&finding.check),
-            lines.next().unwrap_or_default(),
-        );
-        page.push_line(format_args!(
-            "  {style}{word:<8}{style:#} {check:<14} {first}"
-        ));
+        let (check, first) = (escape_to_line(&finding.check), lines.next().unwrap_or_default());
+        page.push_line(format_args!("  {style}{word:<8}{style:#} {check:<14} {first}"));
         lines.for_each(|more| page.push_line(format_args!("{:MESSAGE_INDENT$}{more}", "")));
         if !finding.nodes.is_empty() {
             for names in wrap_words(&shorten_names(&finding.nodes), width) {
                 page.push_line(format_args!("{:MESSAGE_INDENT$}{names}", ""));
             }
         }
-        for advice in finding
-            .advice
-            .iter()
-            .flat_map(|advice| wrap_words(advice, width))
-        {
+        for advice in finding.advice.iter().flat_map(|advice| wrap_words(advice, width)) {
             page.push_line(format_args!("{:MESSAGE_INDENT$}{HINT}{advice}{HINT:#}", ""));
         }
     }
@@ -80,11 +68,7 @@ fn level_style(level: DiagnosisLevel) -> Style {
 }
 
 fn shorten_names(nodes: &BTreeSet<Identity>) -> String {
-    let shown: Vec<&str> = nodes
-        .iter()
-        .take(MAX_SHOWN_NODES)
-        .map(Identity::as_str)
-        .collect();
+    let shown: Vec<&str> = nodes.iter().take(MAX_SHOWN_NODES).map(Identity::as_str).collect();
     match nodes.len().saturating_sub(MAX_SHOWN_NODES) {
         0 => shown.join(" "),
         more => format!("{} and {more} more", shown.join(" ")),
@@ -156,14 +140,9 @@ mod tests {
     fn the_document_counts() {
         let sections = [section()];
         let document = serde_json::to_value(DoctorDocument::new(&sections)).unwrap();
+        assert_eq!((&document["errors"], &document["warnings"]), (&1.into(), &1.into()));
         assert_eq!(
-            (&document["errors"], &document["warnings"]),
-            (&1.into(), &1.into())
-        );
-        assert_eq!(
-            document["sections"][0]["findings"][1]["nodes"]
-                .as_array()
-                .map(Vec::len),
+            document["sections"][0]["findings"][1]["nodes"].as_array().map(Vec::len),
             Some(7)
         );
         assert_eq!(document["sections"][0]["findings"][0].get("advice"), None);

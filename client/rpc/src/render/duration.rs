@@ -38,9 +38,6 @@ mod tests {
         ] {
             assert_eq!(format_duration(Duration::from_micros(micros)), words);
         }
-        assert_eq!(
-            format_milliseconds(Duration::from_micros(1_305_584)),
-            "1305.58 ms"
-        );
+        assert_eq!(format_milliseconds(Duration::from_micros(1_305_584)), "1305.58 ms");
     }
 }

@@ -25,10 +25,7 @@ mod tests {
     fn only_lists_of_events_become_sentences() {
         let event = |status| json!({"property": "shell", "message": "shell changed", "status": status, "more": 1});
         let list = json!([event("success"), event("noop")]);
-        assert_eq!(
-            event_sentences(&list),
-            Some(json!(["shell changed", "shell changed"]))
-        );
+        assert_eq!(event_sentences(&list), Some(json!(["shell changed", "shell changed"])));
         for other in [
             json!([]),
             json!("x"),

@@ -36,14 +36,8 @@ const NODE_CHECKS: [(StageName, &str); 11] = [
         StageName::Match,
         "the request is addressed to this node, or its filter matches; otherwise it gets no reply",
     ),
-    (
-        StageName::Validate,
-        "the agent and action exist, and the inputs match the schema",
-    ),
-    (
-        StageName::Authorise,
-        "the node's policy allows the action for this caller",
-    ),
+    (StageName::Validate, "the agent and action exist, and the inputs match the schema"),
+    (StageName::Authorise, "the node's policy allows the action for this caller"),
     (
         StageName::Audit,
         "changes are recorded before they run, results afterwards; refused requests are recorded, too",
@@ -52,15 +46,9 @@ const NODE_CHECKS: [(StageName, &str); 11] = [
         StageName::Journal,
         "a request that makes changes is first stored on disk, so that it cannot run twice",
     ),
-    (
-        StageName::Queue,
-        "a slot is free, or a place in the queue; otherwise the node is busy",
-    ),
+    (StageName::Queue, "a slot is free, or a place in the queue; otherwise the node is busy"),
     (StageName::Run, "the action runs, until its deadline"),
-    (
-        StageName::Reply,
-        "the reply is signed, and sent to the caller's own inbox only",
-    ),
+    (StageName::Reply, "the reply is signed, and sent to the caller's own inbox only"),
 ];
 
 /// Explanation of a request.
@@ -185,9 +173,7 @@ impl RequestExplanation {
             request.render_onto(&mut page, verbose);
         }
         self.caller.render_onto(&mut page);
-        page.push_line(format_args!(
-            "{STRONG}What each node checks, in this order{STRONG:#}"
-        ));
+        page.push_line(format_args!("{STRONG}What each node checks, in this order{STRONG:#}"));
         for (stage, check) in NODE_CHECKS {
             page.push_text(hang_words(&format!("   {stage:<11} "), check, width));
         }
@@ -241,10 +227,7 @@ impl ExplainedCaller {
                 "tags",
                 (!self.tags.is_empty()).then(|| escape_to_line(&self.tags.join(" ")).into_owned()),
             ),
-            (
-                "expires",
-                Some(self.expires.clone().unwrap_or_else(|| "never".to_owned())),
-            ),
+            ("expires", Some(self.expires.clone().unwrap_or_else(|| "never".to_owned()))),
         ];
         for (title, text) in rows {
             if let Some(text) = text {

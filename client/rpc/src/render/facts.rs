@@ -34,13 +34,11 @@ pub fn group_fact_values(report: &RequestReport) -> Vec<FactValueGroup> {
     let mut groups: BTreeMap<String, FactValueGroup> = BTreeMap::new();
     for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
         let RpcutilGetFactOutput { value, .. } = reply.typed_outputs();
-        let group = groups
-            .entry(value.to_string())
-            .or_insert_with(|| FactValueGroup {
-                value,
-                count: 0,
-                nodes: BTreeSet::new(),
-            });
+        let group = groups.entry(value.to_string()).or_insert_with(|| FactValueGroup {
+            value,
+            count: 0,
+            nodes: BTreeSet::new(),
+        });
         group.nodes.insert(reply.node.clone());
         group.count = group.nodes.len();
     }
@@ -61,10 +59,7 @@ pub fn render_fact_bars(
     screen: Screen,
 ) -> String {
     let mut page = TextPage::default();
-    page.push_line(format_args!(
-        "{STRONG}Report for fact: {}{STRONG:#}\n",
-        escape_to_line(fact)
-    ));
+    page.push_line(format_args!("{STRONG}Report for fact: {}{STRONG:#}\n", escape_to_line(fact)));
     let bars = FactBarLayout::new(groups, screen.width);
     for group in groups {
         if screen.is_terminal {
@@ -123,34 +118,17 @@ struct FactBarLayout {
 
 impl FactBarLayout {
     fn new(groups: &[FactValueGroup], width: usize) -> Self {
-        let widest = groups
-            .iter()
-            .map(|group| group.display_value().chars().count())
-            .max();
-        let max_count = groups
-            .iter()
-            .map(|group| group.nodes.len())
-            .max()
-            .unwrap_or(0);
+        let widest = groups.iter().map(|group| group.display_value().chars().count()).max();
+        let max_count = groups.iter().map(|group| group.nodes.len()).max().unwrap_or(0);
         let value = widest.unwrap_or(0).min(MAX_VALUE_WIDTH);
         let count = max_count.to_string().len();
         let bar = width.saturating_sub(value + count + 6);
-        Self {
-            value,
-            count,
-            bar,
-            max_count,
-        }
+        Self { value, count, bar, max_count }
     }
 
     /// Every value has a bar of at least one character.
     fn render_row(&self, group: &FactValueGroup) -> String {
-        let Self {
-            value,
-            count,
-            bar,
-            max_count,
-        } = *self;
+        let Self { value, count, bar, max_count } = *self;
         let nodes = group.nodes.len();
         let length = (nodes * bar).div_ceil(max_count.max(1)).min(bar);
         let shown = group.display_value();
@@ -213,40 +191,17 @@ mod tests {
         let groups = group_fact_values(&report);
         insta::assert_snapshot!(
             "facts",
-            plain(&render_fact_bars(
-                "country",
-                &groups,
-                &report,
-                false,
-                Screen::default()
-            ))
+            plain(&render_fact_bars("country", &groups, &report, false, Screen::default()))
         );
         insta::assert_snapshot!(
             "facts_verbose",
-            plain(&render_fact_bars(
-                "country",
-                &groups,
-                &report,
-                true,
-                Screen::default()
-            ))
+            plain(&render_fact_bars("country", &groups, &report, true, Screen::default()))
         );
-        let terminal = Screen {
-            width: 60,
-            is_terminal: true,
-        };
-        let bars = plain(&render_fact_bars(
-            "country", &groups, &report, false, terminal,
-        ));
-        assert!(
-            bars.lines().all(|line| line.chars().count() <= 60),
-            "{bars}"
-        );
+        let terminal = Screen { width: 60, is_terminal: true };
+        let bars = plain(&render_fact_bars("country", &groups, &report, false, terminal));
+        assert!(bars.lines().all(|line| line.chars().count() <= 60), "{bars}");
         insta::assert_snapshot!("facts_bars", bars);
-        insta::assert_snapshot!(
-            "facts_table",
-            plain(&render_fact_table(&groups, true, terminal))
-        );
+        insta::assert_snapshot!("facts_table", plain(&render_fact_table(&groups, true, terminal)));
         insta::assert_snapshot!(
             "facts_json",
             json::to_safe_text(&FactsDocument::new("country", &groups, &report)).unwrap()

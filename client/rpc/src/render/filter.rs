@@ -85,9 +85,7 @@ impl<'a> FilterTestDocument<'a> {
     /// Creates the result from these evaluations.
     pub fn new(filter: String, evaluations: &'a [NodeEvaluation]) -> Self {
         let count = |truth| {
-            let matches = evaluations
-                .iter()
-                .filter(|evaluation| evaluation.result == truth);
+            let matches = evaluations.iter().filter(|evaluation| evaluation.result == truth);
             matches.count()
         };
         Self {
@@ -111,10 +109,7 @@ impl<'a> FilterTestDocument<'a> {
                 FilterVerdict::NoMatch => (BAD, "no match"),
                 FilterVerdict::Unknown => (WARNING, "unknown"),
             };
-            page.push_text(format_args!(
-                "{:<widest$}  {style}{word}{style:#}",
-                node.node.as_str()
-            ));
+            page.push_text(format_args!("{:<widest$}  {style}{word}{style:#}", node.node.as_str()));
             if node.asks.is_empty() {
                 page.push_line("");
             } else {
@@ -162,11 +157,7 @@ impl<'a> FilterNodeDocument<'a> {
         Self {
             node: &evaluation.node,
             verdict: evaluation.result.into(),
-            asks: evaluation
-                .needed_lookups
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            asks: evaluation.needed_lookups.iter().map(ToString::to_string).collect(),
             conditions: conditions
                 .map(|(condition, truth)| FilterConditionDocument {
                     condition,
@@ -223,14 +214,8 @@ mod tests {
         for (verdicts, exit) in [
             (&[][..], CommandExitCode::Local),
             (&[TruthValue::False], CommandExitCode::Local),
-            (
-                &[TruthValue::True, TruthValue::False],
-                CommandExitCode::Passed,
-            ),
-            (
-                &[TruthValue::True, TruthValue::Unknown],
-                CommandExitCode::SomeFailed,
-            ),
+            (&[TruthValue::True, TruthValue::False], CommandExitCode::Passed),
+            (&[TruthValue::True, TruthValue::Unknown], CommandExitCode::SomeFailed),
             (&[TruthValue::Unknown], CommandExitCode::SomeFailed),
         ] {
             let judged: Vec<_> = verdicts.iter().map(|one| judgement("a", *one)).collect();

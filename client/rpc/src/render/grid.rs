@@ -23,18 +23,12 @@ pub struct TableCell {
 impl TableCell {
     /// A cell without a mark.
     pub fn plain(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            is_bad: false,
-        }
+        Self { text: text.into(), is_bad: false }
     }
 
     /// The first cell of a failure's row.
     pub fn bad(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            is_bad: true,
-        }
+        Self { text: text.into(), is_bad: true }
     }
 }
 
@@ -56,9 +50,7 @@ pub fn lay_out_table(
     max_lines: Option<usize>,
 ) -> RenderedTable {
     let fitting_columns = count_fitting_columns(heading, rows, width);
-    let (shown, left_out) = heading
-        .split_at_checked(fitting_columns)
-        .unwrap_or((heading, &[]));
+    let (shown, left_out) = heading.split_at_checked(fitting_columns).unwrap_or((heading, &[]));
     let mut table = Table::new();
     table
         .load_style(NOTHING)
@@ -67,10 +59,7 @@ pub fn lay_out_table(
         .set_header(shown);
     for row in rows {
         let mut line = Row::from(
-            row.iter()
-                .take(fitting_columns)
-                .map(|cell| cell.text.as_str())
-                .collect::<Vec<_>>(),
+            row.iter().take(fitting_columns).map(|cell| cell.text.as_str()).collect::<Vec<_>>(),
         );
         if let Some(max) = max_lines {
             line.max_height(max);
@@ -82,10 +71,8 @@ pub fn lay_out_table(
         let gap = if at == last { 0 } else { COLUMN_GAP };
         column.set_padding((0, u16::try_from(gap).unwrap_or_default()));
         if at == 0 {
-            let first = widest_cell_width(heading, rows, 0)
-                .min(MAX_FIRST_COLUMN_WIDTH)
-                .min(width)
-                + gap;
+            let first =
+                widest_cell_width(heading, rows, 0).min(MAX_FIRST_COLUMN_WIDTH).min(width) + gap;
             let first = Width::Fixed(u16::try_from(first).unwrap_or(u16::MAX));
             column.set_constraint(ColumnConstraint::Absolute(first));
         } else {
@@ -93,10 +80,7 @@ pub fn lay_out_table(
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(bound)));
         }
     }
-    RenderedTable {
-        text: colour_rows(&table, rows),
-        left_out: left_out.to_vec(),
-    }
+    RenderedTable { text: colour_rows(&table, rows), left_out: left_out.to_vec() }
 }
 
 /// Number of columns that fit; at least one.
@@ -119,10 +103,7 @@ fn count_fitting_columns(heading: &[String], rows: &[Vec<TableCell>], width: usi
 
 /// Width of a column's widest cell.
 fn widest_cell_width(heading: &[String], rows: &[Vec<TableCell>], at: usize) -> usize {
-    let cells = rows
-        .iter()
-        .filter_map(|row| row.get(at))
-        .map(|cell| cell.text.chars().count());
+    let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.text.chars().count());
     cells.max().unwrap_or(0).max(heading_width(heading, at))
 }
 
@@ -142,11 +123,8 @@ fn colour_rows(table: &Table, rows: &[Vec<TableCell>]) -> String {
         }
         // First cells are never empty, so a line that begins with one starts a new row.
         let starts_row = |cell: &&TableCell| {
-            let first_word = cell
-                .text
-                .chars()
-                .take_while(|c| !c.is_whitespace())
-                .take(MAX_FIRST_COLUMN_WIDTH);
+            let first_word =
+                cell.text.chars().take_while(|c| !c.is_whitespace()).take(MAX_FIRST_COLUMN_WIDTH);
             line.starts_with(&first_word.collect::<String>())
         };
         match rows.next_if(starts_row) {
@@ -173,9 +151,7 @@ mod tests {
             ["dev1.example.net", "OK", "6.17.0", events.trim(), "true"]
                 .map(TableCell::plain)
                 .to_vec(),
-            ["dev2.example.net", "OK", "", "", "false"]
-                .map(TableCell::plain)
-                .to_vec(),
+            ["dev2.example.net", "OK", "", "", "false"].map(TableCell::plain).to_vec(),
         ];
         let grid = lay_out_table(&heading, &rows, width, most_lines);
         (plain(&grid.text), grid.left_out)
@@ -185,10 +161,7 @@ mod tests {
     fn long_cells_are_wrapped_or_cut() {
         let (text, left_out) = draw(80, None);
         assert!(left_out.is_empty());
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 80),
-            "{text}"
-        );
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(text.matches('a').count(), 30 + 3, "{text}");
         let (text, _) = draw(80, Some(2));
         assert_eq!(text.lines().count(), 4, "{text}");
@@ -199,9 +172,6 @@ mod tests {
     fn columns_that_do_not_fit_are_named() {
         let (text, left_out) = draw(40, Some(3));
         assert_eq!(left_out, ["EVENTS", "CHANGED"]);
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 40),
-            "{text}"
-        );
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
     }
 }

@@ -30,10 +30,7 @@ pub fn group_equal_replies<'a>(
     for reply in replies {
         let group = groups
             .entry(reply_key(reply))
-            .or_insert_with(|| EqualReplyGroup {
-                reply,
-                nodes: Vec::new(),
-            });
+            .or_insert_with(|| EqualReplyGroup { reply, nodes: Vec::new() });
         group.nodes.push(&reply.node);
     }
     let mut groups: Vec<EqualReplyGroup<'a>> = groups.into_values().collect();
@@ -109,22 +106,11 @@ mod tests {
         let groups = group_equal_replies(&replies);
         let seen: Vec<_> = groups
             .iter()
-            .map(|group| {
-                (
-                    group.node_count_text(),
-                    group.wrapped_name_ranges(" ", 80, false),
-                )
-            })
+            .map(|group| (group.node_count_text(), group.wrapped_name_ranges(" ", 80, false)))
             .collect();
-        let expected = [
-            ("2 nodes", " old[1,2]\n"),
-            ("1 node", " db1\n"),
-            ("5 nodes", " web[1-5]\n"),
-        ];
-        assert_eq!(
-            seen,
-            expected.map(|(count, names)| (count.to_owned(), names.to_owned()))
-        );
+        let expected =
+            [("2 nodes", " old[1,2]\n"), ("1 node", " db1\n"), ("5 nodes", " web[1-5]\n")];
+        assert_eq!(seen, expected.map(|(count, names)| (count.to_owned(), names.to_owned())));
     }
 
     #[test]

@@ -30,10 +30,7 @@ impl NodeInventory<'_> {
     /// Renders the text.
     pub fn render_text(&self, width: usize) -> String {
         let mut page = TextPage::default();
-        page.push_line(format_args!(
-            "Inventory for {STRONG}{}{STRONG:#}:",
-            self.node
-        ));
+        page.push_line(format_args!("Inventory for {STRONG}{}{STRONG:#}:", self.node));
         let inventory: Option<RpcutilInventoryOutput> =
             first_reply(self.known).map(NodeReply::typed_outputs);
         if let Some(statistics) = first_reply(self.statistics) {
@@ -68,10 +65,7 @@ fn render_statistics(
     let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
     let rows = [
         ("Version", text(&statistics.version)),
-        (
-            "Start Time",
-            statistics.starttime.map(muster_base::format_utc),
-        ),
+        ("Start Time", statistics.starttime.map(muster_base::format_utc)),
         ("Config File", text(&statistics.configfile)),
         ("Process ID", count(statistics.pid.map(u64::from))),
         ("Threads", count(statistics.threads)),
@@ -84,10 +78,7 @@ fn render_statistics(
         ("Replayed Messages", count(statistics.replayed)),
         ("Denied Requests", count(statistics.denied)),
         ("Replies Sent", count(statistics.replies)),
-        (
-            "Total Processor Time",
-            statistics.times.map(format_processor_time),
-        ),
+        ("Total Processor Time", statistics.times.map(format_processor_time)),
     ];
     let mut page = TextPage::default();
     let mut row = |title: &str, value: &str| page.push_line(format_args!("{title:>30}: {value}"));
@@ -109,11 +100,7 @@ fn render_statistics(
 fn add_section(title: &str, body: &str, page: &mut TextPage) {
     page.push_gap();
     page.push_line(format_args!("   {STRONG}{title}:{STRONG:#}"));
-    page.push_text(if body.is_empty() {
-        "      none\n"
-    } else {
-        body
-    });
+    page.push_text(if body.is_empty() { "      none\n" } else { body });
 }
 
 /// The reply, if it is a success.
@@ -162,10 +149,7 @@ fn format_mebibytes(bytes: u64) -> String {
 }
 
 fn format_processor_time(CpuTimes { user, system }: CpuTimes) -> String {
-    format!(
-        "{:.2} seconds, {system:.2} of them system time",
-        user + system
-    )
+    format!("{:.2} seconds, {system:.2} of them system time", user + system)
 }
 
 /// The document for programs.
@@ -183,11 +167,7 @@ pub struct NodeInventoryDocument<'a> {
 impl<'a> NodeInventoryDocument<'a> {
     /// Creates the document of this node.
     pub fn new(inventory: NodeInventory<'a>) -> Self {
-        let NodeInventory {
-            node,
-            known,
-            statistics,
-        } = inventory;
+        let NodeInventory { node, known, statistics } = inventory;
         let replies = known.replies.iter().chain(&statistics.replies);
         let failed = replies.filter(|reply| !reply.is_ok());
         Self {
@@ -237,22 +217,10 @@ mod tests {
             "replayed": 0, "denied": 0, "memory_bytes": 12_582_912,
         });
         let name = "dev1.example.net";
-        let inventory = report(
-            "rpcutil",
-            "inventory",
-            vec![reply(name, 0, "OK", inventory)],
-        );
-        let statistics = report(
-            "rpcutil",
-            "daemon_stats",
-            vec![reply(name, 0, "OK", statistics)],
-        );
+        let inventory = report("rpcutil", "inventory", vec![reply(name, 0, "OK", inventory)]);
+        let statistics = report("rpcutil", "daemon_stats", vec![reply(name, 0, "OK", statistics)]);
         let node = name.parse().unwrap();
-        let page = NodeInventory {
-            node: &node,
-            known: &inventory,
-            statistics: &statistics,
-        };
+        let page = NodeInventory { node: &node, known: &inventory, statistics: &statistics };
         insta::assert_snapshot!("inventory", plain(&page.render_text(WIDTH)));
         insta::assert_snapshot!(
             "inventory_json",
@@ -267,17 +235,10 @@ mod tests {
             json!({"agent": "disk", "path": "/etc/muster/ddl/disk.json", "problem": "no JSON"});
         let known = json!({"agents": ["rpcutil"], "agent_problems": [problem]});
         let inventory = report("rpcutil", "inventory", vec![reply(name, 0, "OK", known)]);
-        let statistics = report(
-            "rpcutil",
-            "daemon_stats",
-            vec![reply(name, 5, "denied", json!({}))],
-        );
+        let statistics =
+            report("rpcutil", "daemon_stats", vec![reply(name, 5, "denied", json!({}))]);
         let node = name.parse().unwrap();
-        let page = NodeInventory {
-            node: &node,
-            known: &inventory,
-            statistics: &statistics,
-        };
+        let page = NodeInventory { node: &node, known: &inventory, statistics: &statistics };
         let text = plain(&page.render_text(WIDTH));
         assert!(!text.contains("Server Statistics"), "{text}");
         assert!(text.contains("      rpcutil\n"), "{text}");

@@ -22,11 +22,7 @@ pub fn render_job_list(jobs: &[SavedJob]) -> String {
     let mut page = TextPage::default();
     for job in jobs {
         let header = &job.header;
-        let name = header
-            .name
-            .as_ref()
-            .map(|name| format!("  ({name})"))
-            .unwrap_or_default();
+        let name = header.name.as_ref().map(|name| format!("  ({name})")).unwrap_or_default();
         page.push_line(format_args!(
             "{id}  {state:<11}  {ok:>5} / {all:<5}  {agent} {action}{name}",
             id = header.id,
@@ -45,47 +41,21 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
     let header = &job.header;
     let mut page = TextPage::default();
     let inputs = header.inputs.iter().map(|(name, value)| {
-        format!(
-            "{}={}",
-            escape_to_line(name),
-            escape_to_line(&display_value(value))
-        )
+        format!("{}={}", escape_to_line(name), escape_to_line(&display_value(value)))
     });
     let rows = [
         ("Job", header.id.clone()),
-        (
-            "Name",
-            header
-                .name
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
-        ),
+        ("Name", header.name.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("State", job.state().as_str().to_owned()),
-        (
-            "Action",
-            format!(
-                "{} {}",
-                escape_to_line(&header.agent),
-                escape_to_line(&header.action)
-            ),
-        ),
+        ("Action", format!("{} {}", escape_to_line(&header.agent), escape_to_line(&header.action))),
         ("Inputs", inputs.collect::<Vec<_>>().join(" ")),
         ("Target", escape_to_line(&header.target).into_owned()),
         ("Collective", header.collective.to_string()),
         ("Retry of", header.retry_of.clone().unwrap_or_default()),
         ("Started", format_utc(header.started / 1000)),
-        (
-            "Ended",
-            job.end
-                .map(|(_, time)| format_utc(time / 1000))
-                .unwrap_or_default(),
-        ),
+        ("Ended", job.end.map(|(_, time)| format_utc(time / 1000)).unwrap_or_default()),
         ("Requests", job.request_ids().join(" ")),
-        (
-            "Nodes",
-            format!("{} ({} succeeded)", header.nodes.len(), job.ok_count()),
-        ),
+        ("Nodes", format!("{} ({} succeeded)", header.nodes.len(), job.ok_count())),
     ];
     for (title, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
         page.push_line(format_args!("{title:>12}: {text}"));
@@ -102,11 +72,7 @@ pub fn render_job(job: &SavedJob, width: usize) -> String {
 }
 
 fn add_failures(job: &SavedJob, page: &mut TextPage) {
-    let mut failed = job
-        .replies
-        .values()
-        .filter(|answer| !answer.is_ok())
-        .peekable();
+    let mut failed = job.replies.values().filter(|answer| !answer.is_ok()).peekable();
     if failed.peek().is_none() {
         return;
     }
@@ -134,19 +100,12 @@ fn add_names(title: &str, nodes: &BTreeSet<Identity>, width: usize, page: &mut T
 
 /// A node's status on one line.
 fn reply_status_line(answer: &JobReply) -> String {
-    let reason = answer
-        .reason
-        .as_ref()
-        .map(|reason| format!(" ({})", reason.as_str()));
+    let reason = answer.reason.as_ref().map(|reason| format!(" ({})", reason.as_str()));
     let text = answer.statuscode.display_text();
     if answer.is_ok() {
         return text.to_owned();
     }
-    format!(
-        "{text}{}: {}",
-        reason.unwrap_or_default(),
-        escape_to_line(&answer.statusmsg)
-    )
+    format!("{text}{}: {}", reason.unwrap_or_default(), escape_to_line(&answer.statusmsg))
 }
 
 fn display_value(value: &Value) -> String {
@@ -206,17 +165,9 @@ impl JobDifference {
         let mut page = TextPage::default();
         for (node, changes) in &self.changed {
             page.push_line(format_args!("{STRONG}{node}{STRONG:#}"));
-            for JobReplyChange {
-                what,
-                before,
-                after,
-            } in changes
-            {
-                let (what, before, after) = (
-                    escape_to_line(what),
-                    display_value(before),
-                    display_value(after),
-                );
+            for JobReplyChange { what, before, after } in changes {
+                let (what, before, after) =
+                    (escape_to_line(what), display_value(before), display_value(after));
                 page.push_line(format_args!(
                     "   {what}: {} -> {}",
                     escape_to_line(&before),
@@ -225,18 +176,8 @@ impl JobDifference {
             }
         }
         page.push_gap();
-        add_names(
-            "Replied only in the earlier job:",
-            &self.only_before,
-            width,
-            &mut page,
-        );
-        add_names(
-            "Replied only in the later job:",
-            &self.only_after,
-            width,
-            &mut page,
-        );
+        add_names("Replied only in the earlier job:", &self.only_before, width, &mut page);
+        add_names("Replied only in the later job:", &self.only_after, width, &mut page);
         let style = if self.is_empty() { GOOD } else { BAD };
         let changed = self.changed.len();
         page.push_line(format_args!(
@@ -252,18 +193,10 @@ fn reply_changes(before: &JobReply, after: &JobReply) -> Vec<JobReplyChange> {
     let mut add_change = |what: &str, before: Value, after: Value| {
         if before != after {
             let what = what.to_owned();
-            changes.push(JobReplyChange {
-                what,
-                before,
-                after,
-            });
+            changes.push(JobReplyChange { what, before, after });
         }
     };
-    add_change(
-        "status",
-        reply_status_line(before).into(),
-        reply_status_line(after).into(),
-    );
+    add_change("status", reply_status_line(before).into(), reply_status_line(after).into());
     if before.data_omitted.is_none() && after.data_omitted.is_none() {
         let outputs: BTreeSet<&String> = before.data.keys().chain(after.data.keys()).collect();
         let value =
@@ -289,19 +222,8 @@ pub struct JobDiffDocument<'a> {
 impl<'a> JobDiffDocument<'a> {
     /// Creates the document of this comparison.
     pub fn new(difference: &'a JobDifference) -> Self {
-        let JobDifference {
-            same,
-            changed,
-            only_before,
-            only_after,
-        } = difference;
-        Self {
-            schema: "muster.job.diff.v1",
-            same: *same,
-            changed,
-            only_before,
-            only_after,
-        }
+        let JobDifference { same, changed, only_before, only_after } = difference;
+        Self { schema: "muster.job.diff.v1", same: *same, changed, only_before, only_after }
     }
 }
 
@@ -316,10 +238,7 @@ pub struct JobListDocument<'a> {
 impl<'a> JobListDocument<'a> {
     /// Creates the document of these jobs.
     pub fn new(jobs: &'a [SavedJob]) -> Self {
-        Self {
-            schema: "muster.jobs.v1",
-            jobs: jobs.iter().map(JobSummaryDocument::new).collect(),
-        }
+        Self { schema: "muster.jobs.v1", jobs: jobs.iter().map(JobSummaryDocument::new).collect() }
     }
 }
 
@@ -346,10 +265,7 @@ impl<'a> JobSummaryDocument<'a> {
         let header = &job.header;
         Self {
             id: &header.id,
-            name: header
-                .name
-                .as_ref()
-                .map(muster_wire::identity::SubjectName::as_str),
+            name: header.name.as_ref().map(muster_wire::identity::SubjectName::as_str),
             state: job.state().as_str(),
             agent: &header.agent,
             action: &header.action,
@@ -398,11 +314,7 @@ impl<'a> JobDocument<'a> {
             collective: header.collective.as_str(),
             retry_of: header.retry_of.as_deref(),
             requestids: job.request_ids(),
-            runs: job
-                .runs
-                .iter()
-                .map(|(node, run)| (node, run.to_string()))
-                .collect(),
+            runs: job.runs.iter().map(|(node, run)| (node, run.to_string())).collect(),
             nodes: &header.nodes,
             no_responses: job.unanswered_nodes(),
             not_connected: &job.not_connected,

@@ -19,16 +19,8 @@ const MAX_OUTPUT_BYTES: usize = 256 * 1024 * 1024;
 /// Maximum run time of an expression.
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Functions with access beyond the document, or that end the process.
-const FORBIDDEN_FUNCTIONS: [&str; 8] = [
-    "env",
-    "halt",
-    "halt_error",
-    "debug",
-    "stderr",
-    "input",
-    "inputs",
-    "input_filename",
-];
+const FORBIDDEN_FUNCTIONS: [&str; 8] =
+    ["env", "halt", "halt_error", "debug", "stderr", "input", "inputs", "input_filename"];
 
 /// A valid expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,20 +132,13 @@ fn format_value(value: &Val) -> String {
 
 fn compile_expression(code: &str) -> Result<Filter<JustLut<Val>>, JqExpressionError> {
     let is_allowed = |name: &str| !FORBIDDEN_FUNCTIONS.contains(&name);
-    let defs = jaq_core::defs()
-        .chain(jaq_std::defs())
-        .chain(jaq_json::defs());
-    let funs = jaq_core::funs()
-        .chain(jaq_std::funs())
-        .chain(jaq_json::funs());
+    let defs = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
+    let funs = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
     let arena = Arena::default();
     let modules = Loader::new(defs.filter(|def| is_allowed(def.name)))
         .load(&arena, File { code, path: () })
         .map_err(|errors| {
-            first_syntax_error(
-                code,
-                errors.into_iter().map(|(_, error)| load_error_text(error)),
-            )
+            first_syntax_error(code, errors.into_iter().map(|(_, error)| load_error_text(error)))
         })?;
     Compiler::default()
         .with_funs(funs.filter(|(name, ..)| is_allowed(name)))
@@ -187,27 +172,17 @@ fn first_syntax_error<'a>(
     code: &str,
     mut errors: impl Iterator<Item = (&'a str, String)>,
 ) -> JqExpressionError {
-    let (at, expected) = errors
-        .next()
-        .unwrap_or(("", "not a jq expression".to_owned()));
+    let (at, expected) = errors.next().unwrap_or(("", "not a jq expression".to_owned()));
     // The error position is a slice of the code; any other slice, such as at the end of input, counts as the end.
     let start = at.as_ptr().addr().checked_sub(code.as_ptr().addr());
-    let start = start
-        .filter(|start| *start <= code.len())
-        .unwrap_or(code.len());
+    let start = start.filter(|start| *start <= code.len()).unwrap_or(code.len());
     let before = code.char_indices().take_while(|(at, _)| *at < start);
     JqExpressionError::Syntax {
         expected,
         column: 1 + before.count(),
         shown: code
             .chars()
-            .map(|c| {
-                if super::printable::is_harmful(c) {
-                    ' '
-                } else {
-                    c
-                }
-            })
+            .map(|c| if super::printable::is_harmful(c) { ' ' } else { c })
             .collect(),
     }
 }
@@ -233,23 +208,14 @@ mod tests {
     #[test]
     fn texts_are_printed_as_they_are_and_everything_else_as_json() {
         assert_eq!(run(".replies[].sender").unwrap(), ["web1", "web2\\x1b[2J"]);
-        assert_eq!(
-            run(".replies | map(.data)").unwrap(),
-            [r#"[{"n":1},{"n":null}]"#]
-        );
+        assert_eq!(run(".replies | map(.data)").unwrap(), [r#"[{"n":1},{"n":null}]"#]);
         assert_eq!(
             run(".replies[1]").unwrap(),
             [r#"{"data":{"n":null},"sender":"web2\u001b[2J"}"#]
         );
-        assert_eq!(
-            run("[.replies[].data.n // 0] | add, \"\\(.[0])\"").unwrap(),
-            ["1", "1"]
-        );
+        assert_eq!(run("[.replies[].data.n // 0] | add, \"\\(.[0])\"").unwrap(), ["1", "1"]);
         assert!(run("empty").unwrap().is_empty());
-        assert_eq!(
-            run(".replies[0].sender | test(\"^web[0-9]+$\")").unwrap(),
-            ["true"]
-        );
+        assert_eq!(run(".replies[0].sender | test(\"^web[0-9]+$\")").unwrap(), ["true"]);
     }
 
     #[test]
@@ -268,10 +234,7 @@ mod tests {
                 "{code}: {error}"
             );
         }
-        assert!(matches!(
-            JqExpression::new(&" ".repeat(20_000)),
-            Err(JqExpressionError::TooLong)
-        ));
+        assert!(matches!(JqExpression::new(&" ".repeat(20_000)), Err(JqExpressionError::TooLong)));
         let error = run(".replies.sender").unwrap_err();
         assert!(matches!(error, JqExpressionError::Run(_)), "{error}");
     }
@@ -292,10 +255,7 @@ mod tests {
             "include \"a\"; .",
         ] {
             assert!(
-                matches!(
-                    JqExpression::new(code),
-                    Err(JqExpressionError::Syntax { .. })
-                ),
+                matches!(JqExpression::new(code), Err(JqExpressionError::Syntax { .. })),
                 "{code}"
             );
         }

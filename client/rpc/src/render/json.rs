@@ -36,11 +36,7 @@ pub fn escape_harmful(text: String) -> String {
     for c in text.chars() {
         if is_harmful(c) && c != '\n' {
             let mut units = [0; 2];
-            escaped.extend(
-                c.encode_utf16(&mut units)
-                    .iter()
-                    .map(|unit| format!("\\u{unit:04x}")),
-            );
+            escaped.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
         } else {
             escaped.push(c);
         }

@@ -66,12 +66,7 @@ pub enum RequestJsonLine<'a> {
 impl<'a> RequestJsonLine<'a> {
     /// The first line.
     pub fn discovered(agent: &'a str, action: &'a str, nodes: &'a BTreeSet<Identity>) -> Self {
-        Self::Discovered {
-            schema: "muster.request.lines.v1",
-            agent,
-            action,
-            nodes,
-        }
+        Self::Discovered { schema: "muster.request.lines.v1", agent, action, nodes }
     }
 
     /// The line of a reply.
@@ -86,10 +81,8 @@ impl<'a> RequestJsonLine<'a> {
             messages: update.lost,
             events: update.dropped,
         });
-        let events = update.events.iter().map(|event| Self::Progress {
-            sender: &update.node,
-            event,
-        });
+        let events =
+            update.events.iter().map(|event| Self::Progress { sender: &update.node, event });
         lost.into_iter().chain(events)
     }
 
@@ -117,9 +110,7 @@ mod tests {
         let nodes = ["dev1", "dev2"].map(|name| name.parse().unwrap()).into();
         let first = RequestJsonLine::discovered("rpcutil", "get_fact", &nodes);
         let result = RequestJsonLine::result(&report.replies[0]);
-        let error = RequestJsonLine::Error {
-            error: "no".to_owned(),
-        };
+        let error = RequestJsonLine::Error { error: "no".to_owned() };
         let [summaries, stats] = RequestJsonLine::closing_lines(&report);
         let tale = ProgressUpdate {
             node: "dev1".parse().unwrap(),

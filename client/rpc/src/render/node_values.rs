@@ -30,10 +30,7 @@ pub struct InventoryTemplateValues<'a> {
 impl<'a> InventoryTemplateValues<'a> {
     /// Extracts the values from this reply to `rpcutil inventory`.
     pub fn new(reply: &'a NodeReply) -> Self {
-        Self {
-            node: &reply.node,
-            outputs: &reply.data,
-        }
+        Self { node: &reply.node, outputs: &reply.data }
     }
 }
 
@@ -65,9 +62,7 @@ mod tests {
         let template = OutputTemplate::new(text, &TEMPLATE_NAMES).unwrap();
         let reply = reply("web1", 0, "OK", told);
         assert_eq!(
-            template
-                .render(&InventoryTemplateValues::new(&reply))
-                .unwrap(),
+            template.render(&InventoryTemplateValues::new(&reply)).unwrap(),
             "web1 Debian apache+mysql::master\n"
         );
     }

@@ -29,12 +29,7 @@ pub struct FoundNodesDocument<'a> {
 impl<'a> FoundNodesDocument<'a> {
     /// Creates the document of these nodes; `incomplete` when there may be more.
     pub fn new(nodes: &'a BTreeSet<Identity>, incomplete: bool, method: DiscoveryMethod) -> Self {
-        Self {
-            schema: "muster.nodes.v1",
-            nodes,
-            incomplete,
-            method: method.name(),
-        }
+        Self { schema: "muster.nodes.v1", nodes, incomplete, method: method.name() }
     }
 }
 

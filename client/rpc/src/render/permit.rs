@@ -13,12 +13,8 @@ use crate::report::{NodeReply, RequestReport};
 /// The smallest limit that any node uses.
 fn limit_text(pool: &PermitPoolRow) -> String {
     let members = pool.holders.iter().chain(&pool.waiting);
-    let limits = members
-        .map(|member| member.limit)
-        .filter(|limit| *limit > 0);
-    limits
-        .min()
-        .map_or("-".to_owned(), |limit| limit.to_string())
+    let limits = members.map(|member| member.limit).filter(|limit| *limit > 0);
+    limits.min().map_or("-".to_owned(), |limit| limit.to_string())
 }
 
 /// The pools in the first successful reply to `permit list`.
@@ -72,9 +68,7 @@ pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
 }
 
 fn member_heading(title: &str) -> Vec<String> {
-    [title, "FENCE", "PRIO", "SINCE", "LEFT", "RUN"]
-        .map(str::to_owned)
-        .to_vec()
+    [title, "FENCE", "PRIO", "SINCE", "LEFT", "RUN"].map(str::to_owned).to_vec()
 }
 
 fn member_rows(members: &[PoolMemberRow]) -> Vec<Vec<TableCell>> {
@@ -155,11 +149,7 @@ mod tests {
         ], "holders": 2, "waiting": 1});
         let report = report("permit", "list", vec![reply("web1", 0, "OK", outputs)]);
         let pools = read_pools(&report);
-        let live: Vec<_> = pools
-            .iter()
-            .flat_map(|pool| &pool.holders)
-            .take(1)
-            .collect();
+        let live: Vec<_> = pools.iter().flat_map(|pool| &pool.holders).take(1).collect();
         let texts = [
             render_pool_list(&pools, WIDTH),
             render_pools(&pools, WIDTH),
@@ -167,9 +157,7 @@ mod tests {
         ];
         let text = plain(&texts.join("\n---\n"));
         assert!(
-            text.lines()
-                .take_while(|line| !line.contains("has permit"))
-                .all(is_within_width),
+            text.lines().take_while(|line| !line.contains("has permit")).all(is_within_width),
             "{text}"
         );
         insta::assert_snapshot!("permit", text);

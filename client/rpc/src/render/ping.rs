@@ -45,11 +45,7 @@ impl PingReply {
         let time = format!("time={}", format_milliseconds(self.after));
         let line = format!("{:<40} {time:>16}", self.node.as_str());
         if self.skew.unsigned_abs() < NOTABLE_SKEW_MS.unsigned_abs() {
-            return if verbose {
-                format!("{line}  clock {:+} ms", self.skew)
-            } else {
-                line
-            };
+            return if verbose { format!("{line}  clock {:+} ms", self.skew) } else { line };
         }
         let direction = if self.skew > 0 { "ahead" } else { "behind" };
         let seconds = Duration::from_millis(self.skew.unsigned_abs()).as_secs_f64();
@@ -190,12 +186,7 @@ mod tests {
     const NOW: u64 = 1_767_225_600_000;
 
     fn pong(name: &str, micros: u64, theirs: u64) -> PingReply {
-        PingReply::new(
-            name.parse().unwrap(),
-            Duration::from_micros(micros),
-            theirs,
-            NOW,
-        )
+        PingReply::new(name.parse().unwrap(), Duration::from_micros(micros), theirs, NOW)
     }
 
     #[test]
@@ -254,10 +245,7 @@ mod tests {
 
     #[test]
     fn nobody_has_no_average() {
-        assert_eq!(
-            render_ping_statistics(&[]),
-            "\n---- ping statistics ----\n0 replies"
-        );
+        assert_eq!(render_ping_statistics(&[]), "\n---- ping statistics ----\n0 replies");
         let document = serde_json::to_value(PingDocument::new(&[], true)).unwrap();
         assert!(document["statistics_ms"].is_null());
         assert_eq!(document["incomplete"], true);

@@ -42,11 +42,7 @@ impl RolloutPreview<'_> {
         let canaries = self.limits.canary.min(self.nodes.len());
         let (first, rest) = batches.split_at(usize::from(canaries > 0));
         for batch in first {
-            let noun = if batch.len() == 1 {
-                "canary"
-            } else {
-                "canaries"
-            };
+            let noun = if batch.len() == 1 { "canary" } else { "canaries" };
             let (count, names) = (batch.len(), list_sample_nodes(batch));
             page.push_line(format_args!("  batch 1: {count} {noun}: {names}"));
         }
@@ -68,15 +64,9 @@ impl RolloutPreview<'_> {
         if from == to {
             return Some(format!("  batch {from}: {size_of_each}"));
         }
-        let last = if last == size {
-            String::new()
-        } else {
-            format!(", the last {last}")
-        };
+        let last = if last == size { String::new() } else { format!(", the last {last}") };
         let pause = format_duration(self.pause);
-        Some(format!(
-            "  batches {from} to {to}: {size_of_each} each{last}, {pause} apart"
-        ))
+        Some(format!("  batches {from} to {to}: {size_of_each} each{last}, {pause} apart"))
     }
 
     /// Describes the stop conditions.
@@ -139,9 +129,8 @@ mod tests {
     use super::RolloutPreview;
 
     fn plan(count: usize, canary: usize, batch: Option<&str>, failures: Option<&str>) -> String {
-        let nodes: BTreeSet<Identity> = (1..=count)
-            .map(|n| format!("n{n:02}").parse().unwrap())
-            .collect();
+        let nodes: BTreeSet<Identity> =
+            (1..=count).map(|n| format!("n{n:02}").parse().unwrap()).collect();
         let amount = |text: &str| text.parse::<CountOrPercent>().unwrap();
         let rolling = RolloutPreview {
             request: ("service", "restart"),

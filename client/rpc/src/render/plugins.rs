@@ -32,31 +32,16 @@ impl<'a> PluginListDocument<'a> {
             version: ddl.version(),
             description: &ddl.metadata().description,
             default_action: ddl.default_action(),
-            actions: ddl
-                .actions()
-                .iter()
-                .map(muster_ddl::ActionSchema::name)
-                .collect(),
+            actions: ddl.actions().iter().map(muster_ddl::ActionSchema::name).collect(),
         };
-        Self {
-            schema: "muster.plugins.v1",
-            agents: store.all().map(entry).collect(),
-        }
+        Self { schema: "muster.plugins.v1", agents: store.all().map(entry).collect() }
     }
 }
 
 /// Renders one line per agent.
 pub fn render_agent_list(store: &DdlStore) -> String {
-    let widest = store
-        .all()
-        .map(|ddl| ddl.name().chars().count())
-        .max()
-        .unwrap_or(0);
-    let version = store
-        .all()
-        .map(|ddl| ddl.version().chars().count())
-        .max()
-        .unwrap_or(0);
+    let widest = store.all().map(|ddl| ddl.name().chars().count()).max().unwrap_or(0);
+    let version = store.all().map(|ddl| ddl.version().chars().count()).max().unwrap_or(0);
     let row = |ddl: &muster_ddl::AgentDdl| {
         let description = escape_to_line(&ddl.metadata().description).into_owned();
         let row = format!(

@@ -23,12 +23,7 @@ pub struct PolicyCheckDocument<'a> {
 impl<'a> PolicyCheckDocument<'a> {
     /// Creates the document of the findings in this many files.
     pub fn new(files: usize, findings: &'a [LintFinding]) -> Self {
-        let count = |level| {
-            findings
-                .iter()
-                .filter(|finding| finding.level == level)
-                .count()
-        };
+        let count = |level| findings.iter().filter(|finding| finding.level == level).count();
         Self {
             schema: "muster.policy.check.v1",
             files,
@@ -142,14 +137,9 @@ impl<'a> PolicyExplainDocument<'a> {
     /// Renders the verdict, and each evaluated line.
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
-        let (style, verdict) = if self.allowed {
-            (GOOD, "is allowed to")
-        } else {
-            (BAD, "is not allowed to")
-        };
-        let on = self
-            .node
-            .map_or_else(String::new, |node| format!(" on {}", escape_to_line(node)));
+        let (style, verdict) =
+            if self.allowed { (GOOD, "is allowed to") } else { (BAD, "is not allowed to") };
+        let on = self.node.map_or_else(String::new, |node| format!(" on {}", escape_to_line(node)));
         page.push_line(format_args!(
             "{} {style}{verdict}{style:#} call {} {}{on}",
             self.caller, self.agent, self.action
@@ -175,10 +165,7 @@ impl<'a> PolicyExplainDocument<'a> {
                 None => page.push_line(format_args!("        {style}this line decides{style:#}")),
             }
             for condition in step.unknown {
-                page.push_line(format_args!(
-                    "        unknown: {}",
-                    escape_to_line(condition)
-                ));
+                page.push_line(format_args!("        unknown: {}", escape_to_line(condition)));
             }
         }
         if !self.unknown.is_empty() {
@@ -229,18 +216,11 @@ impl<'a> PolicyTestDocument<'a> {
             passed: outcome.has_passed(),
             expected: outcome.expected.as_str(),
             expected_rule: outcome.expected_rule.as_deref(),
-            found: if outcome.actual.decision.allowed {
-                "allow"
-            } else {
-                "deny"
-            },
+            found: if outcome.actual.decision.allowed { "allow" } else { "deny" },
             rule: &outcome.actual.decision.rule,
             unknown: unknown_lookups(&outcome.actual),
         };
-        let passed = outcomes
-            .iter()
-            .filter(|outcome| outcome.has_passed())
-            .count();
+        let passed = outcomes.iter().filter(|outcome| outcome.has_passed()).count();
         Self {
             schema: "muster.policy.test.v1",
             passed,
@@ -263,9 +243,7 @@ impl<'a> PolicyTestDocument<'a> {
                 page.push_line(format_args!("{GOOD}ok{GOOD:#}    {name}"));
                 continue;
             }
-            let rule = case
-                .expected_rule
-                .map(|rule| format!(" by {}", escape_to_line(rule)));
+            let rule = case.expected_rule.map(|rule| format!(" by {}", escape_to_line(rule)));
             page.push_line(format_args!("{BAD}FAIL{BAD:#}  {name}"));
             page.push_line(format_args!(
                 "      expected {}{}, found {} by {}",
@@ -284,9 +262,7 @@ impl<'a> PolicyTestDocument<'a> {
         }
         let style = if self.failed > 0 { BAD } else { GOOD };
         let (passed, failed) = (self.passed, self.failed);
-        page.push_line(format_args!(
-            "{style}{passed} passed, {failed} failed{style:#}"
-        ));
+        page.push_line(format_args!("{style}{passed} passed, {failed} failed{style:#}"));
         page.into_text()
     }
 }

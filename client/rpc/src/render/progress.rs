@@ -19,11 +19,7 @@ pub fn render_progress_update(update: &ProgressUpdate) -> String {
     for event in &update.events {
         let error = event.get("stream").and_then(Value::as_str) == Some("stderr");
         for row in event_text(event).lines() {
-            let row = if error {
-                format!("{WARNING}{row}{WARNING:#}")
-            } else {
-                row.to_owned()
-            };
+            let row = if error { format!("{WARNING}{row}{WARNING:#}") } else { row.to_owned() };
             let _ = writeln!(text, "{HINT}{node}:{HINT:#} {row}");
         }
     }
@@ -46,13 +42,11 @@ fn event_text(event: &Value) -> String {
 fn loss_text(update: &ProgressUpdate) -> Option<String> {
     match (update.lost, update.dropped) {
         (0, 0) => None,
-        (0, dropped) => Some(format!(
-            "{dropped} events exceeded the send rate and were dropped"
-        )),
+        (0, dropped) => Some(format!("{dropped} events exceeded the send rate and were dropped")),
         (lost, 0) => Some(format!("{lost} progress messages were lost")),
-        (lost, dropped) => Some(format!(
-            "{lost} progress messages were lost, {dropped} events were dropped"
-        )),
+        (lost, dropped) => {
+            Some(format!("{lost} progress messages were lost, {dropped} events were dropped"))
+        }
     }
 }
 

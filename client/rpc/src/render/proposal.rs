@@ -47,11 +47,7 @@ pub fn render_proposal(
     page.push_gap();
     let names: Vec<&str> = proposal.nodes.iter().map(AsRef::as_ref).collect();
     let nodes = if names.len() == 1 { "node" } else { "nodes" };
-    page.push_line(format_args!(
-        "on {} {nodes} of {}:",
-        names.len(),
-        proposal.collective
-    ));
+    page.push_line(format_args!("on {} {nodes} of {}:", names.len(), proposal.collective));
     page.push_text(format_columns(&names, 2, width));
     page.push_gap();
     page.push_line(format_args!("once on each node, valid until {expiry}"));

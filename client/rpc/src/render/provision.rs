@@ -34,16 +34,9 @@ pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -
         page.push_text(lay_out_table(&heading, &rows, width, Some(2)).text);
         page.push_gap();
     }
-    let counts: Vec<String> = overview
-        .counts
-        .iter()
-        .map(|(state, count)| format!("{count} {state}"))
-        .collect();
-    let counts = if counts.is_empty() {
-        "no nodes".to_owned()
-    } else {
-        counts.join(", ")
-    };
+    let counts: Vec<String> =
+        overview.counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let counts = if counts.is_empty() { "no nodes".to_owned() } else { counts.join(", ") };
     let leader = match &*overview.leader {
         "" => "no leader".to_owned(),
         leader => format!("leader: {}", escape_to_line(leader)),
@@ -76,9 +69,7 @@ fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
         node.master.clone(),
         node.error.clone(),
     ];
-    let cells = cells
-        .iter()
-        .map(|text| TableCell::plain(escape_to_line(text).into_owned()));
+    let cells = cells.iter().map(|text| TableCell::plain(escape_to_line(text).into_owned()));
     std::iter::once(node_cell).chain(cells).collect()
 }
 
@@ -92,9 +83,7 @@ pub fn render_history(overview: &ProvisionerStatusOutput) -> String {
             let (step, what) = (escape_to_line(&entry.step), escape_to_line(&entry.what));
             let words = escape_to_line(&entry.words);
             page.push_line(
-                format_args!("{at}  {step:<20} {what:<9} {words}")
-                    .to_string()
-                    .trim_end(),
+                format_args!("{at}  {step:<20} {what:<9} {words}").to_string().trim_end(),
             );
         }
     }
@@ -108,37 +97,22 @@ pub fn describe_changes(
 ) -> Vec<String> {
     let previous_row = |name: &str| previous?.nodes.iter().find(|node| node.node == name);
     let progress = |node: &ProvisionedNodeRow| {
-        (
-            node.state.clone(),
-            node.step.clone(),
-            node.done.len(),
-            node.attempt,
-        )
+        (node.state.clone(), node.step.clone(), node.done.len(), node.attempt)
     };
     let has_changed = |node: &&ProvisionedNodeRow| {
         previous_row(&node.node).is_none_or(|old| progress(old) != progress(node))
     };
     let describe = |node: &ProvisionedNodeRow| {
         let detail = match (&*node.step, &*node.error) {
-            ("", _) => node
-                .done
-                .last()
-                .map_or(String::new(), |step| format!("after {step}")),
+            ("", _) => node.done.last().map_or(String::new(), |step| format!("after {step}")),
             (step, "") => format!("at {step}"),
             (step, error) => format!("at {step}: {error}"),
         };
         let at = format_millis(node.changed);
         let (name, state) = (escape_to_line(&node.node), escape_to_line(&node.state));
-        format!("{at}  {name}  {state}  {}", escape_to_line(&detail))
-            .trim_end()
-            .to_owned()
+        format!("{at}  {name}  {state}  {}", escape_to_line(&detail)).trim_end().to_owned()
     };
-    current
-        .nodes
-        .iter()
-        .filter(has_changed)
-        .map(describe)
-        .collect()
+    current.nodes.iter().filter(has_changed).map(describe).collect()
 }
 
 fn format_millis(millis: u64) -> String {
@@ -157,10 +131,7 @@ pub struct ProvisioningDocument<'a> {
 impl<'a> ProvisioningDocument<'a> {
     /// Creates the document of this overview.
     pub fn new(overview: &'a ProvisionerStatusOutput) -> Self {
-        Self {
-            schema: "muster.provision.v1",
-            overview,
-        }
+        Self { schema: "muster.provision.v1", overview }
     }
 }
 
@@ -209,10 +180,7 @@ mod tests {
         let mut later = nodes();
         later[2]["step"] = json!("final_run");
         let changes = describe_changes(Some(&first), &overview(&later));
-        assert_eq!(
-            changes,
-            ["2026-09-21 14:13:22Z  web3.example.net  working  at final_run"]
-        );
+        assert_eq!(changes, ["2026-09-21 14:13:22Z  web3.example.net  working  at final_run"]);
     }
 
     #[test]

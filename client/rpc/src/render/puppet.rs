@@ -45,10 +45,7 @@ pub(crate) mod fixtures {
                 "web2.example.net",
                 0,
                 "OK",
-                state(
-                    "stopped",
-                    json!({"pending": 2, "lastrun": 0, "since_lastrun": 0}),
-                ),
+                state("stopped", json!({"pending": 2, "lastrun": 0, "since_lastrun": 0})),
             ),
             reply(
                 "web3.example.net",
@@ -86,12 +83,7 @@ pub(crate) mod fixtures {
                     json!({"holder": "stale", "run": run, "run_state": "waiting_permit"}),
                 ),
             ),
-            reply(
-                "mail.example.net",
-                5,
-                "denied by default.policy:1",
-                json!({}),
-            ),
+            reply("mail.example.net", 5, "denied by default.policy:1", json!({})),
         ];
         report("puppet", "status", replies)
     }
@@ -101,13 +93,9 @@ pub(crate) mod fixtures {
 mod tests {
     #[test]
     fn times_are_told_in_two_units() {
-        for (seconds, words) in [
-            (0, "0 s"),
-            (59, "59 s"),
-            (185, "3 m 05 s"),
-            (7_800, "2 h 10 m"),
-            (356_400, "4 d 3 h"),
-        ] {
+        for (seconds, words) in
+            [(0, "0 s"), (59, "59 s"), (185, "3 m 05 s"), (7_800, "2 h 10 m"), (356_400, "4 d 3 h")]
+        {
             assert_eq!(super::format_age(seconds), words);
         }
     }

@@ -24,11 +24,7 @@ pub fn shorten_to_ranges<'a>(names: impl IntoIterator<Item = &'a Identity>) -> V
         }
     }
     merge_unpadded(&mut shapes);
-    ranges.extend(
-        shapes
-            .into_iter()
-            .map(|(shape, numbers)| shape.render_range(numbers)),
-    );
+    ranges.extend(shapes.into_iter().map(|(shape, numbers)| shape.render_range(numbers)));
     ranges.sort();
     ranges
 }
@@ -40,28 +36,14 @@ fn split_numbered_name(name: &str) -> Option<(NumberedNameShape<'_>, u64)> {
     let end = name.get(..host)?.rfind(is_digit)? + 1;
     let start = name.get(..end)?.trim_end_matches(is_digit).len();
     let (before, number, after) = (name.get(..start)?, name.get(start..end)?, name.get(end..)?);
-    let digits = if number.starts_with('0') && number.len() > 1 {
-        number.len()
-    } else {
-        0
-    };
-    Some((
-        NumberedNameShape {
-            before,
-            after,
-            digits,
-        },
-        number.parse().ok()?,
-    ))
+    let digits = if number.starts_with('0') && number.len() > 1 { number.len() } else { 0 };
+    Some((NumberedNameShape { before, after, digits }, number.parse().ok()?))
 }
 
 /// Merges numbers without padding into padded ones of equal width: `08`, `09` and `10` form one range.
 fn merge_unpadded(shapes: &mut BTreeMap<NumberedNameShape<'_>, Vec<u64>>) {
-    let padded: Vec<NumberedNameShape<'_>> = shapes
-        .keys()
-        .filter(|shape| shape.digits > 0)
-        .copied()
-        .collect();
+    let padded: Vec<NumberedNameShape<'_>> =
+        shapes.keys().filter(|shape| shape.digits > 0).copied().collect();
     for shape in padded {
         let unpadded = NumberedNameShape { digits: 0, ..shape };
         let is_as_wide = |number: &u64| number.to_string().len() == shape.digits;
@@ -77,11 +59,7 @@ fn merge_unpadded(shapes: &mut BTreeMap<NumberedNameShape<'_>, Vec<u64>>) {
 
 impl NumberedNameShape<'_> {
     fn render_range(&self, mut numbers: Vec<u64>) -> String {
-        let Self {
-            before,
-            after,
-            digits,
-        } = self;
+        let Self { before, after, digits } = self;
         numbers.sort_unstable();
         numbers.dedup();
         let spans: Vec<String> = number_spans(&numbers)
@@ -141,14 +119,8 @@ mod tests {
         );
         assert_eq!(of(&["n09", "n10", "n08"]), ["n[08-10]"]);
         assert_eq!(of(&["rack2-n1.x", "rack2-n2.x"]), ["rack2-n[1,2].x"]);
-        assert_eq!(
-            of(&["ip-10-0-0-1", "10", "11", "12"]),
-            ["[10-12]", "ip-10-0-0-1"]
-        );
-        assert_eq!(
-            of(&["n18446744073709551616", "n18446744073709551615"]).len(),
-            2
-        );
+        assert_eq!(of(&["ip-10-0-0-1", "10", "11", "12"]), ["[10-12]", "ip-10-0-0-1"]);
+        assert_eq!(of(&["n18446744073709551616", "n18446744073709551615"]).len(), 2);
     }
 
     /// Reads the words back.
@@ -159,17 +131,11 @@ mod tests {
         let (inside, after) = rest.split_once(']').unwrap();
         let numbers = inside.split(',').flat_map(|span| {
             let (first, last) = span.split_once('-').unwrap_or((span, span));
-            let digits = if first.starts_with('0') {
-                first.len()
-            } else {
-                0
-            };
+            let digits = if first.starts_with('0') { first.len() } else { 0 };
             let (first, last): (u64, u64) = (first.parse().unwrap(), last.parse().unwrap());
             (first..=last).map(move |number| format!("{number:0digits$}"))
         });
-        numbers
-            .map(|number| format!("{before}{number}{after}"))
-            .collect()
+        numbers.map(|number| format!("{before}{number}{after}")).collect()
     }
 
     proptest! {

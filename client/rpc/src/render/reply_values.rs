@@ -7,16 +7,8 @@ use serde_json::{Map, Value};
 use crate::report::NodeReply;
 
 /// Names available in reply templates.
-pub const TEMPLATE_NAMES: [&str; 8] = [
-    "sender",
-    "ok",
-    "status",
-    "statuscode",
-    "statusmsg",
-    "reason",
-    "took_ms",
-    "data",
-];
+pub const TEMPLATE_NAMES: [&str; 8] =
+    ["sender", "ok", "status", "statuscode", "statusmsg", "reason", "took_ms", "data"];
 
 /// Values of one reply, by these names.
 #[derive(Debug, Serialize)]
@@ -41,10 +33,7 @@ impl<'a> ReplyTemplateValues<'a> {
             status: reply.status.display_text(),
             statuscode: reply.status.code(),
             statusmsg: &reply.message,
-            reason: reply
-                .reason
-                .as_ref()
-                .map_or("", muster_wire::status::ReplyReason::as_str),
+            reason: reply.reason.as_ref().map_or("", muster_wire::status::ReplyReason::as_str),
             took_ms: reply.took,
             data: &reply.data,
         }
@@ -62,12 +51,7 @@ mod tests {
     fn every_name_has_a_value() {
         let reply = reply("web1", 0, "OK", json!({"a": 1}));
         let values = serde_json::to_value(ReplyTemplateValues::new(&reply)).unwrap();
-        let mut names: Vec<&str> = values
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
+        let mut names: Vec<&str> = values.as_object().unwrap().keys().map(String::as_str).collect();
         let mut known = TEMPLATE_NAMES.to_vec();
         names.sort_unstable();
         known.sort_unstable();

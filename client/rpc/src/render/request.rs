@@ -46,9 +46,7 @@ pub struct RequestResultView<'a> {
 impl RequestResultView<'_> {
     /// Whether a reply is shown.
     pub fn is_shown(&self, reply: &NodeReply) -> bool {
-        self.action
-            .display()
-            .shows_reply(reply.is_ok(), self.display)
+        self.action.display().shows_reply(reply.is_ok(), self.display)
     }
 
     /// Renders one reply, followed by an empty line.
@@ -79,18 +77,11 @@ impl RequestResultView<'_> {
         let outputs = self.output_columns(replies);
         let mut heading = vec!["SENDER".to_owned()];
         heading.extend(failed.then(|| "STATUS".to_owned()));
-        heading.extend(
-            outputs
-                .iter()
-                .map(|name| escape_to_line(name).to_uppercase()),
-        );
+        heading.extend(outputs.iter().map(|name| escape_to_line(name).to_uppercase()));
         let rows = replies.iter().map(|reply| {
             let node = reply.node.as_str();
-            let mut row = vec![if reply.is_ok() {
-                TableCell::plain(node)
-            } else {
-                TableCell::bad(node)
-            }];
+            let mut row =
+                vec![if reply.is_ok() { TableCell::plain(node) } else { TableCell::bad(node) }];
             row.extend(failed.then(|| TableCell::plain(outcome_text(reply))));
             row.extend(outputs.iter().map(|name| match reply.data.get(*name) {
                 None | Some(Value::Null) => TableCell::plain(""),
@@ -108,11 +99,7 @@ impl RequestResultView<'_> {
             let values = replies.iter().filter_map(|reply| reply.data.get(name));
             values.into_iter().any(|value| !value.is_null())
         };
-        let declared = self
-            .action
-            .outputs()
-            .iter()
-            .map(|output| output.name.as_str());
+        let declared = self.action.outputs().iter().map(|output| output.name.as_str());
         let others: BTreeSet<&str> = replies
             .iter()
             .flat_map(|reply| reply.data.keys())
@@ -128,10 +115,8 @@ impl RequestResultView<'_> {
             for line in escape_unprintable(&reply.message).lines() {
                 page.push_line(format_args!("{INDENT}{WARNING}{line}{WARNING:#}"));
             }
-            let detail = reply
-                .reason
-                .as_ref()
-                .and_then(|reason| reason_detail(reason, &reply.message));
+            let detail =
+                reply.reason.as_ref().and_then(|reason| reason_detail(reason, &reply.message));
             if let Some(detail) = detail {
                 page.push_line(format_args!("{INDENT}{detail}"));
             }
@@ -144,10 +129,7 @@ impl RequestResultView<'_> {
         let declared = self.action.outputs().iter();
         let declared =
             declared.filter_map(|output| Some((&output.display_as, reply.data.get(&output.name)?)));
-        let others = reply
-            .data
-            .iter()
-            .filter(|(name, _)| self.action.find_output(name).is_none());
+        let others = reply.data.iter().filter(|(name, _)| self.action.find_output(name).is_none());
         let rows = declared
             .chain(others)
             .filter(|(_, value)| self.verbose || !is_empty_list(value))
@@ -198,11 +180,7 @@ fn is_empty_list(value: &Value) -> bool {
 pub fn balance_line(report: &RequestReport) -> String {
     let stats = &report.stats;
     let (responses, discovered) = (stats.response_count(), stats.discovered);
-    let style = if responses < discovered || stats.failed > 0 {
-        BAD
-    } else {
-        GOOD
-    };
+    let style = if responses < discovered || stats.failed > 0 { BAD } else { GOOD };
     let failed = match stats.failed {
         0 => String::new(),
         failed => format!(", {BAD}{failed} failed{BAD:#}"),
@@ -255,10 +233,7 @@ fn outcome_text(reply: &NodeReply) -> String {
     if reply.is_ok() {
         return reply.status.display_text().to_owned();
     }
-    let status = reply
-        .reason
-        .as_ref()
-        .map_or(reply.status.display_text(), ReplyReason::as_str);
+    let status = reply.reason.as_ref().map_or(reply.status.display_text(), ReplyReason::as_str);
     format!("{status}: {}", escape_to_line(&reply.message))
 }
 
@@ -300,21 +275,12 @@ fn add_absences(report: &RequestReport, width: usize, page: &mut TextPage) {
         ("No request sent to:", stats.not_asked.iter().collect()),
         ("Reply not awaited:", stats.not_awaited.iter().collect()),
         ("No response from:", stats.silent_nodes().collect()),
-        (
-            "No response from, because not connected:",
-            stats.not_connected.iter().collect(),
-        ),
-        (
-            "Unexpected response from:",
-            stats.unexpected.iter().collect(),
-        ),
+        ("No response from, because not connected:", stats.not_connected.iter().collect()),
+        ("Unexpected response from:", stats.unexpected.iter().collect()),
     ];
     for (title, nodes) in kinds.iter().filter(|(_, nodes)| !nodes.is_empty()) {
-        let names: Vec<&str> = nodes
-            .iter()
-            .take(MAX_ABSENT_NAMES)
-            .map(|node| node.as_str())
-            .collect();
+        let names: Vec<&str> =
+            nodes.iter().take(MAX_ABSENT_NAMES).map(|node| node.as_str()).collect();
         page.push_line(format_args!("{BAD}{title}{BAD:#}\n"));
         page.push_text(format_columns(&names, INDENT.len(), width));
         if let Some(more @ 1..) = nodes.len().checked_sub(MAX_ABSENT_NAMES) {

@@ -7,10 +7,7 @@ use muster_base::format_utc;
 
 /// Renders the block, titles aligned at their colons.
 pub fn render_request_stats(stats: &RequestStats) -> String {
-    let rejected = stats
-        .rejected
-        .iter()
-        .map(|(reason, count)| format!("{count} ({reason})"));
+    let rejected = stats.rejected.iter().map(|(reason, count)| format!("{count} ({reason})"));
     let rejected: Vec<String> = rejected.collect();
     let rows = [
         (
@@ -25,30 +22,19 @@ pub fn render_request_stats(stats: &RequestStats) -> String {
         ("Pass / Fail", format!("{} / {}", stats.ok, stats.failed)),
         (
             "No Responses",
-            format!(
-                "{} ({} not connected)",
-                stats.missing.len(),
-                stats.not_connected.len()
-            ),
+            format!("{} ({} not connected)", stats.missing.len(), stats.not_connected.len()),
         ),
         ("Not Sent", stats.not_asked.len().to_string()),
         ("Unexpected Responses", stats.unexpected.len().to_string()),
         (
             "Invalid Responses",
-            if rejected.is_empty() {
-                "0".to_owned()
-            } else {
-                rejected.join(", ")
-            },
+            if rejected.is_empty() { "0".to_owned() } else { rejected.join(", ") },
         ),
         ("Start Time", format_utc(stats.started / 1000)),
         ("Discovery Time", format_duration(stats.discovering)),
         ("Publish Time", format_duration(stats.publishing)),
         ("Agent Time", format_duration(stats.waiting)),
-        (
-            "Total Time",
-            format_duration(stats.discovering + stats.call_duration()),
-        ),
+        ("Total Time", format_duration(stats.discovering + stats.call_duration())),
     ];
     let mut page = TextPage::default();
     page.push_line("---- request stats ----");

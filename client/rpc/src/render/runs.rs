@@ -45,19 +45,14 @@ pub fn describe_log_line(line: &RunLogLine) -> String {
 
 /// Describes the end of one run on one line.
 pub fn describe_run_end(node: &Identity, outcome: &RunOutcome) -> String {
-    let RunOutcome {
-        ok, class, message, ..
-    } = outcome;
+    let RunOutcome { ok, class, message, .. } = outcome;
     let style = if *ok { GOOD } else { BAD };
     let attached_note = if outcome.attached && outcome.permit_interval.is_some() {
         " (started by an earlier request)"
     } else {
         ""
     };
-    format!(
-        "{node}: {style}{class}{style:#}: {}{attached_note}",
-        escape_to_line(message)
-    )
+    format!("{node}: {style}{class}{style:#}: {}{attached_note}", escape_to_line(message))
 }
 
 /// Renders the outcomes, the durations, and the concurrency measured from the nodes' times.
@@ -66,11 +61,7 @@ pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
     let mut rows: Vec<(String, bool, String, usize)> = Vec::new();
     for (class, nodes) in runs.nodes_by_class() {
         let ok = nodes.iter().all(|node| is_ok(runs, node));
-        let names = if ok {
-            String::new()
-        } else {
-            list_nodes(nodes.iter().copied())
-        };
+        let names = if ok { String::new() } else { list_nodes(nodes.iter().copied()) };
         rows.push((escape_to_line(class).into_owned(), ok, names, nodes.len()));
     }
     if !runs.disabled.is_empty() {
@@ -81,21 +72,12 @@ pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
         let (names, count) = (list_nodes(&runs.not_asked), runs.not_asked.len());
         rows.push(("no request sent".to_owned(), false, names, count));
     }
-    let width = rows
-        .iter()
-        .map(|(title, ..)| title.len())
-        .max()
-        .unwrap_or(0);
+    let width = rows.iter().map(|(title, ..)| title.len()).max().unwrap_or(0);
     let width = width.max("RESULT".len());
-    page.push_line(format_args!(
-        "{STRONG}{:width$}  {:>5}{STRONG:#}",
-        "RESULT", "NODES"
-    ));
+    page.push_line(format_args!("{STRONG}{:width$}  {:>5}{STRONG:#}", "RESULT", "NODES"));
     for (title, ok, names, count) in rows {
         let style = if ok { GOOD } else { BAD };
-        page.push_line(format_args!(
-            "{style}{title:width$}{style:#}  {count:>5}  {names}"
-        ));
+        page.push_line(format_args!("{style}{title:width$}{style:#}  {count:>5}  {names}"));
     }
     page.push_gap();
     page.push_line(describe_times(runs));
@@ -125,11 +107,7 @@ fn describe_times(runs: &PuppetRunsReport) -> String {
     let Some(stats) = runs.concurrency_stats() else {
         return format!("No runs, in {took}.");
     };
-    let count = if stats.runs == 1 {
-        "1 run".to_owned()
-    } else {
-        format!("{} runs", stats.runs)
-    };
+    let count = if stats.runs == 1 { "1 run".to_owned() } else { format!("{} runs", stats.runs) };
     let (work, longest) = (format_duration(stats.work), format_duration(stats.longest));
     format!("{count} in {took}: together they took {work}, the longest {longest}.")
 }
@@ -216,13 +194,7 @@ struct ConcurrencyDocument {
 impl<'a> PuppetRunDocument<'a> {
     /// Creates the document's part for this run.
     pub fn new(node: &'a Identity, ended: &'a EndedRun) -> Self {
-        let RunOutcome {
-            ok,
-            class,
-            message,
-            data,
-            ..
-        } = &ended.outcome;
+        let RunOutcome { ok, class, message, data, .. } = &ended.outcome;
         Self {
             node,
             ok: *ok,
@@ -249,9 +221,7 @@ impl<'a> PuppetRunsDocument<'a> {
             counts: classes.map(|(class, nodes)| (class, nodes.len())).collect(),
             ok: runs.ok_count(),
             failed: runs.unsuccessful_count(),
-            nodes: nodes
-                .map(|(node, ended)| PuppetRunDocument::new(node, ended))
-                .collect(),
+            nodes: nodes.map(|(node, ended)| PuppetRunDocument::new(node, ended)).collect(),
             disabled: &runs.disabled,
             not_asked: &runs.not_asked,
             stopped: runs.halt.map(|halt| halt.to_string()),
@@ -261,9 +231,7 @@ impl<'a> PuppetRunsDocument<'a> {
                 work_ms: saturating_millis(stats.work),
                 longest_ms: saturating_millis(stats.longest),
                 makespan_ms: saturating_millis(stats.makespan),
-                least_ms: runs
-                    .limit
-                    .map(|limit| saturating_millis(stats.least_duration(limit))),
+                least_ms: runs.limit.map(|limit| saturating_millis(stats.least_duration(limit))),
                 clocks_set_right: runs.skewed_clock_count(),
             }),
             disbelieved: &runs.rejected,
@@ -329,9 +297,7 @@ impl<'a> PuppetRunsJsonLine<'a> {
     pub fn summary(runs: &'a PuppetRunsReport) -> Self {
         let mut document = PuppetRunsDocument::new(runs);
         document.nodes.clear();
-        Self::Summary {
-            runs: Box::new(document),
-        }
+        Self::Summary { runs: Box::new(document) }
     }
 }
 
@@ -357,10 +323,8 @@ mod tests {
     #[test]
     fn the_articles_words() {
         let node = || "dev1.example.net".parse().unwrap();
-        let refused = outcome(
-            1,
-            serde_json::json!({"class": "locked", "error": "another run\n\u{1b}[2J"}),
-        );
+        let refused =
+            outcome(1, serde_json::json!({"class": "locked", "error": "another run\n\u{1b}[2J"}));
         let lines = [
             RunLogLine::Running(node(), 2),
             RunLogLine::Scheduled(node(), "OK".to_owned()),
@@ -370,9 +334,8 @@ mod tests {
             RunLogLine::Ended(node(), Box::new(ran("changed", 0, 14))),
             RunLogLine::Ended(node(), Box::new(refused)),
         ];
-        let lines = lines
-            .iter()
-            .map(|told| format_log_line(1_767_225_600_017, &describe_log_line(told)));
+        let lines =
+            lines.iter().map(|told| format_log_line(1_767_225_600_017, &describe_log_line(told)));
         insta::assert_snapshot!(plain(&lines.collect::<Vec<_>>().join("\n")), @r"
         2026-01-01 00:00:00Z Running dev1.example.net, concurrency is 2
         2026-01-01 00:00:00Z dev1.example.net schedule status: OK
@@ -398,61 +361,35 @@ mod tests {
             ("web4", outcome(1, serde_json::json!({"class": "locked"}))),
             ("web5", RunOutcome::without_reply("no_answer", "silent")),
         ]);
-        bad.disabled
-            .insert("db1".parse().unwrap(), "moving".to_owned());
-        bad.not_asked = (1..9)
-            .map(|n| format!("mail{n}").parse().unwrap())
-            .collect();
-        bad.halt = Some(RolloutStopReason::Failures {
-            failed: 3,
-            allowed: 2,
-        });
-        let mut nobody = runs(vec![(
-            "web5",
-            RunOutcome::without_reply("not_connected", "gone"),
-        )]);
+        bad.disabled.insert("db1".parse().unwrap(), "moving".to_owned());
+        bad.not_asked = (1..9).map(|n| format!("mail{n}").parse().unwrap()).collect();
+        bad.halt = Some(RolloutStopReason::Failures { failed: 3, allowed: 2 });
+        let mut nobody = runs(vec![("web5", RunOutcome::without_reply("not_connected", "gone"))]);
         nobody.limit = None;
         let texts = [&good, &bad, &nobody].map(|runs| plain(&render_runs_summary(runs)));
         assert!(texts.iter().all(|text| is_within_width(text)), "{texts:#?}");
         insta::assert_snapshot!("puppet_runs", texts.join("\n---\n"));
         // Nothing ran, under a limit: nothing is said of the limit.
-        let mut busy = runs(vec![(
-            "web1",
-            outcome(1, serde_json::json!({"class": "locked"})),
-        )]);
+        let mut busy = runs(vec![("web1", outcome(1, serde_json::json!({"class": "locked"})))]);
         busy.limit = Some(1);
         let told = plain(&render_runs_summary(&busy));
-        assert!(
-            told.contains("No runs") && !told.contains("limit of"),
-            "{told}"
-        );
+        assert!(told.contains("No runs") && !told.contains("limit of"), "{told}");
     }
 
     #[test]
     fn every_kind_of_line() {
         let runs = runs(vec![
             ("web1", ran("changed", 0, 10)),
-            (
-                "web2",
-                outcome(
-                    1,
-                    serde_json::json!({"class": "disabled", "error": "no\n\u{1b}"}),
-                ),
-            ),
+            ("web2", outcome(1, serde_json::json!({"class": "disabled", "error": "no\n\u{1b}"}))),
         ]);
         let nodes: Vec<_> = runs.ended.keys().collect();
         let (node, ended) = runs.ended.first_key_value().unwrap();
         let lines = [
             PuppetRunsJsonLine::found(nodes, &runs),
-            PuppetRunsJsonLine::Running {
-                node,
-                concurrency: 1,
-            },
+            PuppetRunsJsonLine::Running { node, concurrency: 1 },
             PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, ended)),
             PuppetRunsJsonLine::summary(&runs),
-            PuppetRunsJsonLine::Error {
-                error: "no".to_owned(),
-            },
+            PuppetRunsJsonLine::Error { error: "no".to_owned() },
         ];
         let lines: Vec<String> = lines.iter().map(|one| to_safe_line(one).unwrap()).collect();
         assert!(!lines.concat().contains(char::is_control));

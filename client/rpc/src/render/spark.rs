@@ -15,11 +15,7 @@ pub fn count_buckets(numbers: &[f64]) -> [usize; BAR_COUNT] {
     };
     let width = max - min;
     for number in numbers.iter().filter(|number| number.is_finite()) {
-        let position = if width > 0.0 {
-            (number - min) / width
-        } else {
-            0.0
-        };
+        let position = if width > 0.0 { (number - min) / width } else { 0.0 };
         if let Some(count) = buckets.get_mut(bucket_index(position)) {
             *count += 1;
         }
@@ -75,10 +71,7 @@ mod tests {
         assert_eq!((spread[0], spread[7], spread[8], spread[19]), (3, 1, 1, 1));
         assert_eq!(render_spark_bars(&spread, true), "█▁▁▁▁▁▁▄▄▁▁▁▁▁▁▁▁▁▁▄");
         assert_eq!(render_spark_bars(&spread, false), "#______--__________-");
-        assert_eq!(
-            render_spark_bars(&count_buckets(&[]), false),
-            "_".repeat(BAR_COUNT)
-        );
+        assert_eq!(render_spark_bars(&count_buckets(&[]), false), "_".repeat(BAR_COUNT));
         assert_eq!(
             render_spark_bars(&count_buckets(&[5.0, 5.0]), false),
             format!("#{}", "_".repeat(BAR_COUNT - 1))

@@ -76,20 +76,14 @@ pub fn render_counts_table(
     report: &RequestReport,
     width: usize,
 ) -> String {
-    let heading = [
-        "NODE", "TOTAL", "REFUSED", "EXPIRED", "REPLAYED", "OTHERS", "DENIED", "REPLIES",
-    ];
+    let heading =
+        ["NODE", "TOTAL", "REFUSED", "EXPIRED", "REPLAYED", "OTHERS", "DENIED", "REPLIES"];
     let row = |name: &str, numbers: [u64; 7]| {
         let numbers = numbers.into_iter().map(|number| number.to_string());
-        std::iter::once(name.to_owned())
-            .chain(numbers)
-            .map(TableCell::plain)
-            .collect::<Vec<_>>()
+        std::iter::once(name.to_owned()).chain(numbers).map(TableCell::plain).collect::<Vec<_>>()
     };
-    let mut rows: Vec<Vec<TableCell>> = counts
-        .iter()
-        .map(|counts| row(counts.node.as_str(), counts.as_array()))
-        .collect();
+    let mut rows: Vec<Vec<TableCell>> =
+        counts.iter().map(|counts| row(counts.node.as_str(), counts.as_array())).collect();
     if counts.len() > 1 {
         let mut sum = [0_u64; 7];
         for counts in counts {
@@ -145,11 +139,7 @@ mod tests {
             reply("web1.example.net", 0, "OK", counted(99, 0)),
         ];
         let report = report("rpcutil", "daemon_stats", replies);
-        let text = plain(&render_counts_table(
-            &read_daemon_counts(&report),
-            &report,
-            WIDTH,
-        ));
+        let text = plain(&render_counts_table(&read_daemon_counts(&report), &report, WIDTH));
         insta::assert_snapshot!("stats", text);
     }
 }

@@ -73,9 +73,7 @@ impl OutputTemplate {
             let (line, problem) = error_location(&error);
             OutputTemplateError::Syntax { line, problem }
         };
-        environment
-            .add_template_owned(TEMPLATE_NAME, source.to_owned())
-            .map_err(syntax)?;
+        environment.add_template_owned(TEMPLATE_NAME, source.to_owned()).map_err(syntax)?;
         let template = environment.get_template(TEMPLATE_NAME).map_err(syntax)?;
         let mut variables: Vec<String> = template.undeclared_variables(false).into_iter().collect();
         variables.sort();
@@ -84,10 +82,7 @@ impl OutputTemplate {
                 || environment.globals().any(|(global, _)| global == name)
         };
         if let Some(name) = variables.into_iter().find(|name| !is_known(name)) {
-            return Err(OutputTemplateError::Unknown {
-                name,
-                known: known.to_vec(),
-            });
+            return Err(OutputTemplateError::Unknown { name, known: known.to_vec() });
         }
         Ok(Self(environment))
     }
@@ -130,14 +125,10 @@ impl io::Write for BoundedTemplateBuffer {
 }
 
 fn error_location(error: &minijinja::Error) -> (usize, String) {
-    let problem = error.detail().map_or_else(
-        || error.kind().to_string(),
-        |detail| format!("{}: {detail}", error.kind()),
-    );
-    (
-        error.line().unwrap_or(1),
-        escape_unprintable(&problem).into_owned(),
-    )
+    let problem = error
+        .detail()
+        .map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
+    (error.line().unwrap_or(1), escape_unprintable(&problem).into_owned())
 }
 
 #[cfg(test)]
@@ -154,40 +145,22 @@ mod tests {
 
     #[test]
     fn values_are_filled_in() {
-        assert_eq!(
-            render("{{ sender }}: {{ data.status }}").unwrap(),
-            "web1: running\\x1b[2J\n"
-        );
+        assert_eq!(render("{{ sender }}: {{ data.status }}").unwrap(), "web1: running\\x1b[2J\n");
         assert_eq!(render("{{ data.list | join('+') }}\n\n").unwrap(), "1+2\n");
         assert_eq!(render("{{ data.list | tojson }}").unwrap(), "[1, 2]\n");
-        assert_eq!(
-            render("{% if data.nothing.below %}x{% endif %}").unwrap(),
-            ""
-        );
-        assert_eq!(
-            render("{% for n in data.list %}{{ n }},{% endfor %}").unwrap(),
-            "1,2,\n"
-        );
+        assert_eq!(render("{% if data.nothing.below %}x{% endif %}").unwrap(), "");
+        assert_eq!(render("{% for n in data.list %}{{ n }},{% endfor %}").unwrap(), "1,2,\n");
         assert_eq!(render("<b>{{ '<' }}").unwrap(), "<b><\n");
     }
 
     #[test]
     fn mistakes_are_found_before_anybody_is_asked() {
         let error = render("a\n{{ sender").unwrap_err();
-        assert!(
-            matches!(error, OutputTemplateError::Syntax { line: 2, .. }),
-            "{error}"
-        );
+        assert!(matches!(error, OutputTemplateError::Syntax { line: 2, .. }), "{error}");
         let error = render("{{ sendr }}").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "unknown name `sendr`; the known names are sender, data"
-        );
+        assert_eq!(error.to_string(), "unknown name `sendr`; the known names are sender, data");
         let error = render("{{ 'a' / 2 }}").unwrap_err();
-        assert!(
-            matches!(error, OutputTemplateError::Render { line: 1, .. }),
-            "{error}"
-        );
+        assert!(matches!(error, OutputTemplateError::Render { line: 1, .. }), "{error}");
         assert!(render("{% include '/etc/passwd' %}").is_err());
     }
 

@@ -52,13 +52,8 @@ impl<'a> RequestTrace<'a> {
         for (stage, took) in &self.caller_stages {
             page.push_line(stage_row(stage, *took));
         }
-        self.nodes
-            .sort_by_key(|(_, trace, _)| std::cmp::Reverse(trace.after));
-        let shown = if all {
-            self.nodes.len()
-        } else {
-            MAX_SHOWN_NODES
-        };
+        self.nodes.sort_by_key(|(_, trace, _)| std::cmp::Reverse(trace.after));
+        let shown = if all { self.nodes.len() } else { MAX_SHOWN_NODES };
         for (node, trace, refusal) in self.nodes.iter().take(shown) {
             page.push_line(format_args!("{STRONG}{node}{STRONG:#}"));
             page.push_line(stage_row("network", trace.network_time()));
@@ -88,10 +83,7 @@ fn stage_row(stage: &str, took: Duration) -> String {
 
 /// Why a node rejected the request: the code and the node's message.
 fn refusal_text(reply: &NodeReply) -> Option<String> {
-    let code = reply
-        .reason
-        .as_ref()
-        .map(|reason| format!("{} - ", reason.as_str()));
+    let code = reply.reason.as_ref().map(|reason| format!("{} - ", reason.as_str()));
     (!reply.is_ok()).then(|| format!("{}{}", code.unwrap_or_default(), reply.message))
 }
 
@@ -168,22 +160,12 @@ mod tests {
     #[test]
     fn a_way_with_a_refusal_on_it() {
         let mut quick = reply("db1", 0, "OK", json!({}));
-        quick.trace = Some(trace(
-            &[
-                (StageName::Verify, 120, false),
-                (StageName::Run, 2_000, false),
-            ],
-            3_000,
-        ));
+        quick.trace =
+            Some(trace(&[(StageName::Verify, 120, false), (StageName::Run, 2_000, false)], 3_000));
         let mut denied = reply("db2", 5, "rip may not", json!({}));
-        denied.reason = Some(ReplyReason::Denied {
-            rule: "default".to_owned(),
-        });
+        denied.reason = Some(ReplyReason::Denied { rule: "default".to_owned() });
         denied.trace = Some(trace(
-            &[
-                (StageName::Verify, 110, false),
-                (StageName::Authorise, 30, true),
-            ],
+            &[(StageName::Verify, 110, false), (StageName::Authorise, 30, true)],
             4_000,
         ));
         let mut report = report("rpcutil", "ping", vec![quick, denied]);

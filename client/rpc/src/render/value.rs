@@ -8,10 +8,9 @@ use super::printable::{escape_to_line, escape_unprintable};
 pub fn value_lines(value: &Value, width: usize) -> Vec<String> {
     match value {
         Value::String(text) if text.is_empty() => vec!["\"\"".to_owned()],
-        Value::String(text) => escape_unprintable(text)
-            .lines()
-            .map(|line| line.trim_end().to_owned())
-            .collect(),
+        Value::String(text) => {
+            escape_unprintable(text).lines().map(|line| line.trim_end().to_owned()).collect()
+        }
         Value::Array(items) => array_lines(items, width),
         Value::Object(entries) if entries.is_empty() => vec!["{}".to_owned()],
         Value::Object(entries) => entries
@@ -39,13 +38,7 @@ fn array_lines(items: &[Value], width: usize) -> Vec<String> {
         }
         _ => true,
     };
-    let joined = || {
-        items
-            .iter()
-            .map(compact_value)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let joined = || items.iter().map(compact_value).collect::<Vec<_>>().join(", ");
     if items.is_empty() {
         vec!["[]".to_owned()]
     } else if items.iter().all(is_word) && joined().chars().count() <= width {
@@ -80,9 +73,7 @@ fn titled_lines(key: &str, lines: Vec<String>) -> Vec<String> {
 pub fn hang_lines(prefix: &str, lines: Vec<String>) -> Vec<String> {
     let indent = " ".repeat(prefix.chars().count());
     let lines = lines.into_iter().enumerate();
-    lines
-        .map(|(at, line)| format!("{}{line}", if at == 0 { prefix } else { &indent }))
-        .collect()
+    lines.map(|(at, line)| format!("{}{line}", if at == 0 { prefix } else { &indent })).collect()
 }
 
 #[cfg(test)]
@@ -105,14 +96,8 @@ mod tests {
 
     #[test]
     fn short_lists_stay_on_a_line() {
-        assert_eq!(
-            value_lines(&json!(["puppetral", "rpcutil"]), 60),
-            ["puppetral, rpcutil"]
-        );
-        assert_eq!(
-            value_lines(&json!(["puppetral", "rpcutil"]), 10),
-            ["- puppetral", "- rpcutil"]
-        );
+        assert_eq!(value_lines(&json!(["puppetral", "rpcutil"]), 60), ["puppetral, rpcutil"]);
+        assert_eq!(value_lines(&json!(["puppetral", "rpcutil"]), 10), ["- puppetral", "- rpcutil"]);
         assert_eq!(
             value_lines(&json!(["shell changed", "home, too"]), 60),
             ["- shell changed", "- home, too"]
@@ -165,10 +150,7 @@ tags: a, b";
         leaf.prop_recursive(4, 32, 4, |inner| {
             let array = prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from);
             let object = prop::collection::btree_map(any::<String>(), inner, 0..4);
-            prop_oneof![
-                array,
-                object.prop_map(|entries| entries.into_iter().collect())
-            ]
+            prop_oneof![array, object.prop_map(|entries| entries.into_iter().collect())]
         })
     }
 

@@ -39,10 +39,7 @@ pub struct RunLogTracker {
 impl RunLogTracker {
     /// Creates a tracker without runs.
     pub fn new(limit: Option<usize>) -> Self {
-        Self {
-            limit,
-            ..Self::default()
-        }
+        Self { limit, ..Self::default() }
     }
 
     /// Handles the state of a node's run; `open` is the number of runs that have not ended, including waiting ones.
@@ -150,30 +147,18 @@ mod tests {
     fn beginnings_and_ends_are_told_in_an_order_that_can_be() {
         let mut board = RunLogTracker::new(Some(2));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| name.parse().unwrap());
-        assert!(
-            board
-                .handle_state(&a, PuppetRunState::WaitingPermit, 4)
-                .is_empty()
-        );
+        assert!(board.handle_state(&a, PuppetRunState::WaitingPermit, 4).is_empty());
         assert_eq!(
             told(board.handle_state(&a, PuppetRunState::Starting, 4)),
             ["a runs, 1", "a OK"]
         );
-        assert!(
-            board
-                .handle_state(&a, PuppetRunState::Applying, 4)
-                .is_empty()
-        );
+        assert!(board.handle_state(&a, PuppetRunState::Applying, 4).is_empty());
         assert_eq!(
             told(board.handle_state(&b, PuppetRunState::Starting, 4)),
             ["b runs, 2", "b OK", "2 wait"]
         );
         // The permit of one that has ended, whose end is still under way.
-        assert!(
-            board
-                .handle_state(&c, PuppetRunState::Starting, 4)
-                .is_empty()
-        );
+        assert!(board.handle_state(&c, PuppetRunState::Starting, 4).is_empty());
         assert_eq!(
             told(board.handle_end(&a, &ran("clean", 0, 1), 3)),
             ["a ended clean", "c runs, 2", "c OK", "2 wait"]
@@ -191,17 +176,11 @@ mod tests {
         let mut board = RunLogTracker::new(None);
         let [a, b] = ["a", "b"].map(|name| name.parse().unwrap());
         let disabled = outcome(1, serde_json::json!({"class": "disabled"}));
-        assert_eq!(
-            told(board.handle_end(&a, &disabled, 1)),
-            ["a disabled", "a ended disabled"]
-        );
+        assert_eq!(told(board.handle_end(&a, &disabled, 1)), ["a disabled", "a ended disabled"]);
         let mut earlier = ran("changed", 0, 1);
         earlier.attached = true;
         assert_eq!(told(board.handle_end(&b, &earlier, 1)), ["b ended changed"]);
         let silent = RunOutcome::without_reply("no_answer", "silent");
-        assert_eq!(
-            told(board.handle_end(&b, &silent, 1)),
-            ["b no_answer", "b ended no_answer"]
-        );
+        assert_eq!(told(board.handle_end(&b, &silent, 1)), ["b no_answer", "b ended no_answer"]);
     }
 }

@@ -15,10 +15,7 @@ use crate::render;
 fn of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let settings = settings.with(|settings| settings.inline_subschemas = true);
-    settings
-        .into_generator()
-        .into_root_schema_for::<T>()
-        .to_value()
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 /// The schema of this name, made from the type.
@@ -101,11 +98,8 @@ fn published_schemas_are_those_of_what_is_printed() {
     for published in &PUBLISHED_SCHEMAS {
         let text = serde_json::to_string_pretty(&made(published.name)).unwrap() + "\n";
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            std::fs::write(
-                directory.join(published.name).with_added_extension("json"),
-                text,
-            )
-            .unwrap();
+            std::fs::write(directory.join(published.name).with_added_extension("json"), text)
+                .unwrap();
         } else {
             let name = published.name;
             assert_eq!(published.text, text, "{name}; UPDATE_GOLDEN=1 rewrites it");
@@ -117,13 +111,10 @@ fn published_schemas_are_those_of_what_is_printed() {
 fn every_published_file_is_in_the_list() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas");
     let files = std::fs::read_dir(directory).unwrap();
-    let mut files: Vec<String> = files
-        .map(|file| file.unwrap().file_name().into_string().unwrap())
-        .collect();
-    let mut listed: Vec<String> = PUBLISHED_SCHEMAS
-        .iter()
-        .map(|schema| format!("{}.json", schema.name))
-        .collect();
+    let mut files: Vec<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let mut listed: Vec<String> =
+        PUBLISHED_SCHEMAS.iter().map(|schema| format!("{}.json", schema.name)).collect();
     files.sort();
     listed.sort();
     assert_eq!(files, listed);

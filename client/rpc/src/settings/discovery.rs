@@ -17,9 +17,9 @@ pub(super) fn parse_source(
     base: &Path,
 ) -> Result<DiscoverySource, (&'static str, String)> {
     let method: DiscoveryMethod = match &keys.method {
-        Some(name) => name
-            .parse()
-            .map_err(|error| (METHOD_KEY, format!("cannot be used: {error}")))?,
+        Some(name) => {
+            name.parse().map_err(|error| (METHOD_KEY, format!("cannot be used: {error}")))?
+        }
         None => DiscoveryMethod::default(),
     };
     let invalid = |error| (OPTIONS_KEY, format!("cannot be used: {error}"));
@@ -39,17 +39,10 @@ pub(super) fn parse_source(
 }
 
 fn parse_texts(name: &str, items: &[Value]) -> Result<Vec<String>, (&'static str, String)> {
-    let text = |item: &Value| {
-        item.as_str()
-            .map(str::to_owned)
-            .ok_or_else(|| not_text_error(name))
-    };
+    let text = |item: &Value| item.as_str().map(str::to_owned).ok_or_else(|| not_text_error(name));
     items.iter().map(text).collect()
 }
 
 fn not_text_error(name: &str) -> (&'static str, String) {
-    (
-        OPTIONS_KEY,
-        format!("contains `{name}`, which must be a string or a list of strings"),
-    )
+    (OPTIONS_KEY, format!("contains `{name}`, which must be a string or a list of strings"))
 }

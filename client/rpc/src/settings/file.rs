@@ -116,10 +116,7 @@ impl Default for BrokerSection {
 
 impl Default for TrustSection {
     fn default() -> Self {
-        Self {
-            operator: None,
-            account: "account.jwt".into(),
-        }
+        Self { operator: None, account: "account.jwt".into() }
     }
 }
 

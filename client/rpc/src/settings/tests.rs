@@ -14,10 +14,7 @@ fn operator() -> String {
 }
 
 fn minimal() -> String {
-    format!(
-        "[broker]\nurls = [\"tls://b:4222\"]\n[trust]\noperator = \"{}\"\n",
-        operator()
-    )
+    format!("[broker]\nurls = [\"tls://b:4222\"]\n[trust]\noperator = \"{}\"\n", operator())
 }
 
 fn parse(text: &str) -> Result<RpcSettings, RpcSettingsError> {
@@ -43,10 +40,7 @@ fn two_keys_are_enough() {
 #[test]
 fn a_way_to_find_nodes_may_be_the_configured_one() {
     use muster_client::DiscoverySource;
-    assert_eq!(
-        parse(&minimal()).unwrap().source,
-        DiscoverySource::Broadcast
-    );
+    assert_eq!(parse(&minimal()).unwrap().source, DiscoverySource::Broadcast);
     let with = |text: &str| parse(&format!("{}[discovery]\n{text}", minimal()));
     let settings = with("method = \"inventory\"\noptions.file = \"fleet.yaml\"\n").unwrap();
     let file = PathBuf::from("/e/fleet.yaml");
@@ -55,14 +49,7 @@ fn a_way_to_find_nodes_may_be_the_configured_one() {
     let text = "require_filter = true\nmethod = \"external\"\n[discovery.options]\ncommand = [\"bin/find nodes\", \"-a b\"]\ntimeout = 5\nsite = \"lhr\"\n";
     let settings = with(text).unwrap();
     assert!(settings.require_filter);
-    let DiscoverySource::External {
-        command,
-        timeout,
-        options,
-    } = settings.source
-    else {
-        panic!()
-    };
+    let DiscoverySource::External { command, timeout, options } = settings.source else { panic!() };
     assert_eq!(command, ["/e/bin/find nodes", "-a b"]);
     assert_eq!((timeout.as_secs(), options["site"].as_str()), (5, "lhr"));
     for (text, expected) in [
@@ -74,10 +61,7 @@ fn a_way_to_find_nodes_may_be_the_configured_one() {
             "method = \"inventory\"",
             "`discovery.options` cannot be used: the discovery method inventory needs the option `file`",
         ),
-        (
-            "options.file = \"x\"",
-            "the discovery method broadcast has no option `file`",
-        ),
+        ("options.file = \"x\"", "the discovery method broadcast has no option `file`"),
         (
             "method = \"external\"\noptions.command = [1]",
             "contains `command`, which must be a string",
@@ -95,10 +79,8 @@ fn a_way_to_find_nodes_may_be_the_configured_one() {
 #[test]
 fn paths_are_relative_to_the_file() {
     let text = format!("paths.ddls = \"../ddl\"\n{}", minimal());
-    let text = text.replace(
-        "[trust]",
-        "ca = \"/srv/ca.pem\"\ncredentials = \"c/rip.creds\"\n[trust]",
-    );
+    let text =
+        text.replace("[trust]", "ca = \"/srv/ca.pem\"\ncredentials = \"c/rip.creds\"\n[trust]");
     let settings = parse(&text).unwrap();
     assert_eq!(settings.ddls, PathBuf::from("/e/../ddl"));
     assert_eq!(settings.ca, Some(PathBuf::from("/srv/ca.pem")));
@@ -107,10 +89,7 @@ fn paths_are_relative_to_the_file() {
 
 #[test]
 fn a_slip_of_the_pen_is_told_with_what_was_meant() {
-    let text = format!(
-        "nonsense = 1\n{}[discovery]\ntimeout_second = 5\n",
-        minimal()
-    );
+    let text = format!("nonsense = 1\n{}[discovery]\ntimeout_second = 5\n", minimal());
     let mut settings = parse(&text).unwrap();
     assert_eq!(settings.discovery_timeout, Duration::from_secs(2));
     settings.warnings.sort_by(|a, b| b.cmp(a));
@@ -136,10 +115,7 @@ fn wrong_values_say_which_and_why() {
     );
     for bad in ["-1.0", "inf", "nan", "1e30"] {
         let text = format!("discovery.timeout_seconds = {bad}\n{}", minimal());
-        assert!(
-            refusal(&text).contains("`discovery.timeout_seconds` is"),
-            "{bad}"
-        );
+        assert!(refusal(&text).contains("`discovery.timeout_seconds` is"), "{bad}");
     }
     assert!(refusal(&format!("collective = \"a b\"\n{}", minimal())).contains("`collective`"));
     assert!(refusal("a = \n").contains("line 1"));
@@ -158,12 +134,7 @@ fn a_named_file_must_be_there_and_else_the_users_own_counts() {
     std::fs::create_dir_all(own.parent().unwrap()).unwrap();
     std::fs::write(&own, minimal()).unwrap();
     assert_eq!(RpcSettings::load(None, &environment).unwrap().file, own);
-    let elsewhere = ProcessEnvironment {
-        config: Some("/nonexistent/x.toml".into()),
-        ..environment
-    };
-    assert!(matches!(
-        RpcSettings::load(None, &elsewhere),
-        Err(RpcSettingsError::Read { .. })
-    ));
+    let elsewhere =
+        ProcessEnvironment { config: Some("/nonexistent/x.toml".into()), ..environment };
+    assert!(matches!(RpcSettings::load(None, &elsewhere), Err(RpcSettingsError::Read { .. })));
 }

@@ -42,40 +42,25 @@ pub(super) fn generate_crate_files(
         lines.join("\n")
     };
     let declared: Vec<&String> = actions.iter().collect();
-    let lib = LIB_TEMPLATE
-        .replace("@AGENT@", agent)
-        .replace("@PLUGIN@", &camel_case(agent));
+    let lib = LIB_TEMPLATE.replace("@AGENT@", agent).replace("@PLUGIN@", &camel_case(agent));
     let lib = lib.replace(
         "@BUILDER@",
         &lines(&declared, &|action| {
-            format!(
-                "        .with_action(actions::{}Action)",
-                camel_case(action)
-            )
+            format!("        .with_action(actions::{}Action)", camel_case(action))
         }),
     );
     let modules = ACTIONS_TEMPLATE
-        .replace(
-            "@MODULES@",
-            &lines(&sorted, &|action| format!("mod {};", module_name(action))),
-        )
+        .replace("@MODULES@", &lines(&sorted, &|action| format!("mod {};", module_name(action))))
         .replace(
             "@EXPORTS@",
             &lines(&sorted, &|action| {
-                format!(
-                    "pub(crate) use {}::{}Action;",
-                    module_name(action),
-                    camel_case(action)
-                )
+                format!("pub(crate) use {}::{}Action;", module_name(action), camel_case(action))
             }),
         );
     let tests = TESTS_TEMPLATE.replace("@AGENT@", agent).replace(
         "@DIFFERENCES@",
         &lines(&declared, &|action| {
-            format!(
-                "        differences::<actions::{}Action>(&ddl),",
-                camel_case(action)
-            )
+            format!("        differences::<actions::{}Action>(&ddl),", camel_case(action))
         }),
     );
     let name = format!("muster-{}", agent.replace('_', "-"));
@@ -85,9 +70,8 @@ pub(super) fn generate_crate_files(
         text_file("src/actions.rs", modules),
     ];
     for action in actions {
-        let text = ACTION_TEMPLATE
-            .replace("@ACTION@", action)
-            .replace("@NAME@", &camel_case(action));
+        let text =
+            ACTION_TEMPLATE.replace("@ACTION@", action).replace("@NAME@", &camel_case(action));
         files.push(text_file(&format!("src/actions/{action}.rs"), text));
     }
     files.push(text_file("src/tests.rs", tests));
@@ -116,11 +100,7 @@ pub(super) fn action_examples() -> Value {
 }
 
 fn text_file(name: &str, text: String) -> SkeletonFile {
-    SkeletonFile {
-        name: name.to_owned(),
-        text,
-        executable: false,
-    }
+    SkeletonFile { name: name.to_owned(), text, executable: false }
 }
 
 /// Converts `top_ten` to a type name: `TopTen`.
@@ -134,11 +114,7 @@ fn camel_case(action: &str) -> String {
 
 /// Converts `top_ten` to a module name; a keyword becomes `r#type`.
 fn module_name(action: &str) -> String {
-    if KEYWORDS.contains(&action) {
-        format!("r#{action}")
-    } else {
-        action.to_owned()
-    }
+    if KEYWORDS.contains(&action) { format!("r#{action}") } else { action.to_owned() }
 }
 
 #[cfg(test)]

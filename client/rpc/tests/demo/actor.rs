@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 pub(crate) fn program(directory: &Path) -> PathBuf {
     let path = directory.join("rpcd");
     let this = env::current_exe().unwrap();
-    let script = format!(
-        "#!/bin/sh\nexec '{}' --exact actor::plays_the_daemon --ignored\n",
-        this.display()
-    );
+    let script =
+        format!("#!/bin/sh\nexec '{}' --exact actor::plays_the_daemon --ignored\n", this.display());
     fs::write(&path, script).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
@@ -25,10 +23,7 @@ fn plays_the_daemon() {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else {
         return;
     };
-    UnixDatagram::unbound()
-        .unwrap()
-        .send_to(b"STATUS=here\nREADY=1", path)
-        .unwrap();
+    UnixDatagram::unbound().unwrap().send_to(b"STATUS=here\nREADY=1", path).unwrap();
     loop {
         std::thread::park();
     }

@@ -43,11 +43,7 @@ impl World {
         let text = fs::read_to_string(self.directory().join("demo.json")).unwrap();
         let record: Value = serde_json::from_str(&text).unwrap();
         let nodes = record["nodes"].as_array().unwrap();
-        nodes
-            .iter()
-            .chain([&record["broker"]])
-            .map(|one| one["pid"].as_u64().unwrap())
-            .collect()
+        nodes.iter().chain([&record["broker"]]).map(|one| one["pid"].as_u64().unwrap()).collect()
     }
 }
 
@@ -101,13 +97,8 @@ fn what_goes_up_comes_down() {
     assert_eq!(status.status.code(), Some(0));
     let shown = String::from_utf8_lossy(&status.stdout).into_owned();
     assert_eq!(shown.matches("running").count(), 4, "{shown}");
-    assert!(
-        shown.contains("db1.dev.acme.net") && shown.contains("MiB"),
-        "{shown}"
-    );
-    let passwd = world
-        .directory()
-        .join("nodes/db1.dev.acme.net/root/etc/passwd");
+    assert!(shown.contains("db1.dev.acme.net") && shown.contains("MiB"), "{shown}");
+    let passwd = world.directory().join("nodes/db1.dev.acme.net/root/etc/passwd");
     assert!(fs::read_to_string(passwd).unwrap().starts_with("root:"));
 
     assert_eq!(world.rpc(&["up"]).status.code(), Some(1), "one at a time");
@@ -123,11 +114,7 @@ fn a_node_that_fails_is_quoted_and_nothing_keeps_running() {
     let world = World::new(Some("/bin/false"));
     let up = world.rpc(&["up", "--nodes", "2"]);
     assert_eq!(up.status.code(), Some(1));
-    assert!(
-        talk(&up).contains("db1.dev.acme.net exited (exit status: 1)"),
-        "{}",
-        talk(&up)
-    );
+    assert!(talk(&up).contains("db1.dev.acme.net exited (exit status: 1)"), "{}", talk(&up));
     assert!(!world.pids().into_iter().any(is_running));
     assert_eq!(world.rpc(&["status"]).status.code(), Some(1));
 }
@@ -139,8 +126,5 @@ fn a_directory_of_others_is_left_alone() {
     fs::write(world.directory().join("mine"), "x").unwrap();
     assert_eq!(world.rpc(&["up"]).status.code(), Some(1));
     assert_eq!(world.rpc(&["down"]).status.code(), Some(1));
-    assert_eq!(
-        fs::read_to_string(world.directory().join("mine")).unwrap(),
-        "x"
-    );
+    assert_eq!(fs::read_to_string(world.directory().join("mine")).unwrap(), "x");
 }

@@ -26,9 +26,7 @@ impl Log {
         let signer = Signer::new(UserCredentials::parse(&creds.unwrap()).unwrap()).unwrap();
         let account = fs::read_to_string(world.org().join("account.jwt")).unwrap();
         let shown = world.json(&["org", "show", "-j"]);
-        let operator = shown["operator"]["key"]
-            .as_str()
-            .or(shown["operator"].as_str());
+        let operator = shown["operator"]["key"].as_str().or(shown["operator"].as_str());
         let header = AuditHeader::new(
             (signer_time(), TIME.to_owned()),
             signer.identity().clone(),
@@ -51,11 +49,7 @@ impl Log {
             fs::write(&path, bytes).unwrap();
             path
         });
-        Self {
-            operator: operator.unwrap().to_owned(),
-            world,
-            files,
-        }
+        Self { operator: operator.unwrap().to_owned(), world, files }
     }
 
     /// The arguments of a verification by the operator's key.
@@ -82,18 +76,14 @@ fn an_intact_log_passes_and_an_altered_one_is_named_line_by_line() {
     assert_eq!(document["lines"], 8);
     assert_eq!(document["signed"]["seq"], 7);
     let anchor = document["anchor"].as_str().unwrap();
-    log.world
-        .ok(&[&log.verify()[..], &["--strict", "--anchor", anchor]].concat());
+    log.world.ok(&[&log.verify()[..], &["--strict", "--anchor", anchor]].concat());
 
     let bytes = fs::read_to_string(&log.files[0]).unwrap();
     fs::write(&log.files[0], bytes.replacen("denied", "executed", 1)).unwrap();
     let output = log.world.rpc(&log.verify());
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.contains("audit.log.1:3: this line was altered"),
-        "{text}"
-    );
+    assert!(text.contains("audit.log.1:3: this line was altered"), "{text}");
     fs::write(&log.files[0], &bytes).unwrap();
 
     // A cut end is seen by whoever remembers a line of it.
@@ -114,21 +104,9 @@ fn without_a_key_to_believe_nothing_is_verified() {
     let missing = log.world.scratch.path().join("none");
     let missing = missing.to_str().unwrap();
     for (args, code, told) in [
-        (
-            vec!["-c", missing, "audit", "verify", file],
-            1,
-            "cannot read",
-        ),
-        (
-            vec!["audit", "verify", "--operator", &log.operator, missing],
-            1,
-            "cannot read",
-        ),
-        (
-            vec!["audit", "verify", "--anchor", "7", file],
-            4,
-            "NUMBER:HASH",
-        ),
+        (vec!["-c", missing, "audit", "verify", file], 1, "cannot read"),
+        (vec!["audit", "verify", "--operator", &log.operator, missing], 1, "cannot read"),
+        (vec!["audit", "verify", "--anchor", "7", file], 4, "NUMBER:HASH"),
     ] {
         let output = log.world.rpc(&args);
         assert_eq!(output.status.code(), Some(code), "{args:?}");
@@ -142,22 +120,12 @@ fn records_are_shown_by_caller_agent_and_verdict() {
     let file = log.files[0].to_str().unwrap();
     let all = log.world.ok(&["audit", "show", file]);
     assert_eq!(all.lines().count(), 2, "{all}");
-    let denied = log.world.ok(&[
-        "audit",
-        "show",
-        "--verdict",
-        "denied",
-        "--caller",
-        "rip",
-        file,
-    ]);
+    let denied = log.world.ok(&["audit", "show", "--verdict", "denied", "--caller", "rip", file]);
     assert!(
         denied.contains("denied   rip          service.restart") && denied.lines().count() == 1,
         "{denied}"
     );
-    let json = log
-        .world
-        .ok(&["audit", "show", "-j", "--agent", "puppetral", file]);
+    let json = log.world.ok(&["audit", "show", "-j", "--agent", "puppetral", file]);
     assert_eq!(json, "");
 }
 
@@ -170,18 +138,10 @@ fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record()
     let whole = fs::read_to_string(&log.files[1]).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let last = ChainPosition::after_line(lines[lines.len() - 1].as_bytes()).unwrap();
-    let anchor = muster_audit::AuditAnchor {
-        seq: last.next - 1,
-        hash: last.prev,
-    };
+    let anchor = muster_audit::AuditAnchor { seq: last.next - 1, hash: last.prev };
     let head = HeadRecord {
         anchor,
-        log: Some(
-            fs::canonicalize(&log.files[1])
-                .unwrap()
-                .display()
-                .to_string(),
-        ),
+        log: Some(fs::canonicalize(&log.files[1]).unwrap().display().to_string()),
     };
     fs::write(state.join("audit.head"), head.to_string()).unwrap();
     let mut args = log.verify();
@@ -208,11 +168,7 @@ fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record()
     }
     // The file itself is gone, and only an older one is there.
     fs::remove_file(&log.files[1]).unwrap();
-    let args: Vec<&str> = args
-        .iter()
-        .copied()
-        .filter(|arg| !arg.ends_with("audit.log"))
-        .collect();
+    let args: Vec<&str> = args.iter().copied().filter(|arg| !arg.ends_with("audit.log")).collect();
     let output = log.world.rpc(&args);
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
 
@@ -221,9 +177,5 @@ fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record()
     fs::remove_file(state.join("audit.head")).unwrap();
     let output = log.world.rpc(&args);
     assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
-    assert!(
-        talk(&output).contains("no head record"),
-        "{}",
-        talk(&output)
-    );
+    assert!(talk(&output).contains("no head record"), "{}", talk(&output));
 }

@@ -55,40 +55,22 @@ impl Broker {
         world.ok(&args);
         let config = world.org().join("broker/nats.conf");
         let text = fs::read_to_string(&config).unwrap();
-        let checked = Command::new(program)
-            .args(["-t", "-c"])
-            .arg(&config)
-            .output()
-            .unwrap();
+        let checked = Command::new(program).args(["-t", "-c"]).arg(&config).output().unwrap();
         assert!(checked.status.success(), "{}", talk(&checked));
-        let mut lines: Vec<&str> = text
-            .lines()
-            .filter(|line| !line.starts_with("port: "))
-            .collect();
+        let mut lines: Vec<&str> =
+            text.lines().filter(|line| !line.starts_with("port: ")).collect();
         let port = format!("port: -1\nports_file_dir: \"{}\"", ports.display());
         lines.push(&port);
         fs::write(&config, lines.join("\n").replace("0.0.0.0", "127.0.0.1")).unwrap();
         let log = fs::File::create(world.scratch.path().join("broker.log")).unwrap();
-        let child = Command::new(program)
-            .arg("-c")
-            .arg(&config)
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut broker = Self {
-            child,
-            url: String::new(),
-        };
+        let child = Command::new(program).arg("-c").arg(&config).stderr(log).spawn().unwrap();
+        let mut broker = Self { child, url: String::new() };
         broker.url = broker.wait_for_url(&ports).await;
         let profile = world.org().join("organisation.toml");
         let text = fs::read_to_string(&profile).unwrap();
         let (before, after) = text.split_once("urls = [").unwrap();
         let after = after.split_once(']').unwrap().1;
-        fs::write(
-            &profile,
-            format!("{before}urls = [{:?}]{after}", broker.url),
-        )
-        .unwrap();
+        fs::write(&profile, format!("{before}urls = [{:?}]{after}", broker.url)).unwrap();
         broker
     }
 
@@ -96,10 +78,7 @@ impl Broker {
         let mut ticks = tokio::time::interval(Duration::from_millis(10));
         for _ in 0..1000 {
             ticks.tick().await;
-            assert!(
-                self.child.try_wait().unwrap().is_none(),
-                "nats-server ended"
-            );
+            assert!(self.child.try_wait().unwrap().is_none(), "nats-server ended");
             let Some(file) = files(ports).pop() else {
                 continue;
             };
@@ -118,9 +97,8 @@ impl Broker {
         let (token, key) = (creds.jwt().to_owned(), creds.key_pair().clone());
         let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
         options.credentials = Some(BrokerCredentials::new(move || token.clone(), sign));
-        options.inbox_prefix = Some(subject::inbox_prefix(
-            &creds.key_pair().public_key().to_string(),
-        ));
+        options.inbox_prefix =
+            Some(subject::inbox_prefix(&creds.key_pair().public_key().to_string()));
         options.authority = Some(world.org().join("ca.pem")).filter(|path| path.exists());
         options.connect().await
     }

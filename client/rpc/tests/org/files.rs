@@ -13,10 +13,7 @@ use crate::world::{World, files, mode, pair, talk};
 fn secrets_are_the_owners_alone() {
     let world = World::new(&[]);
     let user = world.ok(&["org", "add", "user", "rip"]);
-    assert_eq!(
-        user.trim(),
-        world.org().join("creds/users/rip.creds").to_str().unwrap()
-    );
+    assert_eq!(user.trim(), world.org().join("creds/users/rip.creds").to_str().unwrap());
     for directory in [".", "keys", "creds", "creds/users", "broker"] {
         assert_eq!(mode(&world.org().join(directory)), 0o700, "{directory}");
     }
@@ -24,9 +21,7 @@ fn secrets_are_the_owners_alone() {
     assert!(all.len() >= 18, "{all:?}");
     for path in all {
         let text = fs::read_to_string(&path).unwrap();
-        let seed = text
-            .split_whitespace()
-            .any(|word| word.len() == 58 && word.starts_with('S'));
+        let seed = text.split_whitespace().any(|word| word.len() == 58 && word.starts_with('S'));
         let secret = seed || text.contains("PRIVATE KEY");
         let expected = if secret { 0o600 } else { 0o644 };
         assert_eq!(mode(&path), expected, "{}", path.display());
@@ -40,10 +35,7 @@ fn nothing_is_overwritten() {
     let again = world.rpc(&["org", "init", world.org().to_str().unwrap()]);
     assert_eq!(again.status.code(), Some(1));
     assert!(talk(&again).contains("is not empty"), "{}", talk(&again));
-    assert_eq!(
-        fs::read(world.org().join("keys/operator.nk")).unwrap(),
-        before
-    );
+    assert_eq!(fs::read(world.org().join("keys/operator.nk")).unwrap(), before);
 
     world.ok(&["org", "add", "node", "web1.acme.net"]);
     let creds = world.org().join("creds/nodes/web1.acme.net.creds");
@@ -55,13 +47,7 @@ fn nothing_is_overwritten() {
     world.ok(&["org", "add", "node", "web1.acme.net", "--renew"]);
     assert_ne!(fs::read(&creds).unwrap(), before);
     assert_eq!(mode(&creds), 0o600);
-    assert_eq!(
-        world.states(),
-        [
-            pair("web1.acme.net", "valid"),
-            pair("web1.acme.net", "valid")
-        ]
-    );
+    assert_eq!(world.states(), [pair("web1.acme.net", "valid"), pair("web1.acme.net", "valid")]);
 }
 
 #[test]
@@ -73,35 +59,18 @@ fn a_revocation_is_saved_even_if_the_broker_is_away_and_the_exit_code_says_so() 
     let before = fs::read_to_string(world.org().join("account.jwt")).unwrap();
     let revoked = world.rpc(&["org", "revoke", "rip"]);
     assert_eq!(revoked.status.code(), Some(1), "{}", talk(&revoked));
-    assert!(
-        talk(&revoked).contains("rpc org push"),
-        "{}",
-        talk(&revoked)
-    );
-    assert_eq!(
-        world.states(),
-        [pair("anna", "valid"), pair("rip", "revoked")]
-    );
+    assert!(talk(&revoked).contains("rpc org push"), "{}", talk(&revoked));
+    assert_eq!(world.states(), [pair("anna", "valid"), pair("rip", "revoked")]);
     let after = fs::read_to_string(world.org().join("account.jwt")).unwrap();
     assert_ne!(after, before);
     let preload = fs::read_to_string(world.org().join("broker/accounts.conf")).unwrap();
-    assert!(
-        preload.contains(after.trim()),
-        "a broker that starts now must know"
-    );
+    assert!(preload.contains(after.trim()), "a broker that starts now must know");
     let again = world.rpc(&["org", "revoke", "rip"]);
     assert_eq!(again.status.code(), Some(0));
     assert!(talk(&again).contains("already"));
     world.ok(&["org", "add", "user", "rip"]);
     let states = world.states();
-    assert_eq!(
-        states,
-        [
-            pair("anna", "valid"),
-            pair("rip", "revoked"),
-            pair("rip", "valid")
-        ]
-    );
+    assert_eq!(states, [pair("anna", "valid"), pair("rip", "revoked"), pair("rip", "valid")]);
 }
 
 #[test]
@@ -112,10 +81,7 @@ fn one_name_of_two_accounts_must_be_told_apart() {
     let unclear = world.rpc(&["org", "revoke", "ops"]);
     assert!(talk(&unclear).contains("--kind"), "{}", talk(&unclear));
     world.rpc(&["org", "revoke", "ops", "--kind", "newcomer"]);
-    assert_eq!(
-        world.states(),
-        [pair("ops", "valid"), pair("ops", "revoked")]
-    );
+    assert_eq!(world.states(), [pair("ops", "valid"), pair("ops", "revoked")]);
     let unknown = world.rpc(&["org", "revoke", "nobody"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(talk(&unknown).contains("`nobody`"));
@@ -164,9 +130,7 @@ fn under_umask(world: &World, umask: &str, args: &[&str]) {
 #[test]
 fn no_umask_changes_the_mode_of_any_file() {
     for umask in ["000", "077", "027"] {
-        let world = World {
-            scratch: tempfile::tempdir().unwrap(),
-        };
+        let world = World { scratch: tempfile::tempdir().unwrap() };
         let out = |name: &str| world.scratch.path().join(name).display().to_string();
         let (org, node, user) = (out("org"), out("node"), out("user"));
         let (host, creds) = (out("host"), out("out/one.creds"));
@@ -174,9 +138,7 @@ fn no_umask_changes_the_mode_of_any_file() {
             &["org", "init", &org, "--port", "1"][..],
             &["org", "add", "user", "rip", "--bundle", &user],
             &["org", "add", "node", "web1.acme.net", "--bundle", &node],
-            &[
-                "org", "add", "user", "anna", "--agent", "rpcutil", "--out", &creds,
-            ],
+            &["org", "add", "user", "anna", "--agent", "rpcutil", "--out", &creds],
             &["org", "grant", "anna", "service", "--for", "1h"],
             &["provision", "token", "--names", "*"],
             &["provision", "host", "provisioner", "--out", &host],
@@ -206,12 +168,9 @@ fn is_secret(text: &str) -> bool {
 fn an_organisation_is_not_made_where_others_may_write() {
     let world = World::new(&["--port", "1"]);
     let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
-    for (mode, target) in [
-        (0o777, "open"),
-        (0o1777, "open"),
-        (0o777, "open/new"),
-        (0o775, "open/a/b"),
-    ] {
+    for (mode, target) in
+        [(0o777, "open"), (0o1777, "open"), (0o777, "open/new"), (0o775, "open/a/b")]
+    {
         let open = world.scratch.path().join("open");
         fs::create_dir(&open).unwrap();
         chmod(&open, mode).unwrap();
@@ -225,12 +184,7 @@ fn an_organisation_is_not_made_where_others_may_write() {
             }
             let refused = world.rpc(&["org", "init", path.to_str().unwrap()]);
             let told = talk(&refused);
-            assert_eq!(
-                refused.status.code(),
-                Some(1),
-                "{mode:o} {}: {told}",
-                path.display()
-            );
+            assert_eq!(refused.status.code(), Some(1), "{mode:o} {}: {told}", path.display());
             assert!(told.contains("can be changed by other users"), "{told}");
             assert_eq!(files(&open), [] as [std::path::PathBuf; 0]);
         }
@@ -241,28 +195,13 @@ fn an_organisation_is_not_made_where_others_may_write() {
     let shared = world.scratch.path().join("shared");
     fs::create_dir(&shared).unwrap();
     chmod(&shared, 0o1777).unwrap();
-    world.ok(&[
-        "org",
-        "init",
-        shared.join("new").to_str().unwrap(),
-        "--port",
-        "1",
-    ]);
+    world.ok(&["org", "init", shared.join("new").to_str().unwrap(), "--port", "1"]);
 }
 
 #[test]
 fn permissions_are_shown_as_the_broker_will_have_them() {
     let world = World::new(&["--collective", "muster", "--collective", "emea"]);
-    world.ok(&[
-        "org",
-        "add",
-        "user",
-        "rip",
-        "--agent",
-        "puppetral",
-        "--agent",
-        "service.status",
-    ]);
+    world.ok(&["org", "add", "user", "rip", "--agent", "puppetral", "--agent", "service.status"]);
     let shown = world.json(&["org", "show", "rip", "-j"]);
     let publish = &shown[0]["permissions"]["publish"]["allow"];
     let expected = [
@@ -276,12 +215,8 @@ fn permissions_are_shown_as_the_broker_will_have_them() {
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.account",
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",
     ];
-    let mut found: Vec<&str> = publish
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|s| s.as_str().unwrap())
-        .collect();
+    let mut found: Vec<&str> =
+        publish.as_array().unwrap().iter().map(|s| s.as_str().unwrap()).collect();
     let mut expected = expected.to_vec();
     found.sort_unstable();
     expected.sort_unstable();
@@ -305,14 +240,7 @@ fn bundles_hold_all_that_a_machine_needs() {
     names.sort();
     assert_eq!(
         names,
-        [
-            "account.jwt",
-            "ca.pem",
-            "node.creds",
-            "rpc.toml",
-            "rpcd.toml",
-            "user.creds"
-        ]
+        ["account.jwt", "ca.pem", "node.creds", "rpc.toml", "rpcd.toml", "user.creds"]
     );
     assert_eq!(mode(&directory.join("node.creds")), 0o600);
     let config = fs::read_to_string(directory.join("rpcd.toml")).unwrap();
@@ -331,39 +259,19 @@ fn a_bundle_replaces_no_configuration() {
     let directory = world.scratch.path().join("config");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("rpc.toml"), "another fleet's").unwrap();
-    let args = [
-        "org",
-        "add",
-        "user",
-        "rip",
-        "--bundle",
-        directory.to_str().unwrap(),
-    ];
+    let args = ["org", "add", "user", "rip", "--bundle", directory.to_str().unwrap()];
     let refused = world.rpc(&args);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(
-        talk(&refused).contains("rpc.toml already exists"),
-        "{}",
-        talk(&refused)
-    );
+    assert!(talk(&refused).contains("rpc.toml already exists"), "{}", talk(&refused));
     assert!(world.states().is_empty(), "nothing may be issued");
     world.ok(&[&args[..], &["--renew"]].concat());
-    assert!(
-        fs::read_to_string(directory.join("rpc.toml"))
-            .unwrap()
-            .contains("[trust]")
-    );
+    assert!(fs::read_to_string(directory.join("rpc.toml")).unwrap().contains("[trust]"));
 }
 
 #[test]
 fn a_wrong_command_line_is_4_and_help_is_0() {
     let world = World::new(&["--no-tls"]);
-    for wrong in [
-        &["nonsense"][..],
-        &["org", "add"],
-        &["org", "list", "--bogus"],
-        &[],
-    ] {
+    for wrong in [&["nonsense"][..], &["org", "add"], &["org", "list", "--bogus"], &[]] {
         assert_eq!(world.rpc(wrong).status.code(), Some(4), "{wrong:?}");
     }
     let help = world.rpc(&["org", "init", "--help"]);

@@ -39,14 +39,7 @@ fn rpcd() -> PathBuf {
 
 fn start_node(world: &World) -> Daemon {
     let directory = world.scratch.path().join("node");
-    world.ok(&[
-        "org",
-        "add",
-        "node",
-        "web1",
-        "--bundle",
-        directory.to_str().unwrap(),
-    ]);
+    world.ok(&["org", "add", "node", "web1", "--bundle", directory.to_str().unwrap()]);
     fs::create_dir_all(directory.join("conf.d")).unwrap();
     let paths =
         "[paths]\nstate = \"../state\"\naudit = \"../audit.log\"\n[policy]\ndefault = \"allow\"\n";
@@ -62,23 +55,13 @@ fn start_node(world: &World) -> Daemon {
 
 fn add_user(world: &World, name: &str) {
     let directory = world.scratch.path().join(name);
-    world.ok(&[
-        "org",
-        "add",
-        "user",
-        name,
-        "--bundle",
-        directory.to_str().unwrap(),
-    ]);
+    world.ok(&["org", "add", "user", name, "--bundle", directory.to_str().unwrap()]);
 }
 
 fn ping(world: &World, name: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rpc"))
         .args(["ping", "-I", "web1"])
-        .env(
-            "RPC_CONFIG",
-            world.scratch.path().join(name).join("rpc.toml"),
-        )
+        .env("RPC_CONFIG", world.scratch.path().join(name).join("rpc.toml"))
         .env("HOME", world.scratch.path())
         .output()
         .unwrap()
@@ -138,27 +121,17 @@ async fn ten_thousand_revocations_reach_everyone_and_are_pruned_when_they_have_e
     let begun = Instant::now();
     let revoked = world.rpc(&["org", "revoke", "--yes", "--from", list.to_str().unwrap()]);
     assert!(revoked.status.success(), "{}", talk(&revoked));
-    assert!(
-        !talk(&revoked).contains("cannot publish"),
-        "{}",
-        talk(&revoked)
-    );
+    assert!(!talk(&revoked).contains("cannot publish"), "{}", talk(&revoked));
     assert!(begun.elapsed() < Duration::from_mins(1), "{begun:?}");
 
     let (bytes, claims) = account(&world.org().join("account.jwt"));
     assert_eq!(claims.unwrap().revocations.len(), REVOKED + 1);
     assert!(bytes < 1_000_000, "{bytes}");
     let kept = world.scratch.path().join("node/state/account.jwt");
-    await_state("the node keeps the newest token", || {
-        account(&kept).0 == bytes
-    })
-    .await;
+    await_state("the node keeps the newest token", || account(&kept).0 == bytes).await;
     let refused = ping(&world, "last");
     assert!(!refused.status.success(), "{refused:?}");
-    assert!(
-        talk(&refused).to_lowercase().contains("authorization"),
-        "{refused:?}"
-    );
+    assert!(talk(&refused).to_lowercase().contains("authorization"), "{refused:?}");
     let answered = ping(&world, "rip");
     assert!(answered.status.success(), "{answered:?}");
 
@@ -170,10 +143,7 @@ async fn ten_thousand_revocations_reach_everyone_and_are_pruned_when_they_have_e
     world.ok(&["org", "revoke", "anna", "--yes"]);
     let (bytes, claims) = account(&world.org().join("account.jwt"));
     assert_eq!(claims.unwrap().revocations.len(), 2);
-    await_state("the node keeps the short token", || {
-        account(&kept).0 == bytes
-    })
-    .await;
+    await_state("the node keeps the short token", || account(&kept).0 == bytes).await;
     assert!(!ping(&world, "last").status.success());
     assert!(!ping(&world, "anna").status.success());
     assert!(ping(&world, "rip").status.success());

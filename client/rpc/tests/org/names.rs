@@ -38,12 +38,7 @@ impl Fleet {
         let service = "creds/services/directory.creds";
         let bus = broker.connect(&world, service).await.unwrap();
         let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
-        Self {
-            world,
-            _broker: broker,
-            bus,
-            names,
-        }
+        Self { world, _broker: broker, bus, names }
     }
 
     async fn entry(&self, name: &str) -> Option<NameEntry> {
@@ -136,18 +131,10 @@ async fn a_name_that_cannot_be_reserved_is_not_issued() {
     }
     let before = fleet.world.states();
     fleet.bus.close().await.unwrap();
-    let Fleet {
-        world,
-        _broker: broker,
-        ..
-    } = fleet;
+    let Fleet { world, _broker: broker, .. } = fleet;
     drop(broker);
     let refused = world.rpc(&["org", "add", "node", "web3.acme.net"]);
-    assert!(
-        talk(&refused).contains("no credentials were issued"),
-        "{}",
-        talk(&refused)
-    );
+    assert!(talk(&refused).contains("no credentials were issued"), "{}", talk(&refused));
     assert_eq!(world.states(), before);
 }
 
@@ -155,23 +142,15 @@ async fn a_name_that_cannot_be_reserved_is_not_issued() {
 async fn an_enrolled_node_is_revoked_by_its_name_and_stays_out_until_its_name_is_released() {
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
-    let (first, second) = (
-        fleet.enrol("web2.acme.net").await,
-        fleet.enrol("web3.acme.net").await,
-    );
+    let (first, second) = (fleet.enrol("web2.acme.net").await, fleet.enrol("web3.acme.net").await);
     let release = ["provision", "release", "web2.acme.net"];
     fleet.refused(&release, "is not revoked");
 
-    let by_name = fleet
-        .world
-        .rpc(&["org", "revoke", "web2.acme.net", "--yes"]);
-    let by_key = fleet
-        .world
-        .rpc(&["org", "revoke", &second.to_string(), "--yes"]);
-    for (revoked, key, name) in [
-        (by_name, first, "web2.acme.net"),
-        (by_key, second, "web3.acme.net"),
-    ] {
+    let by_name = fleet.world.rpc(&["org", "revoke", "web2.acme.net", "--yes"]);
+    let by_key = fleet.world.rpc(&["org", "revoke", &second.to_string(), "--yes"]);
+    for (revoked, key, name) in
+        [(by_name, first, "web2.acme.net"), (by_key, second, "web3.acme.net")]
+    {
         let told = talk(&revoked);
         assert_eq!(revoked.status.code(), Some(0), "{told}");
         assert!(told.contains(&format!("node {name} (key {key})")), "{told}");
@@ -190,14 +169,8 @@ async fn an_enrolled_node_is_revoked_by_its_name_and_stays_out_until_its_name_is
     fleet.world.ok(&["org", "add", "node", "web1.acme.net"]);
     assert!(!fleet.entry("web1.acme.net").await.unwrap().revoked);
     let states = fleet.world.states();
-    assert!(
-        states.contains(&pair("web1.acme.net", "revoked")),
-        "{states:?}"
-    );
-    assert!(
-        states.contains(&pair("web1.acme.net", "valid")),
-        "{states:?}"
-    );
+    assert!(states.contains(&pair("web1.acme.net", "revoked")), "{states:?}");
+    assert!(states.contains(&pair("web1.acme.net", "valid")), "{states:?}");
 }
 
 /// A revocation was signed while the broker was away, and the enroller, which did not know it, signed once more for that key.
@@ -206,9 +179,7 @@ async fn a_push_marks_revoked_names_and_revokes_a_key_that_was_enrolled_since() 
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
     let key = fleet.enrol("web2.acme.net").await;
-    fleet
-        .world
-        .ok(&["org", "revoke", &key.to_string(), "--yes"]);
+    fleet.world.ok(&["org", "revoke", &key.to_string(), "--yes"]);
     let until = |fleet: &Fleet| fleet.trust().claims().nats.revocations[&key.to_string()];
     let revoked = until(&fleet);
     let mut entry = fleet.entry("web2.acme.net").await.unwrap();
@@ -216,10 +187,7 @@ async fn a_push_marks_revoked_names_and_revokes_a_key_that_was_enrolled_since() 
     fleet.put(&entry).await;
     fleet.world.ok(&["org", "push"]);
     assert!(fleet.entry("web2.acme.net").await.unwrap().revoked);
-    assert!(
-        until(&fleet) >= revoked + 5,
-        "the later token is revoked, too"
-    );
+    assert!(until(&fleet) >= revoked + 5, "the later token is revoked, too");
 }
 
 /// Pushes until the output names this node.
@@ -237,9 +205,7 @@ async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones()
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
     let name = "web2.acme.net";
-    fleet
-        .world
-        .ok(&["org", "add", "node", name, "--expires", "9s"]);
+    fleet.world.ok(&["org", "add", "node", name, "--expires", "9s"]);
     let first = fleet.entry(name).await.unwrap();
     let issued = fleet.token(name).await.unwrap();
     // What was lost in the bucket, a push publishes again.
@@ -255,10 +221,7 @@ async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones()
     assert_eq!(listed.count(), 1, "{states:?}");
     // An enroller has renewed it since, by a clock that is ahead.
     let entry = fleet.entry(name).await.unwrap();
-    let entry = NameEntry {
-        at: entry.at + 60_000,
-        ..entry
-    };
+    let entry = NameEntry { at: entry.at + 60_000, ..entry };
     fleet.put(&entry).await;
     fleet.world.ok(&["org", "revoke", name, "--yes"]);
     let until = fleet.trust().claims().nats.revocations[&first.key.to_string()];

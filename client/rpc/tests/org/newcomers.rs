@@ -15,17 +15,12 @@ use crate::world::{World, mode, pair, talk};
 fn as_before(world: &World) {
     let profile = world.org().join("organisation.toml");
     let text = fs::read_to_string(&profile).unwrap();
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with("newcomers_account"))
-        .collect();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.starts_with("newcomers_account")).collect();
     fs::write(&profile, lines.join("\n")).unwrap();
-    for file in [
-        "newcomers.jwt",
-        "keys/newcomers.nk",
-        "keys/role-newcomer.nk",
-        "keys/role-enroller.nk",
-    ] {
+    for file in
+        ["newcomers.jwt", "keys/newcomers.nk", "keys/role-newcomer.nk", "keys/role-enroller.nk"]
+    {
         fs::remove_file(world.org().join(file)).unwrap();
     }
 }
@@ -72,12 +67,7 @@ fn a_bootstrap_token_says_who_may_come_how_often_and_how_long() {
     assert!(other.contains("creds/newcomers/bootstrap-"), "{other}");
     for wrong in ["", "a b", "web-[0-9]", "a**"] {
         let refused = world.rpc(&["provision", "token", "--names", wrong]);
-        assert_eq!(
-            refused.status.code(),
-            Some(4),
-            "{wrong}: {}",
-            talk(&refused)
-        );
+        assert_eq!(refused.status.code(), Some(4), "{wrong}: {}", talk(&refused));
     }
 }
 
@@ -92,24 +82,14 @@ fn an_organisation_of_before_gets_the_account_once() {
 
     // Interrupted after the first key was written.
     fs::create_dir_all(world.org().join("keys")).unwrap();
-    let token = world.rpc(&[
-        "provision",
-        "token",
-        "--names",
-        "web-*.acme.net",
-        "--name",
-        "b",
-    ]);
+    let token = world.rpc(&["provision", "token", "--names", "web-*.acme.net", "--name", "b"]);
     assert_eq!(token.status.code(), Some(0), "{}", talk(&token));
     assert!(talk(&token).contains("rpc org push"), "{}", talk(&token));
     let shown = world.json(&["org", "show", "-j"]);
     let account = shown["newcomers_account"].as_str().unwrap().to_owned();
     assert_eq!(shown["newcomer_roles"].as_array().unwrap().len(), 2);
     let preload = fs::read_to_string(world.org().join("broker/accounts.conf")).unwrap();
-    assert!(
-        preload.contains(&account),
-        "a broker that starts now must know"
-    );
+    assert!(preload.contains(&account), "a broker that starts now must know");
     world.ok(&["org", "newcomers"]);
     let again = world.json(&["org", "show", "-j"]);
     assert_eq!(again["newcomers_account"], account);
@@ -127,18 +107,12 @@ fn whoever_was_interrupted_goes_on_with_the_same_keys() {
     let before = fs::read(&key).unwrap();
     let profile = world.org().join("organisation.toml");
     let text = fs::read_to_string(&profile).unwrap();
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with("newcomers_account"))
-        .collect();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.starts_with("newcomers_account")).collect();
     fs::write(&profile, lines.join("\n")).unwrap();
     world.ok(&["org", "newcomers"]);
     assert_eq!(fs::read(&key).unwrap(), before);
-    assert!(
-        fs::read_to_string(&profile)
-            .unwrap()
-            .contains("newcomers_account")
-    );
+    assert!(fs::read_to_string(&profile).unwrap().contains("newcomers_account"));
 }
 
 async fn refused(bus: &Bus, what: impl Future<Output = ()>) {
@@ -152,13 +126,8 @@ async fn refused(bus: &Bus, what: impl Future<Output = ()>) {
             }
         }
     };
-    let why = tokio::time::timeout(std::time::Duration::from_secs(20), said)
-        .await
-        .unwrap();
-    assert!(
-        why.to_lowercase().contains("permissions violation"),
-        "{why}"
-    );
+    let why = tokio::time::timeout(std::time::Duration::from_secs(20), said).await.unwrap();
+    assert!(why.to_lowercase().contains("permissions violation"), "{why}");
 }
 
 /// The public key of a bootstrap token that was made for `name`.
@@ -176,14 +145,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
     world.ok(&["org", "add", "node", "web1.acme.net"]);
     world.ok(&["org", "add", "enroller", "provisioner"]);
     for name in ["one", "two"] {
-        let args = [
-            "provision",
-            "token",
-            "--names",
-            "web-*.acme.net",
-            "--name",
-            name,
-        ];
+        let args = ["provision", "token", "--names", "web-*.acme.net", "--name", name];
         world.ok(&args);
     }
     let broker = Broker::start(&program, &world, false).await;
@@ -193,26 +155,18 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
     let (own, other) = (newcomer_key(&world, "one"), newcomer_key(&world, "two"));
 
     // The one thing that it may, and the answer.
-    let mut wishes = enroller
-        .subscribe_all(&["newcomers.enrol".to_owned()])
-        .await
-        .unwrap();
+    let mut wishes = enroller.subscribe_all(&["newcomers.enrol".to_owned()]).await.unwrap();
     let asked = format!("_R.{own}.x.ALL");
     let answering = async {
         let wish = wishes[0].next().await.unwrap();
         assert_eq!(wish.reply_to(), Some(&*asked));
         let to = format!("_R.{own}.x.provisioner");
-        enroller
-            .publish(&to, Bytes::from_static(b"no"))
-            .await
-            .unwrap();
+        enroller.publish(&to, Bytes::from_static(b"no")).await.unwrap();
     };
     let asking = async {
         let mut answers = newcomer.subscribe(&format!("_R.{own}.>")).await.unwrap();
         let hello = Bytes::from_static(b"hello");
-        let sent = newcomer
-            .publish_with_reply("newcomers.enrol", &asked, hello)
-            .await;
+        let sent = newcomer.publish_with_reply("newcomers.enrol", &asked, hello).await;
         sent.unwrap();
         answers.next().await.unwrap()
     };
@@ -231,10 +185,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
         &format!("_INBOX.{own}.x"),
     ] {
         let publish = async {
-            newcomer
-                .publish(subject, Bytes::from_static(b"x"))
-                .await
-                .unwrap();
+            newcomer.publish(subject, Bytes::from_static(b"x")).await.unwrap();
         };
         refused(&newcomer, publish).await;
     }
@@ -253,10 +204,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
     // Who enrols speaks when spoken to, and hears nothing else.
     for subject in ["muster.rpcutil.ping.all", &format!("_INBOX.{own}.x")] {
         let publish = async {
-            enroller
-                .publish(subject, Bytes::from_static(b"x"))
-                .await
-                .unwrap();
+            enroller.publish(subject, Bytes::from_static(b"x")).await.unwrap();
         };
         refused(&enroller, publish).await;
     }
@@ -265,10 +213,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
     let lost = newcomer.wait_disconnected();
     world.ok(&["org", "revoke", "one", "--yes"]);
     lost.await;
-    let again = connect("creds/newcomers/one.creds")
-        .await
-        .unwrap_err()
-        .to_string();
+    let again = connect("creds/newcomers/one.creds").await.unwrap_err().to_string();
     assert!(again.to_lowercase().contains("authorization"), "{again}");
     drop(connect("creds/newcomers/two.creds").await.unwrap());
     assert!(world.states().contains(&pair("one", "revoked")));
@@ -282,18 +227,10 @@ async fn a_broker_that_runs_learns_of_the_account_and_of_keys_that_a_provisioner
     world.ok(&["org", "add", "node", "web1.acme.net"]);
     let broker = Broker::start(&program, &world, false).await;
     world.ok(&["provision", "token", "--names", "*", "--name", "one"]);
-    drop(
-        broker
-            .connect(&world, "creds/newcomers/one.creds")
-            .await
-            .unwrap(),
-    );
+    drop(broker.connect(&world, "creds/newcomers/one.creds").await.unwrap());
 
     // A node that is on no list.
-    let node = broker
-        .connect(&world, "creds/nodes/web1.acme.net.creds")
-        .await
-        .unwrap();
+    let node = broker.connect(&world, "creds/nodes/web1.acme.net.creds").await.unwrap();
     let path = world.org().join("creds/nodes/web1.acme.net.creds");
     let creds = UserCredentials::parse(&fs::read_to_string(path).unwrap()).unwrap();
     let key = creds.key_pair().public_key().to_string();
@@ -301,11 +238,7 @@ async fn a_broker_that_runs_learns_of_the_account_and_of_keys_that_a_provisioner
     let lost = node.wait_disconnected();
     let revoked = world.rpc(&["org", "revoke", &key, "--yes"]);
     assert_eq!(revoked.status.code(), Some(0), "{}", talk(&revoked));
-    assert!(
-        talk(&revoked).contains("was issued neither here"),
-        "{}",
-        talk(&revoked)
-    );
+    assert!(talk(&revoked).contains("was issued neither here"), "{}", talk(&revoked));
     lost.await;
 }
 
@@ -330,10 +263,7 @@ fn the_provisioners_host_gets_what_it_needs_and_secrets_are_its_own() {
     }
     let read = |file: &str| fs::read_to_string(directory.join(file)).unwrap();
     let key = KeyPair::from_seed(read("node-signing.nk").trim()).unwrap();
-    let operator = world.json(&["org", "show", "-j"])["operator"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let operator = world.json(&["org", "show", "-j"])["operator"].as_str().unwrap().to_owned();
     let operator = PublicKey::parse(&operator).unwrap();
     let fleet = AccountTrust::new(operator, read("account.jwt").trim()).unwrap();
     assert_eq!(fleet.role_of_key(&key.public_key()), Some(UserRole::Node));
@@ -341,31 +271,18 @@ fn the_provisioners_host_gets_what_it_needs_and_secrets_are_its_own() {
     let now = 1_000 * std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
     for (file, trust) in [("service.creds", &fleet), ("newcomers.creds", &newcomers)] {
         let creds = UserCredentials::parse(&read(file)).unwrap();
-        assert_eq!(
-            trust.verify_user(creds.jwt(), now).unwrap().role,
-            UserRole::Service
-        );
+        assert_eq!(trust.verify_user(creds.jwt(), now).unwrap().role, UserRole::Service);
     }
     let config: toml::Table = toml::from_str(&read("provisioner.toml")).unwrap();
     let section = &config["plugins"]["provisioner"]["newcomers"];
-    assert_eq!(
-        section["node_key"].as_str(),
-        Some("/etc/muster/provisioner/node-signing.nk")
-    );
+    assert_eq!(section["node_key"].as_str(), Some("/etc/muster/provisioner/node-signing.nk"));
     let again = world.rpc(&["provision", "host", "provisioner", "--out", out]);
     assert_eq!(again.status.code(), Some(1), "{}", talk(&again));
     world.ok(&["provision", "host", "provisioner", "--out", out, "--renew"]);
 }
 
 fn user_data(world: &World, more: &[&str]) -> (String, serde_json::Value) {
-    let args = [
-        "provision",
-        "token",
-        "--names",
-        "web-*.acme.net",
-        "--name",
-        "web",
-    ];
+    let args = ["provision", "token", "--names", "web-*.acme.net", "--name", "web"];
     if !world.org().join("creds/newcomers/web.creds").exists() {
         world.ok(&args);
     }
@@ -379,18 +296,11 @@ fn user_data(world: &World, more: &[&str]) -> (String, serde_json::Value) {
 #[test]
 fn user_data_makes_the_files_that_the_daemon_reads() {
     let world = World::new(&["--port", "1"]);
-    let settings = [
-        "--set",
-        "log.level=debug",
-        "--set",
-        "facts.refresh_seconds=60",
-    ];
+    let settings = ["--set", "log.level=debug", "--set", "facts.refresh_seconds=60"];
     let (_, document) = user_data(&world, &settings);
     let root = tempfile::tempdir().unwrap();
     for file in document["write_files"].as_array().unwrap() {
-        let path = root
-            .path()
-            .join(file["path"].as_str().unwrap().trim_start_matches('/'));
+        let path = root.path().join(file["path"].as_str().unwrap().trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let content = file["content"].as_str().unwrap();
         fs::write(&path, content).unwrap();
@@ -402,10 +312,7 @@ fn user_data_makes_the_files_that_the_daemon_reads() {
     let read = |file: &str| fs::read_to_string(etc.join(file)).unwrap();
     UserCredentials::parse(&read("bootstrap.creds")).unwrap();
     let config: toml::Table = toml::from_str(&read("rpcd.toml")).unwrap();
-    assert_eq!(
-        config["provisioning"]["credentials"].as_str(),
-        Some("bootstrap.creds")
-    );
+    assert_eq!(config["provisioning"]["credentials"].as_str(), Some("bootstrap.creds"));
     assert_eq!(config["log"]["level"].as_str(), Some("debug"));
     assert_eq!(config["facts"]["refresh_seconds"].as_integer(), Some(60));
     assert_eq!(config["facts"]["cloud"].as_str(), Some("auto"));
@@ -432,10 +339,7 @@ fn a_package_that_is_not_what_was_meant_is_not_installed_and_nothing_is_started(
         fs::write(&path, format!("#!/bin/sh\n{record}{body}")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     };
-    stand_in(
-        "curl",
-        "while [ \"$1\" != -o ]; do shift; done\ncp \"$MACHINE/package\" \"$2\"\n",
-    );
+    stand_in("curl", "while [ \"$1\" != -o ]; do shift; done\ncp \"$MACHINE/package\" \"$2\"\n");
     stand_in("apt-get", "test -s \"$3\"\n");
     stand_in("systemctl", "");
     let boot = |sum: &str| {
@@ -455,10 +359,7 @@ fn a_package_that_is_not_what_was_meant_is_not_installed_and_nothing_is_started(
         (status.status.success(), ran)
     };
     let (passed, ran) = boot(sum);
-    assert!(
-        !passed && !ran.contains("apt-get") && !ran.contains("systemctl"),
-        "{ran}"
-    );
+    assert!(!passed && !ran.contains("apt-get") && !ran.contains("systemctl"), "{ran}");
     let output = std::process::Command::new("sha256sum")
         .arg(machine.path().join("package"))
         .output()
@@ -467,10 +368,7 @@ fn a_package_that_is_not_what_was_meant_is_not_installed_and_nothing_is_started(
     let (passed, ran) = boot(right.split(' ').next().unwrap());
     assert!(passed, "{ran}");
     assert!(ran.contains("apt-get install -y"), "{ran}");
-    assert!(
-        ran.ends_with("systemctl restart --no-block rpcd\n"),
-        "{ran}"
-    );
+    assert!(ran.ends_with("systemctl restart --no-block rpcd\n"), "{ran}");
 }
 
 #[test]
@@ -491,12 +389,7 @@ fn user_data_is_not_made_of_what_would_not_work() {
     ] {
         let args = ["provision", "user-data", "--token", token];
         let refused = world.rpc(&[&args, more].concat());
-        assert_eq!(
-            refused.status.code(),
-            Some(4),
-            "{more:?}: {}",
-            talk(&refused)
-        );
+        assert_eq!(refused.status.code(), Some(4), "{more:?}: {}", talk(&refused));
     }
     world.rpc(&["org", "revoke", "web", "--yes"]);
     let refused = world.rpc(&["provision", "user-data", "--token", token]);

@@ -14,10 +14,7 @@ use crate::world::World;
 /// The fleet's account token in force.
 fn account(world: &World) -> AccountTrust {
     let text = fs::read_to_string(world.org().join("account.jwt")).unwrap();
-    let operator = decode_token::<AccountClaims>(text.trim())
-        .unwrap()
-        .unverified_claims()
-        .iss;
+    let operator = decode_token::<AccountClaims>(text.trim()).unwrap().unverified_claims().iss;
     AccountTrust::new(operator, text.trim()).unwrap()
 }
 
@@ -59,21 +56,11 @@ async fn a_push_gives_an_older_organisation_the_permissions_of_this_version() {
         );
     }
     // The broker applies it: what the older one refused is allowed, and has no subscriber.
-    let rip = broker
-        .connect(&world, "creds/users/rip.creds")
-        .await
-        .unwrap();
-    let answer = rip
-        .request("muster.rpcutil.ping.all", Bytes::new())
-        .await
-        .unwrap_err()
-        .to_string();
+    let rip = broker.connect(&world, "creds/users/rip.creds").await.unwrap();
+    let answer =
+        rip.request("muster.rpcutil.ping.all", Bytes::new()).await.unwrap_err().to_string();
     assert!(answer.contains("no responders"), "{answer}");
     let pushed = account(&world);
     world.ok(&["org", "push"]);
-    assert_eq!(
-        account(&world).account_token(),
-        pushed.account_token(),
-        "nothing to change"
-    );
+    assert_eq!(account(&world).account_token(), pushed.account_token(), "nothing to change");
 }

@@ -13,10 +13,7 @@ use crate::world::{World, talk};
 
 /// The key that signed an account's token.
 fn decode_operator(token: &str) -> PublicKey {
-    decode_token::<AccountClaims>(token.trim())
-        .unwrap()
-        .unverified_claims()
-        .iss
+    decode_token::<AccountClaims>(token.trim()).unwrap().unverified_claims().iss
 }
 
 #[tokio::test]
@@ -33,18 +30,9 @@ async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
     let broker = Broker::start(&program, &world, true).await;
     let rip = "creds/users/rip.creds";
     assert!(broker.url.starts_with("tls://"), "{}", broker.url);
-    broker
-        .connect(&world, rip)
-        .await
-        .unwrap()
-        .close()
-        .await
-        .unwrap();
+    broker.connect(&world, rip).await.unwrap().close().await.unwrap();
 
-    let node = broker
-        .connect(&world, "creds/nodes/web1.acme.net.creds")
-        .await
-        .unwrap();
+    let node = broker.connect(&world, "creds/nodes/web1.acme.net.creds").await.unwrap();
     let pushed = world.rpc(&["org", "push"]);
     assert!(!talk(&pushed).contains("warning"), "{}", talk(&pushed));
     let heads = subject::bucket_changes(stores::TRUST_BUCKET.name, stores::TRUST_HEAD_KEY);
@@ -54,35 +42,16 @@ async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
     let announced = AccountHead::parse(announced.payload()).unwrap();
     let saved = fs::read_to_string(world.org().join("account.jwt")).unwrap();
     let bucket = node.bucket(stores::TRUST_BUCKET.name);
-    let kept = bucket
-        .get(stores::TRUST_ACCOUNT_KEY)
-        .await
-        .unwrap()
-        .unwrap();
+    let kept = bucket.get(stores::TRUST_ACCOUNT_KEY).await.unwrap().unwrap();
     assert_eq!(kept.value.unwrap(), saved.trim().as_bytes());
     let trust = AccountTrust::new(decode_operator(&saved), saved.trim()).unwrap();
     assert_eq!(announced, AccountHead::of_trust(&trust));
 
     let refused = broker.connect(&world, rip).await.unwrap_err().to_string();
-    assert!(
-        refused.to_lowercase().contains("authorization"),
-        "{refused}"
-    );
-    broker
-        .connect(&world, "creds/users/anna.creds")
-        .await
-        .unwrap()
-        .close()
-        .await
-        .unwrap();
+    assert!(refused.to_lowercase().contains("authorization"), "{refused}");
+    broker.connect(&world, "creds/users/anna.creds").await.unwrap().close().await.unwrap();
     world.ok(&["org", "add", "user", "rip"]);
-    broker
-        .connect(&world, rip)
-        .await
-        .unwrap()
-        .close()
-        .await
-        .unwrap();
+    broker.connect(&world, rip).await.unwrap().close().await.unwrap();
 }
 
 #[tokio::test]
@@ -91,29 +60,11 @@ async fn without_tls_the_broker_is_on_loopback_and_knows_later_revocations_at_it
     let world = World::new(&["--no-tls", "--port", "1"]);
     world.ok(&["org", "add", "user", "rip"]);
     world.ok(&["org", "add", "user", "anna"]);
-    assert_eq!(
-        world.rpc(&["org", "revoke", "rip", "--yes"]).status.code(),
-        Some(1)
-    );
+    assert_eq!(world.rpc(&["org", "revoke", "rip", "--yes"]).status.code(), Some(1));
     let broker = Broker::start(&program, &world, false).await;
-    assert!(
-        broker.url.starts_with("nats://127.0.0.1:"),
-        "{}",
-        broker.url
-    );
-    assert!(
-        broker
-            .connect(&world, "creds/users/rip.creds")
-            .await
-            .is_err()
-    );
-    broker
-        .connect(&world, "creds/users/anna.creds")
-        .await
-        .unwrap()
-        .close()
-        .await
-        .unwrap();
+    assert!(broker.url.starts_with("nats://127.0.0.1:"), "{}", broker.url);
+    assert!(broker.connect(&world, "creds/users/rip.creds").await.is_err());
+    broker.connect(&world, "creds/users/anna.creds").await.unwrap().close().await.unwrap();
     world.ok(&["org", "push"]);
 }
 
@@ -124,10 +75,6 @@ async fn a_broker_of_a_foreign_authority_is_refused() {
     let (ours, theirs) = (World::new(&[]), World::new(&[]));
     ours.ok(&["org", "add", "user", "rip"]);
     let broker = Broker::start(&program, &theirs, false).await;
-    let refused = broker
-        .connect(&ours, "creds/users/rip.creds")
-        .await
-        .unwrap_err()
-        .to_string();
+    let refused = broker.connect(&ours, "creds/users/rip.creds").await.unwrap_err().to_string();
     assert!(refused.to_lowercase().contains("certificate"), "{refused}");
 }

@@ -16,9 +16,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(init: &[&str]) -> Self {
-        let world = Self {
-            scratch: tempfile::tempdir().unwrap(),
-        };
+        let world = Self { scratch: tempfile::tempdir().unwrap() };
         let directory = world.org();
         let args = ["org", "init", directory.to_str().unwrap(), "--name", "acme"];
         let made = world.rpc(&[&args, init].concat());
@@ -56,10 +54,7 @@ impl World {
         let list = self.json(&["org", "list", "-j"]);
         let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
         let parties = list["parties"].as_array().unwrap();
-        parties
-            .iter()
-            .map(|row| (text(row, "name"), text(row, "state")))
-            .collect()
+        parties.iter().map(|row| (text(row, "name"), text(row, "state"))).collect()
     }
 }
 

@@ -24,22 +24,13 @@ fn rpc(directory: &Path, arguments: &[&str]) -> Output {
 fn generated_agents_pass_their_own_tests_and_are_not_overwritten() {
     for language in ["python", "sh"] {
         let scratch = tempfile::tempdir().unwrap();
-        let generate = [
-            "plugin",
-            "generate",
-            "disk",
-            "--lang",
-            language,
-            "--actions",
-            "usage,top_ten",
-        ];
+        let generate =
+            ["plugin", "generate", "disk", "--lang", language, "--actions", "usage,top_ten"];
         let made = rpc(scratch.path(), &generate);
         assert_eq!(made.status.code(), Some(0), "{made:?}");
         let listed = String::from_utf8(made.stdout).unwrap();
         assert_eq!(listed, "disk/disk.json\ndisk/disk\ndisk/test_disk\n");
-        let test = Command::new(scratch.path().join("disk/test_disk"))
-            .output()
-            .unwrap();
+        let test = Command::new(scratch.path().join("disk/test_disk")).output().unwrap();
         assert!(test.status.success(), "{test:?}");
         // The test is one: it fails when the agent lies.
         let program = scratch.path().join("disk/disk");
@@ -47,9 +38,7 @@ fn generated_agents_pass_their_own_tests_and_are_not_overwritten() {
             .unwrap()
             .replace("\"statuscode\": 0", "\"statuscode\": 1");
         std::fs::write(&program, lying).unwrap();
-        let test = Command::new(scratch.path().join("disk/test_disk"))
-            .output()
-            .unwrap();
+        let test = Command::new(scratch.path().join("disk/test_disk")).output().unwrap();
         assert!(!test.status.success(), "{test:?}");
         let again = rpc(scratch.path(), &generate);
         assert_eq!(again.status.code(), Some(1), "{again:?}");
@@ -63,18 +52,8 @@ fn generated_agents_pass_their_own_tests_and_are_not_overwritten() {
 fn the_shell_agent_does_the_authorised_action_whatever_the_inputs_say() {
     let scratch = tempfile::tempdir().unwrap();
     let actions = "status,wipe";
-    let made = rpc(
-        scratch.path(),
-        &[
-            "plugin",
-            "generate",
-            "disk",
-            "--lang",
-            "sh",
-            "--actions",
-            actions,
-        ],
-    );
+    let made =
+        rpc(scratch.path(), &["plugin", "generate", "disk", "--lang", "sh", "--actions", actions]);
     assert!(made.status.success(), "{made:?}");
     let program = scratch.path().join("disk/disk");
     let marked = std::fs::read_to_string(&program)
@@ -86,9 +65,7 @@ fn the_shell_agent_does_the_authorised_action_whatever_the_inputs_say() {
     std::fs::write(&request, hostile).unwrap();
     let run = |action: Option<&str>| {
         let mut command = Command::new(&program);
-        command
-            .args([&request, &reply])
-            .arg("io.choria.mcorpc.external.v1.rpc_request");
+        command.args([&request, &reply]).arg("io.choria.mcorpc.external.v1.rpc_request");
         command.env_remove("MUSTER_ACTION");
         if let Some(action) = action {
             command.env("MUSTER_ACTION", action);
@@ -97,11 +74,7 @@ fn the_shell_agent_does_the_authorised_action_whatever_the_inputs_say() {
     };
     let wiped = scratch.path().join("reply.wiped");
     assert!(run(Some("status")) && !wiped.exists());
-    assert!(
-        std::fs::read_to_string(&reply)
-            .unwrap()
-            .contains("\"statuscode\": 0")
-    );
+    assert!(std::fs::read_to_string(&reply).unwrap().contains("\"statuscode\": 0"));
     // Without the daemon's variable it does nothing; and the action is there when it is the authorised one.
     assert!(!run(None) && !wiped.exists());
     assert!(run(Some("wipe")) && wiped.exists());
@@ -110,18 +83,8 @@ fn the_shell_agent_does_the_authorised_action_whatever_the_inputs_say() {
 #[test]
 fn agents_of_the_former_shell_template_are_found_by_check() {
     let scratch = tempfile::tempdir().unwrap();
-    let made = rpc(
-        scratch.path(),
-        &[
-            "plugin",
-            "generate",
-            "disk",
-            "--lang",
-            "sh",
-            "--actions",
-            "status",
-        ],
-    );
+    let made =
+        rpc(scratch.path(), &["plugin", "generate", "disk", "--lang", "sh", "--actions", "status"]);
     assert!(made.status.success(), "{made:?}");
     let check = ["plugin", "check", "disk/disk.json"];
     assert_eq!(rpc(scratch.path(), &check).status.code(), Some(0));
@@ -132,10 +95,7 @@ fn agents_of_the_former_shell_template_are_found_by_check() {
     let found = rpc(scratch.path(), &check);
     assert_eq!(found.status.code(), Some(1), "{found:?}");
     let told = String::from_utf8(found.stdout).unwrap();
-    assert!(
-        told.contains("disk/disk: it finds its action by a text search"),
-        "{told}"
-    );
+    assert!(told.contains("disk/disk: it finds its action by a text search"), "{told}");
 }
 
 /// A workspace with Muster's dependencies, lints and lock file, and this crate as its only member.

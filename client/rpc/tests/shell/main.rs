@@ -24,12 +24,7 @@ fn is_there(program: &str) -> bool {
 
 /// Runs `rpc` as somebody with nothing but this home.
 fn rpc(home: &Path, args: &[&str]) -> Output {
-    Command::new(RPC)
-        .args(args)
-        .env_clear()
-        .env("HOME", home)
-        .output()
-        .unwrap()
+    Command::new(RPC).args(args).env_clear().env("HOME", home).output().unwrap()
 }
 
 /// What bash offers at the end of the line.
@@ -50,10 +45,7 @@ fn offered(home: &Path, line: &str) -> Vec<String> {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .filter(|line| !line.is_empty())
-        .map(str::to_owned)
-        .collect()
+    text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
 #[test]
@@ -67,11 +59,7 @@ fn bash_completes_commands_agents_actions_inputs_and_values() {
     assert_eq!(offered("rpc rpcu"), ["rpcutil"]);
     assert_eq!(offered("rpc service sta"), ["status", "start"]);
     assert_eq!(offered("rpc service status s"), ["service="]);
-    assert_eq!(
-        offered("rpc puppetral do noop=t"),
-        ["true"],
-        "bash keeps what stands before ="
-    );
+    assert_eq!(offered("rpc puppetral do noop=t"), ["true"], "bash keeps what stands before =");
     assert_eq!(offered("rpc find --with-i"), ["--with-identity"]);
     assert_eq!(offered("rpc service status --display n"), ["none"]);
     assert!(offered("rpc inventory ").is_empty(), "no node was seen yet");
@@ -94,11 +82,7 @@ fn what_a_node_calls_its_facts_is_never_run() {
     let mark = home.path().join("mark");
     let name = format!("x$(echo>{})`echo`;*", mark.display());
     let seen = serde_json::json!({"nodes": [], "facts": [name, "x\u{1b}[2J"]});
-    std::fs::write(
-        home.path().join(".cache/muster/seen.json"),
-        seen.to_string(),
-    )
-    .unwrap();
+    std::fs::write(home.path().join(".cache/muster/seen.json"), seen.to_string()).unwrap();
     let offered = offered(home.path(), "rpc facts x");
     assert_eq!(offered.len(), 1, "{offered:?}");
     // As if the user had pressed Tab and then Enter.
@@ -116,10 +100,7 @@ fn every_shell_has_a_script() {
         assert_eq!(output.status.code(), Some(0));
         assert!(String::from_utf8_lossy(&output.stdout).contains("rpc complete"));
     }
-    assert_eq!(
-        rpc(home.path(), &["completion", "csh"]).status.code(),
-        Some(4)
-    );
+    assert_eq!(rpc(home.path(), &["completion", "csh"]).status.code(), Some(4));
 }
 
 #[test]
@@ -128,13 +109,7 @@ fn manual_pages_are_sound() {
     let directory = home.path().join("man");
     let output = rpc(home.path(), &["man", directory.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    for page in [
-        "rpc.1",
-        "rpc-do.1",
-        "rpc-find.1",
-        "rpc-plugin-doc.1",
-        "rpc-org-add.1",
-    ] {
+    for page in ["rpc.1", "rpc-do.1", "rpc-find.1", "rpc-plugin-doc.1", "rpc-org-add.1"] {
         assert!(directory.join(page).is_file(), "{page}");
     }
     assert!(!directory.join("rpc-complete.1").exists(), "hidden");
@@ -161,10 +136,7 @@ fn manual_pages_are_sound() {
 fn help_of_an_agent_needs_no_configuration() {
     let home = tempfile::tempdir().unwrap();
     for (args, expected) in [
-        (
-            ["service", "restart", "--help"].as_slice(),
-            "Usage: rpc service restart",
-        ),
+        (["service", "restart", "--help"].as_slice(), "Usage: rpc service restart"),
         (&["service", "--help"], "Usage: rpc service"),
         (&["do", "rpcutil", "ping", "-h"], "Usage: rpc rpcutil ping"),
     ] {

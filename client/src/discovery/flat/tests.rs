@@ -58,12 +58,7 @@ fn yaml_is_known_by_its_beginning_its_name_or_because_somebody_says_so() {
     }
     let text = "nodes:\n  - a\n  - b\n";
     assert!(parse(text).is_err());
-    assert_eq!(
-        super::parse_list(text, Some(DiscoveryFileFormat::Yaml))
-            .unwrap()
-            .len(),
-        2
-    );
+    assert_eq!(super::parse_list(text, Some(DiscoveryFileFormat::Yaml)).unwrap().len(), 2);
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("nodes.yaml");
     std::fs::write(&path, text).unwrap();
@@ -90,16 +85,10 @@ fn identities_choose_from_a_list() {
     let nodes = parse("web1\nweb2\ndb1\n").unwrap();
     let filter = muster_filter::NodeFilter::default();
     assert_eq!(filter_identities(nodes.clone(), &filter), nodes);
-    let web = filter
-        .with_identity("/^web/")
-        .unwrap()
-        .with_identity("nobody")
-        .unwrap();
+    let web = filter.with_identity("/^web/").unwrap().with_identity("nobody").unwrap();
     let left = filter_identities(nodes, &web);
     assert_eq!(
-        left.iter()
-            .map(muster_wire::identity::Identity::as_str)
-            .collect::<Vec<_>>(),
+        left.iter().map(muster_wire::identity::Identity::as_str).collect::<Vec<_>>(),
         ["web1", "web2"]
     );
 }
@@ -124,15 +113,9 @@ fn what_is_no_name_is_told_with_its_place() {
 fn a_list_without_nodes_asks_nobody() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("nodes");
-    assert!(matches!(
-        read_list_file(&path, None),
-        Err(NodeListError::Read(_))
-    ));
+    assert!(matches!(read_list_file(&path, None), Err(NodeListError::Read(_))));
     std::fs::write(&path, "# gone\n").unwrap();
-    assert!(matches!(
-        read_list_file(&path, None),
-        Err(NodeListError::Empty)
-    ));
+    assert!(matches!(read_list_file(&path, None), Err(NodeListError::Empty)));
     std::fs::write(&path, "a\nb").unwrap();
     assert_eq!(read_list_file(&path, None).unwrap().len(), 2);
 }

@@ -44,12 +44,7 @@ impl FleetInventory {
             if let Some(named) = naming_text(query) {
                 conditions.insert(0, (named, admitted.into()));
             }
-            Ok(NodeEvaluation {
-                node: candidate.identity,
-                result,
-                needed_lookups,
-                conditions,
-            })
+            Ok(NodeEvaluation { node: candidate.identity, result, needed_lookups, conditions })
         });
         evaluations.collect()
     }
@@ -112,32 +107,19 @@ mod tests {
     }
 
     fn judge(filter: Result<NodeFilter, FilterError>, known: &KnownLookups) -> Vec<NodeEvaluation> {
-        let wanted = DiscoveryQuery {
-            filter: filter.unwrap(),
-            ..DiscoveryQuery::default()
-        };
+        let wanted = DiscoveryQuery { filter: filter.unwrap(), ..DiscoveryQuery::default() };
         fleet().evaluate_nodes(&wanted, known).unwrap()
     }
 
     fn asks(judgement: &NodeEvaluation) -> Vec<String> {
-        judgement
-            .needed_lookups
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        judgement.needed_lookups.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn facts_decide_where_they_can_and_data_sources_are_named_where_they_cannot() {
         let text = "country=uk and (service('sshd').running or service('cron').running)";
-        let judged = judge(
-            NodeFilter::default().with_select(text),
-            &KnownLookups::default(),
-        );
-        assert_eq!(
-            (judged[0].node.as_str(), judged[0].result),
-            ("web1", TruthValue::Unknown)
-        );
+        let judged = judge(NodeFilter::default().with_select(text), &KnownLookups::default());
+        assert_eq!((judged[0].node.as_str(), judged[0].result), ("web1", TruthValue::Unknown));
         assert_eq!(asks(&judged[0]), ["service(\"sshd\")", "service(\"cron\")"]);
         // Whatever the services do, this node is not in the country.
         assert_eq!(judged[1].result, TruthValue::False);
@@ -146,10 +128,7 @@ mod tests {
             judged[1].conditions[..2],
             [
                 ("country==uk".to_owned(), TruthValue::False),
-                (
-                    "service(\"sshd\").running==true".to_owned(),
-                    TruthValue::Unknown
-                )
+                ("service(\"sshd\").running==true".to_owned(), TruthValue::Unknown)
             ]
         );
     }
@@ -164,11 +143,7 @@ mod tests {
         assert_eq!(judge(filter(), &known)[0].result, TruthValue::False);
         let filter = NodeFilter::default().with_select("service('sshd').enabled");
         let judged = judge(filter, &known);
-        assert_eq!(
-            judged[0].result,
-            TruthValue::Unknown,
-            "another output of it"
-        );
+        assert_eq!(judged[0].result, TruthValue::Unknown, "another output of it");
     }
 
     #[test]
@@ -183,9 +158,7 @@ mod tests {
             collective: Some("uk".parse().unwrap()),
             ..DiscoveryQuery::default()
         };
-        let judged = fleet()
-            .evaluate_nodes(&wanted, &KnownLookups::default())
-            .unwrap();
+        let judged = fleet().evaluate_nodes(&wanted, &KnownLookups::default()).unwrap();
         assert_eq!(
             judged[0].conditions,
             [
@@ -194,31 +167,19 @@ mod tests {
             ]
         );
         assert_eq!(judged[1].result, TruthValue::False, "of another collective");
-        let wanted = DiscoveryQuery {
-            groups: vec!["nosuch".to_owned()],
-            ..DiscoveryQuery::default()
-        };
-        assert!(
-            fleet()
-                .evaluate_nodes(&wanted, &KnownLookups::default())
-                .is_err()
-        );
+        let wanted =
+            DiscoveryQuery { groups: vec!["nosuch".to_owned()], ..DiscoveryQuery::default() };
+        assert!(fleet().evaluate_nodes(&wanted, &KnownLookups::default()).is_err());
     }
 
     #[test]
     fn whoever_matches_is_found_too() {
-        for text in [
-            "country=uk",
-            "not apache",
-            "country=uk or service('x').running",
-        ] {
+        for text in ["country=uk", "not apache", "country=uk or service('x').running"] {
             let wanted = DiscoveryQuery {
                 filter: NodeFilter::default().with_select(text).unwrap(),
                 ..DiscoveryQuery::default()
             };
-            let judged = fleet()
-                .evaluate_nodes(&wanted, &KnownLookups::default())
-                .unwrap();
+            let judged = fleet().evaluate_nodes(&wanted, &KnownLookups::default()).unwrap();
             let meant = judged.into_iter();
             let meant = meant.filter(|judgement| judgement.result == TruthValue::True);
             let meant: Vec<_> = meant.map(|judgement| judgement.node).collect();

@@ -42,19 +42,13 @@ nodes:
 
 fn find(wanted: &DiscoveryQuery) -> Result<Vec<String>, InventoryError> {
     let found = FleetInventory::parse(FLEET, None)?.find_nodes(wanted)?;
-    Ok(found
-        .iter()
-        .map(|node| node.as_str().split('.').next().unwrap().to_owned())
-        .collect())
+    Ok(found.iter().map(|node| node.as_str().split('.').next().unwrap().to_owned()).collect())
 }
 
 fn wanted(
     change: impl FnOnce(NodeFilter) -> Result<NodeFilter, muster_filter::FilterError>,
 ) -> DiscoveryQuery {
-    DiscoveryQuery {
-        filter: change(NodeFilter::default()).unwrap(),
-        ..DiscoveryQuery::default()
-    }
+    DiscoveryQuery { filter: change(NodeFilter::default()).unwrap(), ..DiscoveryQuery::default() }
 }
 
 #[test]
@@ -69,10 +63,7 @@ fn every_kind_of_filter_is_evaluated() {
         (wanted(|f| f.with_agent("puppetral")), "web1"),
         (wanted(|f| f.with_identity("/^db/")), "db1 db2"),
         (wanted(|f| f.with_identity("web2.acme.net")), "web2"),
-        (
-            wanted(|f| f.with_select("nginx and not country=uk")),
-            "web2",
-        ),
+        (wanted(|f| f.with_select("nginx and not country=uk")), "web2"),
     ] {
         let mut names: Vec<&str> = names.split_whitespace().collect();
         names.sort_unstable();
@@ -102,10 +93,7 @@ fn groups_are_alternatives_to_identities_and_other_filters_narrow_them() {
         @r#"it has no group "wbe"; it has web, databases, all, broken"#
     );
     let broken = find(&group(&["broken"], all())).unwrap_err().to_string();
-    assert!(
-        broken.starts_with("the filter of group \"broken\" cannot be used"),
-        "{broken}"
-    );
+    assert!(broken.starts_with("the filter of group \"broken\" cannot be used"), "{broken}");
 }
 
 #[test]
@@ -123,14 +111,8 @@ fn what_is_no_inventory_is_refused() {
     for (text, expected) in [
         ("", "it is not an inventory"),
         ("[]", "it is not an inventory"),
-        (
-            "{\"nodes\": []}",
-            "it is not an inventory: missing field `$schema`",
-        ),
-        (
-            "{\"$schema\": \"x\", \"nodes\": []}",
-            "its `$schema` is \"x\"",
-        ),
+        ("{\"nodes\": []}", "it is not an inventory: missing field `$schema`"),
+        ("{\"$schema\": \"x\", \"nodes\": []}", "its `$schema` is \"x\""),
         (
             "{\"$schema\": \"x\", \"nodes\": [{\"name\": 1}]}",
             "it is not an inventory: invalid type",
@@ -144,14 +126,8 @@ fn what_is_no_inventory_is_refused() {
         assert!(told.starts_with(expected), "{text}: {told}");
     }
     let text = FLEET.replace("WEB2", "web 2");
-    let told = FleetInventory::parse(&text, None)
-        .unwrap()
-        .find_nodes(&DiscoveryQuery::default());
-    assert!(
-        told.unwrap_err()
-            .to_string()
-            .starts_with("node 2: `web 2.acme.net` contains ' '")
-    );
+    let told = FleetInventory::parse(&text, None).unwrap().find_nodes(&DiscoveryQuery::default());
+    assert!(told.unwrap_err().to_string().starts_with("node 2: `web 2.acme.net` contains ' '"));
 }
 
 #[test]
@@ -187,9 +163,7 @@ fn ten_thousand_nodes_are_no_trouble_in_either_form() {
         write!(text, "  - name: n{n}.acme.net\n    facts: {{n: {n}, os: {{family: Debian, release: '12'}}}}\n").unwrap();
     }
     let inventory = FleetInventory::parse(&text, None).unwrap();
-    let found = inventory
-        .find_nodes(&wanted(|f| f.with_fact("n<100")))
-        .unwrap();
+    let found = inventory.find_nodes(&wanted(|f| f.with_fact("n<100"))).unwrap();
     assert_eq!(found.len(), 100);
 }
 

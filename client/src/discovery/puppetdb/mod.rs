@@ -181,23 +181,12 @@ impl PuppetDbServer {
             return Err(PuppetDbError::Refused {
                 url: self.url.clone(),
                 status,
-                text: text
-                    .chars()
-                    .map(|c| if c.is_control() { ' ' } else { c })
-                    .collect(),
+                text: text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
             });
         }
-        let text = response
-            .body_mut()
-            .with_config()
-            .limit(MAX_ANSWER_BYTES)
-            .read_to_string();
-        flat::parse_list(&text.map_err(failed)?, Some(DiscoveryFileFormat::Json)).map_err(
-            |source| PuppetDbError::Answer {
-                url: self.url.clone(),
-                source,
-            },
-        )
+        let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
+        flat::parse_list(&text.map_err(failed)?, Some(DiscoveryFileFormat::Json))
+            .map_err(|source| PuppetDbError::Answer { url: self.url.clone(), source })
     }
 
     fn http_agent(&self) -> Result<ureq::Agent, PuppetDbError> {
@@ -235,26 +224,17 @@ fn is_loopback(authority: &str) -> bool {
         _ => authority,
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || host
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn read_pem(path: &Path) -> Result<String, PuppetDbError> {
-    let text =
-        document::read_bounded_file(path, MAX_PEM_BYTES).map_err(|source| PuppetDbError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+    let text = document::read_bounded_file(path, MAX_PEM_BYTES)
+        .map_err(|source| PuppetDbError::Read { path: path.to_owned(), source })?;
     text.ok_or_else(|| pem_error(path, &"it is too large"))
 }
 
 fn pem_error(path: &Path, problem: &impl ToString) -> PuppetDbError {
-    PuppetDbError::Pem {
-        path: path.to_owned(),
-        problem: problem.to_string(),
-    }
+    PuppetDbError::Pem { path: path.to_owned(), problem: problem.to_string() }
 }
 
 fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PuppetDbError> {

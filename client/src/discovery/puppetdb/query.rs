@@ -78,15 +78,7 @@ fn nodes_query(conditions: Vec<Value>) -> Value {
     if conditions.is_empty() {
         return json!(["from", "nodes", ["extract", ["certname"]]]);
     }
-    json!([
-        "from",
-        "nodes",
-        [
-            "extract",
-            ["certname"],
-            combine_conditions("and", conditions)
-        ]
-    ])
+    json!(["from", "nodes", ["extract", ["certname"], combine_conditions("and", conditions)]])
 }
 
 fn any_of(alternatives: Vec<Value>) -> Value {
@@ -127,15 +119,9 @@ fn class_condition(pattern: &FilterPattern) -> Value {
 fn class_title(class: &str) -> String {
     let capitalise = |part: &str| {
         let mut chars = part.chars();
-        chars.next().map_or_else(String::new, |first| {
-            first.to_uppercase().chain(chars).collect()
-        })
+        chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
     };
-    class
-        .split("::")
-        .map(capitalise)
-        .collect::<Vec<_>>()
-        .join("::")
+    class.split("::").map(capitalise).collect::<Vec<_>>().join("::")
 }
 
 fn fact_condition(term: &FactTerm) -> Result<Value, PuppetDbQueryError> {
@@ -170,19 +156,13 @@ fn fact_condition(term: &FactTerm) -> Result<Value, PuppetDbQueryError> {
 
 /// Builds the subquery for nodes whose rows in another entity match.
 fn in_entity(entity: &str, condition: &Value) -> Value {
-    json!([
-        "in",
-        ["certname"],
-        ["from", entity, ["extract", ["certname"], condition]]
-    ])
+    json!(["in", ["certname"], ["from", entity, ["extract", ["certname"], condition]]])
 }
 
 /// Converts `os.family` to `facts.os.family`, with quotes where a segment needs them.
 fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
-    let refused = |problem| PuppetDbQueryError::Path {
-        fact: term.fact_path().to_string(),
-        problem,
-    };
+    let refused =
+        |problem| PuppetDbQueryError::Path { fact: term.fact_path().to_string(), problem };
     let mut path = "facts".to_owned();
     for segment in term.fact_path().segments() {
         if segment.bytes().all(|b| b.is_ascii_digit()) {
@@ -192,10 +172,7 @@ fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
             return Err(refused("a part of its name contains a quote or backslash"));
         }
         path.push('.');
-        if segment
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        {
+        if segment.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             path.push_str(segment);
         } else {
             path.push('"');
@@ -208,9 +185,7 @@ fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
 
 /// Parses a value as a number, with the rules of filters: plain decimals only.
 fn parse_number(text: &str) -> Option<Value> {
-    let is_numeric = text
-        .bytes()
-        .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'));
+    let is_numeric = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'));
     if !is_numeric {
         return None;
     }
@@ -294,18 +269,11 @@ mod tests {
             queries[0],
             [
                 json!("nodes[certname] { certname ~ 'x' }"),
-                json!([
-                    "from",
-                    "nodes",
-                    ["extract", ["certname"], ["=", "certname", "db1"]]
-                ])
+                json!(["from", "nodes", ["extract", ["certname"], ["=", "certname", "db1"]]])
             ]
         );
         assert!(queries[1][0].to_string().contains("Apache"));
-        assert_eq!(
-            of(NodeFilter::default(), &[" "]),
-            Err(PuppetDbQueryError::Empty)
-        );
+        assert_eq!(of(NodeFilter::default(), &[" "]), Err(PuppetDbQueryError::Empty));
     }
 
     #[test]

@@ -124,13 +124,8 @@ async fn request(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Option<Str
         head.push(stream.read_u8().await.ok()?);
     }
     let head = String::from_utf8(head).unwrap().to_lowercase();
-    assert!(
-        head.starts_with("post /pdb/query/v4 http/1.1\r\n"),
-        "{head}"
-    );
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "));
+    assert!(head.starts_with("post /pdb/query/v4 http/1.1\r\n"), "{head}");
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     let mut body = vec![0; length.unwrap().parse().unwrap()];
     stream.read_exact(&mut body).await.ok()?;
     Some(String::from_utf8(body).unwrap())
@@ -158,14 +153,8 @@ async fn nodes_come_over_tls_with_certificates_on_both_sides() {
     let answers = &[r#"[{"certname": "web1.acme.net"}, {"certname": "DB1.acme.net"}]"#];
     let oracle = Oracle::start(&pki, "200 OK", answers).await;
     let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));
-    let nodes = server
-        .find_nodes(&wanted("country=uk apache", &[]))
-        .await
-        .unwrap();
-    let names: Vec<&str> = nodes
-        .iter()
-        .map(muster_wire::identity::Identity::as_str)
-        .collect();
+    let nodes = server.find_nodes(&wanted("country=uk apache", &[])).await.unwrap();
+    let names: Vec<&str> = nodes.iter().map(muster_wire::identity::Identity::as_str).collect();
     assert_eq!(names, ["db1.acme.net", "web1.acme.net"]);
     let asked = oracle.asked.lock().unwrap().concat();
     assert!(asked.starts_with(r#"{"query":["from","nodes""#), "{asked}");
@@ -175,21 +164,13 @@ async fn nodes_come_over_tls_with_certificates_on_both_sides() {
 #[tokio::test]
 async fn pql_and_filters_are_intersected() {
     let pki = Pki::new();
-    let answers = &[
-        r#"[{"certname": "a"}, {"certname": "b"}]"#,
-        r#"[{"certname": "b"}, {"certname": "c"}]"#,
-    ];
+    let answers =
+        &[r#"[{"certname": "a"}, {"certname": "b"}]"#, r#"[{"certname": "b"}, {"certname": "c"}]"#];
     let oracle = Oracle::start(&pki, "200 OK", answers).await;
     let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));
-    let nodes = server
-        .find_nodes(&wanted("apache", &["nodes[certname] {}"]))
-        .await
-        .unwrap();
+    let nodes = server.find_nodes(&wanted("apache", &["nodes[certname] {}"])).await.unwrap();
     assert_eq!(
-        nodes
-            .iter()
-            .map(muster_wire::identity::Identity::as_str)
-            .collect::<Vec<_>>(),
+        nodes.iter().map(muster_wire::identity::Identity::as_str).collect::<Vec<_>>(),
         ["b"]
     );
     assert!(oracle.asked.lock().unwrap()[0].contains("nodes[certname] {}"));
@@ -241,16 +222,9 @@ async fn a_key_file_that_is_none_is_not_quoted() {
         Some(pair(&pki)),
         Duration::from_secs(1),
     );
-    let error = server
-        .unwrap()
-        .find_nodes(&DiscoveryQuery::default())
-        .await
-        .unwrap_err();
+    let error = server.unwrap().find_nodes(&DiscoveryQuery::default()).await.unwrap_err();
     let told = format!("{error:?} {error}");
-    assert!(
-        told.contains("no private key") && !told.contains("hunter2"),
-        "{told}"
-    );
+    assert!(told.contains("no private key") && !told.contains("hunter2"), "{told}");
 }
 
 #[tokio::test]
@@ -258,10 +232,7 @@ async fn a_server_that_says_nothing_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let server = PuppetDbServer::new(&url, None, None, Duration::from_millis(200)).unwrap();
-    let error = server
-        .find_nodes(&DiscoveryQuery::default())
-        .await
-        .unwrap_err();
+    let error = server.find_nodes(&DiscoveryQuery::default()).await.unwrap_err();
     assert!(matches!(error, PuppetDbError::Http { .. }), "{error:?}");
 }
 

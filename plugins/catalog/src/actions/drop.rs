@@ -38,8 +38,7 @@ impl AgentAction for LedgerDropAction {
         input: LedgerDropInput,
     ) -> Result<LedgerDropOutput, ActionError> {
         let options = Arc::clone(&self.0);
-        cx.run_blocking(move |_| drop_owed_refreshes(&options, &input.target))
-            .await?
+        cx.run_blocking(move |_| drop_owed_refreshes(&options, &input.target)).await?
     }
 }
 
@@ -57,13 +56,8 @@ fn drop_owed_refreshes(options: &Options, target: &str) -> Result<LedgerDropOutp
         .map(|refresh| refresh.id)
         .collect();
     if ids.is_empty() {
-        return Err(ActionError::failed(format!(
-            "no pending refresh matches `{target}`"
-        )));
+        return Err(ActionError::failed(format!("no pending refresh matches `{target}`")));
     }
     ledger.remove_owed(&ids).map_err(|error| to_error(&error))?;
-    Ok(LedgerDropOutput {
-        dropped: ids.len(),
-        pending: ledger.owed_refreshes().count(),
-    })
+    Ok(LedgerDropOutput { dropped: ids.len(), pending: ledger.owed_refreshes().count() })
 }

@@ -65,9 +65,7 @@ impl AgentAction for LedgerListAction {
         _: LedgerListInput,
     ) -> Result<LedgerListOutput, ActionError> {
         let options = Arc::clone(&self.0);
-        let refreshes = cx
-            .run_blocking(move |_| read_owed_refreshes(&options))
-            .await??;
+        let refreshes = cx.run_blocking(move |_| read_owed_refreshes(&options)).await??;
         Ok(LedgerListOutput {
             pending: refreshes.len(),
             debts: refreshes

@@ -31,27 +31,15 @@ impl AgentAction for LedgerReplayAction {
         input: LedgerReplayInput,
     ) -> Result<CatalogRunOutcome, ActionError> {
         let options = Arc::clone(&self.0);
-        let refreshes = cx
-            .run_blocking(move |_| read_owed_refreshes(&options))
-            .await??;
-        let is_requested = |target: &String| {
-            input
-                .target
-                .as_ref()
-                .is_none_or(|requested| requested == target)
-        };
-        let only: BTreeSet<String> = refreshes
-            .into_iter()
-            .map(|refresh| refresh.target)
-            .filter(is_requested)
-            .collect();
+        let refreshes = cx.run_blocking(move |_| read_owed_refreshes(&options)).await??;
+        let is_requested =
+            |target: &String| input.target.as_ref().is_none_or(|requested| requested == target);
+        let only: BTreeSet<String> =
+            refreshes.into_iter().map(|refresh| refresh.target).filter(is_requested).collect();
         if only.is_empty() {
             return Err(ActionError::failed("no matching refresh is pending"));
         }
-        let run_options = CatalogRunOptions {
-            only,
-            ..CatalogRunOptions::default()
-        };
+        let run_options = CatalogRunOptions { only, ..CatalogRunOptions::default() };
         runs::apply_catalog(cx, &self.0, CatalogSource::Stored, run_options).await
     }
 }

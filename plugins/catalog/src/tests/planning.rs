@@ -9,10 +9,7 @@ use super::{agent, ask};
 #[tokio::test]
 async fn a_plan_runs_no_guard_no_status_command_and_no_resource_that_refuses_noop() {
     let directory = tempfile::tempdir().unwrap();
-    let (mark, program) = (
-        directory.path().join("started"),
-        directory.path().join("canary"),
-    );
+    let (mark, program) = (directory.path().join("started"), directory.path().join("canary"));
     std::fs::write(&program, format!("#!/bin/sh\n: > '{}'\n", mark.display())).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let made = directory.path().join("made");
@@ -29,9 +26,7 @@ async fn a_plan_runs_no_guard_no_status_command_and_no_resource_that_refuses_noo
     for resource in hostile {
         let source = json!({"type": "exec", "title": "e", "command": "/bin/true", "noop": false});
         let text = json!([source, resource]).to_string();
-        let plan = ask(&catalog, "plan", json!({"catalog": text}))
-            .await
-            .unwrap();
+        let plan = ask(&catalog, "plan", json!({"catalog": text})).await.unwrap();
         assert_eq!(plan["changed"], json!(0), "{resource}");
         assert!(!mark.exists() && !made.exists(), "{resource}");
     }
@@ -44,9 +39,7 @@ async fn a_plan_runs_no_guard_no_status_command_and_no_resource_that_refuses_noo
     // Control: the same guard runs when the catalog is applied.
     let text = json!([{"type": "exec", "title": "a", "command": "/bin/true", "onlyif": program}])
         .to_string();
-    ask(&catalog, "apply", json!({"catalog": text}))
-        .await
-        .unwrap();
+    ask(&catalog, "apply", json!({"catalog": text})).await.unwrap();
     assert!(mark.exists());
 }
 
@@ -58,21 +51,10 @@ async fn what_was_not_evaluated_is_an_event_and_its_targets_would_be_refreshed()
         {"type": "exec", "title": "a", "command": "/bin/true", "onlyif": "/bin/true", "notify": "Exec[b]"},
         {"type": "exec", "title": "b", "command": "/bin/true", "refreshonly": true},
     ]);
-    let plan = ask(&catalog, "plan", json!({"catalog": text.to_string()}))
-        .await
-        .unwrap();
+    let plan = ask(&catalog, "plan", json!({"catalog": text.to_string()})).await.unwrap();
     let events = plan["events"].as_array().unwrap();
     let message = events[0]["message"].as_str().unwrap();
-    assert!(
-        message.starts_with("not evaluated: ") && message.contains("/bin/true"),
-        "{message}"
-    );
-    assert_eq!(
-        (&events[0]["resource"], &events[0]["status"]),
-        (&json!("Exec[a]"), &json!("noop"))
-    );
-    assert_eq!(
-        (&plan["failed"], &plan["status"]),
-        (&json!(0), &Value::from("unchanged"))
-    );
+    assert!(message.starts_with("not evaluated: ") && message.contains("/bin/true"), "{message}");
+    assert_eq!((&events[0]["resource"], &events[0]["status"]), (&json!("Exec[a]"), &json!("noop")));
+    assert_eq!((&plan["failed"], &plan["status"]), (&json!(0), &Value::from("unchanged")));
 }

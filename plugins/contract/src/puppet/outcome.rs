@@ -273,16 +273,10 @@ impl PuppetRunOutcome {
         let mut sentence = if parts.is_empty() {
             format!("no changes to {total} resources in {seconds:.1} seconds")
         } else {
-            format!(
-                "{} of {total} resources in {seconds:.1} seconds",
-                parts.join(", ")
-            )
+            format!("{} of {total} resources in {seconds:.1} seconds", parts.join(", "))
         };
         if !self.pending.is_empty() {
-            sentence = format!(
-                "{sentence}; refreshes still pending: {}",
-                self.pending.join(", ")
-            );
+            sentence = format!("{sentence}; refreshes still pending: {}", self.pending.join(", "));
         }
         sentence
     }
@@ -300,15 +294,9 @@ mod tests {
             (outcome.state, outcome.class),
             (PuppetRunState::Refused, Some(PuppetRunClass::NoPermit))
         );
-        let mut outcome = PuppetRunOutcome {
-            started_at: Some(1),
-            ..PuppetRunOutcome::default()
-        };
+        let mut outcome = PuppetRunOutcome { started_at: Some(1), ..PuppetRunOutcome::default() };
         outcome.end_without_result(PuppetRunClass::Fenced, "lost");
-        assert_eq!(
-            (outcome.state, outcome.is_success()),
-            (PuppetRunState::Aborted, false)
-        );
+        assert_eq!((outcome.state, outcome.is_success()), (PuppetRunState::Aborted, false));
         assert_eq!(outcome.summary_sentence(), "lost");
     }
 

@@ -13,10 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut debts = BTreeMap::new();
     for record in records {
         let line = record.to_line();
-        assert_eq!(
-            LedgerRecord::parse(line.trim_ascii_end()).as_ref(),
-            Some(&record)
-        );
+        assert_eq!(LedgerRecord::parse(line.trim_ascii_end()).as_ref(), Some(&record));
         record.apply_to(&mut debts);
     }
 });

@@ -54,35 +54,25 @@ struct ContainmentEdge {
 
 /// Parses the document. Rejects duplicates, edges with unknown targets, and containers that contain themselves.
 pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
-    let document: PuppetCatalogDocument =
-        serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
-            format: "Puppet catalog JSON",
-            source: source.into(),
-        })?;
+    let document: PuppetCatalogDocument = serde_json::from_slice(bytes).map_err(|source| {
+        CatalogError::Malformed { format: "Puppet catalog JSON", source: source.into() }
+    })?;
     let mut catalog = Catalog {
         name: document.name,
         version: document.version,
-        environment: document
-            .environment
-            .unwrap_or_else(|| "production".to_owned()),
+        environment: document.environment.unwrap_or_else(|| "production".to_owned()),
         uuid: document.catalog_uuid,
         code_id: document.code_id,
         classes: document.classes,
         entries: Vec::with_capacity(document.resources.len()),
         warnings: Vec::new(),
     };
-    let containers: BTreeSet<&str> = document
-        .edges
-        .iter()
-        .map(|edge| edge.source.as_str())
-        .collect();
+    let containers: BTreeSet<&str> =
+        document.edges.iter().map(|edge| edge.source.as_str()).collect();
     let mut indices = HashMap::new();
     for item in document.resources {
         let entry = build_entry(item, &containers, &mut catalog.warnings)?;
-        if indices
-            .insert(entry.reference.clone(), catalog.entries.len())
-            .is_some()
-        {
+        if indices.insert(entry.reference.clone(), catalog.entries.len()).is_some() {
             return Err(CatalogError::Duplicate {
                 reference: entry.reference.to_string(),
                 locations: None,
@@ -123,9 +113,7 @@ fn build_entry(
         }
     };
     if let Some(key) = item.rest.keys().next() {
-        warnings.push(format!(
-            "{reference_text}: the key `{key}` is unknown and was ignored"
-        ));
+        warnings.push(format!("{reference_text}: the key `{key}` is unknown and was ignored"));
     }
     let mut entry = CatalogEntry::new(reference, is_container);
     item.tags.iter().for_each(|tag| entry.add_tag(tag));
@@ -135,11 +123,8 @@ fn build_entry(
         // Parameters of classes and defines were evaluated during compilation; only their relationships still apply.
         let is_relation =
             |name: &str| crate::schema::RELATION_METAPARAMETERS.contains(&name) || name == "alias";
-        entry.attributes = item
-            .parameters
-            .into_iter()
-            .filter(|(name, _)| is_relation(name))
-            .collect();
+        entry.attributes =
+            item.parameters.into_iter().filter(|(name, _)| is_relation(name)).collect();
         return Ok(entry);
     }
     for (name, value) in item.parameters {
@@ -195,10 +180,7 @@ fn link_containers(
                     problem: "form a cycle: the container contains itself".to_owned(),
                 });
             }
-            next = catalog
-                .entries
-                .get(container)
-                .and_then(|entry| entry.container);
+            next = catalog.entries.get(container).and_then(|entry| entry.container);
         }
     }
     Ok(())

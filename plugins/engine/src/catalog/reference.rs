@@ -48,16 +48,12 @@ impl FromStr for ResourceReference {
 
     /// Splits at the first `[` and the last `]`, because a title may contain brackets.
     fn from_str(text: &str) -> Result<Self, CatalogError> {
-        let invalid = || CatalogError::Reference {
-            text: text.chars().take(200).collect(),
-        };
+        let invalid = || CatalogError::Reference { text: text.chars().take(200).collect() };
         let (type_name, rest) = text.split_once('[').ok_or_else(invalid)?;
         let title = rest.strip_suffix(']').ok_or_else(invalid)?;
         let is_valid_segment = |segment: &str| {
             segment.starts_with(|c: char| c.is_ascii_alphabetic())
-                && segment
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || c == '_')
+                && segment.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
         if title.is_empty() || !type_name.split("::").all(is_valid_segment) {
             return Err(invalid());
@@ -93,16 +89,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in [
-            "",
-            "File",
-            "[x]",
-            "File[]",
-            "File[x",
-            "1le[x]",
-            "a b[x]",
-            "File::[x]",
-        ] {
+        for text in ["", "File", "[x]", "File[]", "File[x", "1le[x]", "a b[x]", "File::[x]"] {
             assert!(text.parse::<ResourceReference>().is_err(), "{text}");
         }
     }

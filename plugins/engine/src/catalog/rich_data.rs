@@ -23,40 +23,26 @@ pub(super) fn to_plain_value(value: &Json) -> Result<PlainValue, String> {
                 sensitive |= plain.sensitive;
                 plain_object.insert(key.clone(), plain.value);
             }
-            Ok(PlainValue {
-                value: Json::Object(plain_object),
-                sensitive,
-            })
+            Ok(PlainValue { value: Json::Object(plain_object), sensitive })
         }
         Json::Array(values) => {
-            let plain: Vec<PlainValue> = values
-                .iter()
-                .map(to_plain_value)
-                .collect::<Result<_, _>>()?;
+            let plain: Vec<PlainValue> =
+                values.iter().map(to_plain_value).collect::<Result<_, _>>()?;
             Ok(PlainValue {
                 sensitive: plain.iter().any(|plain| plain.sensitive),
                 value: Json::Array(plain.into_iter().map(|plain| plain.value).collect()),
             })
         }
-        other => Ok(PlainValue {
-            value: other.clone(),
-            sensitive: false,
-        }),
+        other => Ok(PlainValue { value: other.clone(), sensitive: false }),
     }
 }
 
 fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> {
     let name = object.get("__ptype").and_then(Json::as_str).unwrap_or("?");
     let inner = object.get("__pvalue");
-    let plain = |value: Json| PlainValue {
-        value,
-        sensitive: false,
-    };
+    let plain = |value: Json| PlainValue { value, sensitive: false };
     match (name, inner) {
-        ("Sensitive", Some(inner)) => Ok(PlainValue {
-            sensitive: true,
-            ..to_plain_value(inner)?
-        }),
+        ("Sensitive", Some(inner)) => Ok(PlainValue { sensitive: true, ..to_plain_value(inner)? }),
         ("Timestamp" | "Timespan" | "Regexp" | "SemVer" | "URI", Some(inner)) => {
             Ok(plain(inner.clone()))
         }
@@ -82,9 +68,7 @@ fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> 
                 "is a deferred call of `{function}`, which only Puppet on the node can evaluate; compute the value during compilation instead"
             ))
         }
-        (other, _) => Err(format!(
-            "has the Puppet type `{other}`, which is not supported"
-        )),
+        (other, _) => Err(format!("has the Puppet type `{other}`, which is not supported")),
     }
 }
 
@@ -107,10 +91,7 @@ mod tests {
     #[test]
     fn secrets_are_unwrapped_and_told() {
         let value = json!({"a": ["b", {"__ptype": "Sensitive", "__pvalue": "s3cret"}]});
-        let expected = PlainValue {
-            value: json!({"a": ["b", "s3cret"]}),
-            sensitive: true,
-        };
+        let expected = PlainValue { value: json!({"a": ["b", "s3cret"]}), sensitive: true };
         assert_eq!(to_plain_value(&value), Ok(expected));
     }
 

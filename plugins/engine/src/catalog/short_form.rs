@@ -29,27 +29,18 @@ struct ShortCatalogTables {
 
 /// Parses a JSON array of resources.
 pub fn parse_json(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
-    let resources = serde_json::from_slice(bytes).map_err(|source| CatalogError::Malformed {
-        format: "JSON",
-        source: source.into(),
-    })?;
+    let resources = serde_json::from_slice(bytes)
+        .map_err(|source| CatalogError::Malformed { format: "JSON", source: source.into() })?;
     build_catalog(host, Json::from(0), resources)
 }
 
 /// Parses TOML with `[[resource]]` tables.
 pub fn parse_toml(bytes: &[u8], host: &str) -> Result<Catalog, CatalogError> {
-    let malformed = |source| CatalogError::Malformed {
-        format: "TOML",
-        source,
-    };
+    let malformed = |source| CatalogError::Malformed { format: "TOML", source };
     let text = std::str::from_utf8(bytes).map_err(|source| malformed(source.into()))?;
     let tables: ShortCatalogTables =
         toml::from_str(text).map_err(|source| malformed(source.into()))?;
-    build_catalog(
-        host,
-        tables.version.unwrap_or_else(|| Json::from(0)),
-        tables.resource,
-    )
+    build_catalog(host, tables.version.unwrap_or_else(|| Json::from(0)), tables.resource)
 }
 
 fn build_catalog(
@@ -102,16 +93,10 @@ fn build_entry(
         Some(Json::String(name)) => name,
         Some(_) => return Err(invalid("type", "must be a string")),
         None => {
-            return Err(invalid(
-                "type",
-                "is missing, must be file, package, service, ...",
-            ));
+            return Err(invalid("type", "is missing, must be file, package, service, ..."));
         }
     };
-    let title = match attributes
-        .remove("title")
-        .or_else(|| attributes.get("name").cloned())
-    {
+    let title = match attributes.remove("title").or_else(|| attributes.get("name").cloned()) {
         Some(Json::String(title)) => title,
         Some(_) => return Err(invalid("title", "must be a string")),
         None => return Err(invalid("title", "is missing")),
@@ -127,11 +112,8 @@ fn build_entry(
     match attributes.get("tag") {
         Some(Json::String(tag)) => entry.add_tag(&tag.clone()),
         Some(Json::Array(tags)) => {
-            let tags: Vec<String> = tags
-                .iter()
-                .filter_map(Json::as_str)
-                .map(str::to_owned)
-                .collect();
+            let tags: Vec<String> =
+                tags.iter().filter_map(Json::as_str).map(str::to_owned).collect();
             for tag in &tags {
                 entry.add_tag(tag);
             }
@@ -146,7 +128,5 @@ fn build_entry(
 fn is_tag(text: &str) -> bool {
     let is_word_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.starts_with(is_word_char)
-        && text
-            .chars()
-            .all(|c| is_word_char(c) || matches!(c, ':' | '.' | '-'))
+        && text.chars().all(|c| is_word_char(c) || matches!(c, ':' | '.' | '-'))
 }

@@ -79,10 +79,7 @@ pub(super) fn leak_schema(
         .map(|(name, attribute)| build_attribute(name, attribute))
         .collect();
     attributes.sort_by_key(|attribute| attribute.name != "ensure");
-    if !attributes
-        .iter()
-        .any(|attribute| attribute.name == description.namevar)
-    {
+    if !attributes.iter().any(|attribute| attribute.name == description.namevar) {
         let namevar = leak_text(&description.namevar);
         attributes.push(AttributeSchema::parameter(
             namevar,
@@ -90,10 +87,7 @@ pub(super) fn leak_schema(
             "Name of the resource on the node.",
         ));
     }
-    if !attributes
-        .iter()
-        .any(|attribute| attribute.role == AttributeRole::Property)
-    {
+    if !attributes.iter().any(|attribute| attribute.role == AttributeRole::Property) {
         return Err("a type needs at least one attribute with `property`: true".to_owned());
     }
     Ok(Box::leak(Box::new(TypeSchema {
@@ -106,13 +100,7 @@ pub(super) fn leak_schema(
 
 fn build_attribute(name: &str, description: &ExternalAttribute) -> AttributeSchema {
     let leak_values = || -> &'static [&'static str] {
-        Vec::leak(
-            description
-                .values
-                .iter()
-                .map(|value| leak_text(value))
-                .collect(),
-        )
+        Vec::leak(description.values.iter().map(|value| leak_text(value)).collect())
     };
     let kind = match description.kind {
         ExternalAttributeKind::String if !description.values.is_empty() => {
@@ -127,11 +115,7 @@ fn build_attribute(name: &str, description: &ExternalAttribute) -> AttributeSche
     };
     AttributeSchema {
         name: leak_text(name),
-        role: if description.property {
-            AttributeRole::Property
-        } else {
-            AttributeRole::Parameter
-        },
+        role: if description.property { AttributeRole::Property } else { AttributeRole::Parameter },
         kind,
         default: description.default.as_deref().map(leak_text),
         sensitive: description.sensitive,

@@ -44,11 +44,7 @@ type CachedExternalType = (Vec<u8>, Arc<ExternalResourceType>);
 impl ExternalTypes {
     /// Types of the given directory. The description is read again on each lookup.
     pub fn new(system: Arc<dyn System>, directory: impl Into<PathBuf>) -> Self {
-        Self {
-            system,
-            directory: directory.into(),
-            types: Mutex::default(),
-        }
+        Self { system, directory: directory.into(), types: Mutex::default() }
     }
 
     fn load_type(&self, name: &str) -> Result<Option<Arc<ExternalResourceType>>, String> {
@@ -77,10 +73,7 @@ impl ExternalTypes {
 
     /// The program runs with the privileges of this process, so other users must not be able to write its files.
     fn check_trusted_file(&self, path: &Path) -> Result<(), String> {
-        let found = self
-            .system
-            .metadata(path)
-            .map_err(|error| error_chain(&error))?;
+        let found = self.system.metadata(path).map_err(|error| error_chain(&error))?;
         match found {
             None => Err(format!("{} does not exist", path.display())),
             Some(found) if found.kind != FileEntryKind::File => {

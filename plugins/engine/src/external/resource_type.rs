@@ -67,12 +67,9 @@ impl ExternalResourceType {
         description: &ExternalTypeDescription,
         program: PathBuf,
     ) -> Result<Self, String> {
-        let requires = description
-            .attributes
-            .iter()
-            .filter_map(|(name, attribute)| {
-                Some((name.clone(), leak_text(attribute.requires.as_deref()?)))
-            });
+        let requires = description.attributes.iter().filter_map(|(name, attribute)| {
+            Some((name.clone(), leak_text(attribute.requires.as_deref()?)))
+        });
         Ok(Self {
             schema: leak_schema(name, description)?,
             program,
@@ -97,10 +94,8 @@ impl ExternalResourceType {
         command.output_limit = MAX_RESPONSE_BYTES;
         command.cancel = cx.cancel.clone();
         let operation = format!("running `{program} {}`", request.op);
-        let output = cx
-            .system
-            .run_command(&command)
-            .map_err(EngineError::during(resource, operation))?;
+        let output =
+            cx.system.run_command(&command).map_err(EngineError::during(resource, operation))?;
         if !output.is_success() {
             let (code, text) = (output.code, output.combined_text());
             let last = text.trim().lines().next_back().unwrap_or_default();
@@ -108,9 +103,7 @@ impl ExternalResourceType {
         }
         let response: ExternalProviderResponse =
             serde_json::from_slice(&output.stdout).map_err(|error| {
-                failed(format!(
-                    "{program} did not print exactly one JSON object: {error}"
-                ))
+                failed(format!("{program} did not print exactly one JSON object: {error}"))
             })?;
         for line in &response.log {
             cx.log_line(line.clone());
@@ -138,18 +131,12 @@ impl ExternalResourceType {
     }
 
     fn parse_state(&self, found: Map<String, Json>) -> ResourceValues {
-        let find_property = |name: &str| {
-            self.schema
-                .properties()
-                .find(|property| property.name == name)
-        };
+        let find_property =
+            |name: &str| self.schema.properties().find(|property| property.name == name);
         found
             .into_iter()
             .filter_map(|(name, json)| {
-                Some((
-                    find_property(&name)?.name.to_owned(),
-                    ResourceValue::from_json(json)?,
-                ))
+                Some((find_property(&name)?.name.to_owned(), ResourceValue::from_json(json)?))
             })
             .collect()
     }
@@ -169,9 +156,7 @@ impl ResourceType for ExternalResourceType {
         let found = response
             .state
             .ok_or_else(|| EngineError::failed(resource, "the response has no `state`"))?;
-        Ok(ResourceState {
-            values: self.parse_state(found),
-        })
+        Ok(ResourceState { values: self.parse_state(found) })
     }
 
     fn apply_change(
@@ -193,8 +178,7 @@ impl ResourceType for ExternalResourceType {
     }
 
     fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
-        self.run_provider(cx, resource, &self.build_request("refresh", resource))
-            .map(|_| ())
+        self.run_provider(cx, resource, &self.build_request("refresh", resource)).map(|_| ())
     }
 
     fn autorequires(
@@ -226,9 +210,6 @@ impl ResourceType for ExternalResourceType {
         let listed = response
             .resources
             .ok_or_else(|| EngineError::failed(&all, "the response has no `resources`"))?;
-        Ok(listed
-            .into_iter()
-            .map(|found| (found.name, self.parse_state(found.state)))
-            .collect())
+        Ok(listed.into_iter().map(|found| (found.name, self.parse_state(found.state))).collect())
     }
 }

@@ -37,24 +37,16 @@ fn add_nodes(catalog: &ResolvedCatalog, built: &mut BuiltGraph) -> HashMap<Membe
         let member_bounds = if member.resource.is_some() {
             let node = built.graph.add_node(GraphNode::Resource(id), priority);
             built.nodes.insert(id, node);
-            MemberBounds {
-                begin: node,
-                end: node,
-            }
+            MemberBounds { begin: node, end: node }
         } else {
             let mut anchor = || {
                 let anchor = ContainerAnchor {
                     name: member.reference.to_string(),
                     tags: member.tags.clone(),
                 };
-                built
-                    .graph
-                    .add_node(GraphNode::Anchor(anchor), priority.clone())
+                built.graph.add_node(GraphNode::Anchor(anchor), priority.clone())
             };
-            MemberBounds {
-                begin: anchor(),
-                end: anchor(),
-            }
+            MemberBounds { begin: anchor(), end: anchor() }
         };
         bounds.insert(id, member_bounds);
     }
@@ -68,17 +60,11 @@ fn add_relation_edges(
 ) {
     for (id, member) in catalog.in_order() {
         for relation in &member.relations {
-            let other = catalog
-                .find_member(&relation.other)
-                .and_then(|other| bounds.get(&other));
+            let other = catalog.find_member(&relation.other).and_then(|other| bounds.get(&other));
             let (Some(this), Some(other)) = (bounds.get(&id), other) else {
                 continue;
             };
-            let (first, second) = if relation.other_first {
-                (other, this)
-            } else {
-                (this, other)
-            };
+            let (first, second) = if relation.other_first { (other, this) } else { (this, other) };
             graph.add_edge(first.end, second.begin, relation.refresh);
         }
     }
@@ -125,10 +111,8 @@ fn add_containment_edges(
             graph.add_edge(this.end, container.end, true);
         }
     }
-    let non_empty: HashSet<MemberId> = catalog
-        .in_order()
-        .filter_map(|(_, member)| member.container)
-        .collect();
+    let non_empty: HashSet<MemberId> =
+        catalog.in_order().filter_map(|(_, member)| member.container).collect();
     for (id, member) in catalog.in_order() {
         let Some(this) = bounds.get(&id) else {
             continue;

@@ -38,11 +38,9 @@ struct CycleSearch {
 
 impl CycleSearch {
     fn enter_node(&mut self, node: GraphNodeId) {
-        if let (Some(index), Some(low), Some(on_stack)) = (
-            self.index.get_mut(node),
-            self.low.get_mut(node),
-            self.on_stack.get_mut(node),
-        ) {
+        if let (Some(index), Some(low), Some(on_stack)) =
+            (self.index.get_mut(node), self.low.get_mut(node), self.on_stack.get_mut(node))
+        {
             (*index, *low, *on_stack) = (Some(self.next), self.next, true);
         }
         self.next += 1;
@@ -104,10 +102,7 @@ impl CycleSearch {
 }
 
 fn edge_targets(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId> {
-    graph
-        .outgoing_edges(node)
-        .map(|(target, _)| target)
-        .collect()
+    graph.outgoing_edges(node).map(|(target, _)| target).collect()
 }
 
 /// A shortest cycle as names: `File[/a] => File[/b] => File[/a]`. Adjacent equal names (begin and end of a class) appear once.
@@ -126,10 +121,7 @@ pub(crate) fn shortest_cycle_path(
     let mut came_from = vec![None; graph.len()];
     let mut queue = VecDeque::from([start]);
     'search: while let Some(node) = queue.pop_front() {
-        for (target, _) in graph
-            .outgoing_edges(node)
-            .filter(|(to, _)| members.contains(to))
-        {
+        for (target, _) in graph.outgoing_edges(node).filter(|(to, _)| members.contains(to)) {
             let Some(entry) = came_from.get_mut(target).filter(|entry| entry.is_none()) else {
                 continue;
             };
@@ -144,17 +136,10 @@ pub(crate) fn shortest_cycle_path(
     let mut current = came_from.get(start).copied().flatten();
     while let Some(node) = current {
         ids.push(node);
-        current = if node == start {
-            None
-        } else {
-            came_from.get(node).copied().flatten()
-        };
+        current = if node == start { None } else { came_from.get(node).copied().flatten() };
     }
     ids.reverse();
-    let mut names: Vec<String> = ids
-        .iter()
-        .map(|id| node_name(graph, catalog, *id))
-        .collect();
+    let mut names: Vec<String> = ids.iter().map(|id| node_name(graph, catalog, *id)).collect();
     names.dedup();
     names
 }

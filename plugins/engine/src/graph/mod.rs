@@ -91,14 +91,9 @@ impl DependencyGraph {
         to: GraphNodeId,
         except: &BTreeSet<GraphNodeId>,
     ) {
-        let targets: Vec<GraphNodeId> = self
-            .outgoing_edges(from)
-            .map(|(target, _)| target)
-            .collect();
-        for target in targets
-            .into_iter()
-            .filter(|target| !except.contains(target))
-        {
+        let targets: Vec<GraphNodeId> =
+            self.outgoing_edges(from).map(|(target, _)| target).collect();
+        for target in targets.into_iter().filter(|target| !except.contains(target)) {
             if let Some(refreshes) = self.remove_edge(from, target) {
                 self.add_counted_edge(to, target, refreshes);
             }
@@ -126,11 +121,7 @@ impl DependencyGraph {
         &self,
         id: GraphNodeId,
     ) -> impl Iterator<Item = (GraphNodeId, u32)> + '_ {
-        self.out
-            .get(id)
-            .into_iter()
-            .flatten()
-            .map(|(to, refreshes)| (*to, *refreshes))
+        self.out.get(id).into_iter().flatten().map(|(to, refreshes)| (*to, *refreshes))
     }
 
     /// Direct predecessors.

@@ -15,13 +15,9 @@ pub(crate) struct GraphTraversal {
 impl GraphTraversal {
     /// A traversal at its start.
     pub(crate) fn new(graph: &DependencyGraph) -> Self {
-        let waiting_for: Vec<_> = (0..graph.len())
-            .map(|node| Some(graph.predecessors(node).count()))
-            .collect();
-        let mut traversal = Self {
-            ready: BTreeSet::new(),
-            waiting_for,
-        };
+        let waiting_for: Vec<_> =
+            (0..graph.len()).map(|node| Some(graph.predecessors(node).count())).collect();
+        let mut traversal = Self { ready: BTreeSet::new(), waiting_for };
         for node in 0..graph.len() {
             traversal.push_if_ready(graph, node);
         }
@@ -69,7 +65,6 @@ impl GraphTraversal {
             }
         }
         let waiting_for = &self.waiting_for;
-        self.ready
-            .retain(|(_, node)| waiting_for.get(*node).copied().flatten() == Some(0));
+        self.ready.retain(|(_, node)| waiting_for.get(*node).copied().flatten() == Some(0));
     }
 }

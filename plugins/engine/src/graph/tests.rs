@@ -18,10 +18,7 @@ fn graphs() -> impl Strategy<Value = (usize, Vec<(usize, usize, bool)>)> {
 fn graph(nodes: usize, edges: &[(usize, usize, bool)]) -> DependencyGraph {
     let mut graph = DependencyGraph::default();
     for node in 0..nodes {
-        let anchor = ContainerAnchor {
-            name: format!("Class[{node}]"),
-            tags: Vec::new(),
-        };
+        let anchor = ContainerAnchor { name: format!("Class[{node}]"), tags: Vec::new() };
         let position = u32::try_from(node).expect("small");
         graph.add_node(GraphNode::Anchor(anchor), vec![position]);
     }

@@ -108,13 +108,11 @@ pub fn parse_journal(content: &[u8]) -> (Vec<LedgerRecord>, Vec<String>) {
         match whole.and_then(LedgerRecord::parse) {
             Some(record) => records.push(record),
             None if whole.is_none() => {
-                warnings.push(format!(
-                    "line {number} of the refresh ledger was cut off by a crash"
-                ));
+                warnings
+                    .push(format!("line {number} of the refresh ledger was cut off by a crash"));
             }
-            None => warnings.push(format!(
-                "line {number} of the refresh ledger is damaged and was ignored"
-            )),
+            None => warnings
+                .push(format!("line {number} of the refresh ledger is damaged and was ignored")),
         }
     }
     (records, warnings)

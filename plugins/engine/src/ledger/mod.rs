@@ -79,12 +79,7 @@ impl RefreshLedger {
         let (owed_refreshes, warnings, next_id) = load_journal(state)?;
         let content: Vec<u8> = owed_refreshes
             .values()
-            .flat_map(|owed| {
-                LedgerRecord::Owed {
-                    refresh: owed.clone(),
-                }
-                .to_line()
-            })
+            .flat_map(|owed| LedgerRecord::Owed { refresh: owed.clone() }.to_line())
             .collect();
         state.replace_file(JOURNAL_FILE, &content)?;
         let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
@@ -99,12 +94,7 @@ impl RefreshLedger {
     /// Opens the ledger for a plan: records stay in memory, and the journal file is not modified.
     pub fn open_in_memory(state: &StateDir) -> Result<Self, SystemError> {
         let (owed_refreshes, warnings, next_id) = load_journal(state)?;
-        Ok(Self {
-            owed_refreshes,
-            journal: None,
-            next_id,
-            warnings,
-        })
+        Ok(Self { owed_refreshes, journal: None, next_id, warnings })
     }
 
     /// Reads pending refreshes without modifying anything; safe while another process runs.
@@ -148,12 +138,7 @@ impl RefreshLedger {
             };
             self.next_id += 1;
             ids.push(owed.id);
-            lines.extend(
-                LedgerRecord::Owed {
-                    refresh: owed.clone(),
-                }
-                .to_line(),
-            );
+            lines.extend(LedgerRecord::Owed { refresh: owed.clone() }.to_line());
             self.owed_refreshes.insert(owed.id, owed);
         }
         if let Some(journal) = self.journal.as_mut().filter(|_| !lines.is_empty()) {
@@ -199,12 +184,8 @@ impl RefreshLedger {
     pub fn record_reason(&mut self, target: &str, reason: &str) -> Result<(), SystemError> {
         let has_other_reason =
             |owed: &&OwedRefresh| owed.target == target && owed.reason.as_deref() != Some(reason);
-        let changed: Vec<u64> = self
-            .owed_refreshes
-            .values()
-            .filter(has_other_reason)
-            .map(|owed| owed.id)
-            .collect();
+        let changed: Vec<u64> =
+            self.owed_refreshes.values().filter(has_other_reason).map(|owed| owed.id).collect();
         let reason = reason.to_owned();
         self.add_record(&changed, |ids| LedgerRecord::Explained { ids, reason })
     }
@@ -221,18 +202,11 @@ impl RefreshLedger {
         let uncertain = |owed: &&OwedRefresh| {
             owed.source == source && owed.certainty == RefreshCertainty::Uncertain
         };
-        self.owed_refreshes
-            .values()
-            .filter(uncertain)
-            .cloned()
-            .collect()
+        self.owed_refreshes.values().filter(uncertain).cloned().collect()
     }
 
     fn ids_of(&self, target: &str) -> Vec<u64> {
-        let of_target = self
-            .owed_refreshes
-            .values()
-            .filter(|owed| owed.target == target);
+        let of_target = self.owed_refreshes.values().filter(|owed| owed.target == target);
         of_target.map(|owed| owed.id).collect()
     }
 
@@ -248,18 +222,14 @@ impl RefreshLedger {
         let record = record(ids.iter().copied().collect());
         let line = record.to_line();
         record.apply_to(&mut self.owed_refreshes);
-        self.journal
-            .as_mut()
-            .map_or(Ok(()), |journal| journal.append(&line))
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.append(&line))
     }
 }
 
 type LoadedLedger = (BTreeMap<u64, OwedRefresh>, Vec<String>, u64);
 
 fn load_journal(state: &StateDir) -> Result<LoadedLedger, SystemError> {
-    let content = state
-        .read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?
-        .unwrap_or_default();
+    let content = state.read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?.unwrap_or_default();
     let (records, warnings) = journal::parse_journal(&content);
     let mut owed_refreshes = BTreeMap::new();
     let mut next_id = 1;

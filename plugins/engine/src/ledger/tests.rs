@@ -24,22 +24,12 @@ fn a_debt_outlives_its_run_until_it_is_paid() {
     let (_directory, state) = directory();
     let mut ledger = RefreshLedger::open(&state).expect("opens");
     let intent = ledger
-        .record_intent(
-            "run-1",
-            "File[a]",
-            "plan",
-            100,
-            &targets(&["Exec[x]", "Exec[y]"]),
-        )
+        .record_intent("run-1", "File[a]", "plan", 100, &targets(&["Exec[x]", "Exec[y]"]))
         .expect("intends");
     drop(ledger);
     let mut ledger = RefreshLedger::open(&state).expect("opens again");
     let uncertain = ledger.uncertain_from("File[a]");
-    assert_eq!(
-        uncertain.len(),
-        2,
-        "the intent was on the disk before the change"
-    );
+    assert_eq!(uncertain.len(), 2, "the intent was on the disk before the change");
     assert!(!ledger.is_refresh_owed("Exec[x]"));
     ledger.mark_change_made(&intent).expect("made");
     drop(ledger);
@@ -61,22 +51,13 @@ fn a_debt_outlives_its_run_until_it_is_paid() {
 fn a_torn_or_damaged_line_is_told_and_never_pays_a_debt() {
     let (_directory, state) = directory();
     let mut ledger = RefreshLedger::open(&state).expect("opens");
-    let intent = ledger
-        .record_intent("r", "File[a]", "p", 1, &targets(&["Exec[x]"]))
-        .expect("intends");
+    let intent =
+        ledger.record_intent("r", "File[a]", "p", 1, &targets(&["Exec[x]"])).expect("intends");
     ledger.mark_change_made(&intent).expect("made");
     ledger.mark_refreshed("Exec[x]").expect("pays");
-    let whole = state
-        .read_file(JOURNAL_FILE, 1 << 20)
-        .expect("reads")
-        .expect("is there");
-    let last = whole
-        .trim_ascii_end()
-        .rsplit(|byte| *byte == b'\n')
-        .next()
-        .expect("a line")
-        .len()
-        + 1;
+    let whole = state.read_file(JOURNAL_FILE, 1 << 20).expect("reads").expect("is there");
+    let last =
+        whole.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().expect("a line").len() + 1;
     for cut in 1..=last {
         let torn = whole.get(..whole.len() - cut).expect("a prefix");
         state.replace_file(JOURNAL_FILE, torn).expect("writes");

@@ -65,19 +65,13 @@ impl AccountNameDatabase {
 
 /// The user with that name, or with that uid if no user has that name.
 pub fn find_user(cx: &ResourceContext<'_>, user: &str) -> Result<Option<PasswdUser>, SystemError> {
-    Ok(find_line(cx, AccountNameDatabase::Passwd, user)?
-        .as_deref()
-        .and_then(parse_user))
+    Ok(find_line(cx, AccountNameDatabase::Passwd, user)?.as_deref().and_then(parse_user))
 }
 
 /// All users in the machine's own file.
 pub fn list_users(cx: &ResourceContext<'_>) -> Result<Vec<PasswdUser>, SystemError> {
     let table = load_table(cx, AccountNameDatabase::Passwd)?;
-    Ok(table
-        .lines
-        .iter()
-        .filter_map(|line| parse_user(line))
-        .collect())
+    Ok(table.lines.iter().filter_map(|line| parse_user(line)).collect())
 }
 
 /// The uid of a user given by name or uid; a numeric uid needs no entry.
@@ -106,9 +100,7 @@ fn resolve_id(
     account: &str,
 ) -> Result<Option<u32>, SystemError> {
     let found = find_line(cx, database, account)?;
-    let number = found
-        .as_deref()
-        .and_then(|line| line.split(':').nth(2)?.parse().ok());
+    let number = found.as_deref().and_then(|line| line.split(':').nth(2)?.parse().ok());
     Ok(number.or_else(|| account.parse().ok()))
 }
 
@@ -119,11 +111,7 @@ fn name_of_id(
 ) -> Result<String, SystemError> {
     let id = id.to_string();
     let found = find_line(cx, database, &id)?;
-    Ok(found
-        .as_deref()
-        .and_then(|line| line.split(':').next())
-        .unwrap_or(&id)
-        .to_owned())
+    Ok(found.as_deref().and_then(|line| line.split(':').next()).unwrap_or(&id).to_owned())
 }
 
 /// The line whose name is `key`, or else the one whose id is.
@@ -169,11 +157,7 @@ fn load_table(
     };
     let path = PathBuf::from("/etc").join(database.getent_database());
     let fingerprint = file_fingerprint(cx.system, &path)?;
-    if let Some(table) = cached
-        .borrow()
-        .as_ref()
-        .filter(|table| table.fingerprint == fingerprint)
-    {
+    if let Some(table) = cached.borrow().as_ref().filter(|table| table.fingerprint == fingerprint) {
         return Ok(Arc::clone(table));
     }
     let bytes = found_or_none(cx.system.read_file(&path, MAX_ACCOUNT_FILE_BYTES))?;
@@ -187,10 +171,7 @@ fn load_table(
 impl AccountNameTable {
     /// The first line of a name or id takes precedence.
     fn parse(text: &str, fingerprint: FileFingerprint) -> Self {
-        let mut table = Self {
-            fingerprint,
-            ..Self::default()
-        };
+        let mut table = Self { fingerprint, ..Self::default() };
         for (index, line) in text.lines().enumerate() {
             let mut fields = line.split(':');
             if let Some(name) = fields.next() {
@@ -211,12 +192,7 @@ fn parse_user(line: &str) -> Option<PasswdUser> {
     let uid = fields.nth(1)?.parse().ok()?;
     let gid = fields.next()?.parse().ok()?;
     let home = fields.nth(1)?.to_owned();
-    Some(PasswdUser {
-        name,
-        uid,
-        gid,
-        home,
-    })
+    Some(PasswdUser { name, uid, gid, home })
 }
 
 /// Owner and group for a file created for a user, if this process can change ownership. In an unprivileged user's
@@ -225,9 +201,7 @@ pub fn settable_owner(
     system: &dyn System,
     user: Option<&PasswdUser>,
 ) -> Result<FileAttributes, SystemError> {
-    let is_unprivileged = system
-        .metadata(Path::new("/"))?
-        .is_some_and(|root| root.uid != 0);
+    let is_unprivileged = system.metadata(Path::new("/"))?.is_some_and(|root| root.uid != 0);
     let user = user.filter(|_| !is_unprivileged);
     Ok(FileAttributes {
         mode: None,

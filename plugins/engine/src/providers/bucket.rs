@@ -36,10 +36,7 @@ impl Default for BucketRegistry {
 impl BucketRegistry {
     /// Buckets without a path use this shared directory.
     pub(crate) fn new(directory: impl Into<PathBuf>) -> Self {
-        Self {
-            directory: directory.into(),
-            declared: RefCell::default(),
-        }
+        Self { directory: directory.into(), declared: RefCell::default() }
     }
 
     /// Registers a bucket; without a path it uses the shared directory.
@@ -64,25 +61,16 @@ pub fn store_content(
 ) -> Result<String, SystemError> {
     let sum = ChecksumKind::Sha256.hex_checksum(content);
     let directory = content_directory(bucket, &sum);
-    let with_mode = |mode| FileAttributes {
-        mode: Some(mode),
-        ..FileAttributes::default()
-    };
+    let with_mode = |mode| FileAttributes { mode: Some(mode), ..FileAttributes::default() };
     make_dirs(system, &directory, &with_mode(0o750))?;
     let contents = directory.join("contents");
-    if system
-        .metadata(&contents)?
-        .is_none_or(|found| found.size != content.len() as u64)
-    {
+    if system.metadata(&contents)?.is_none_or(|found| found.size != content.len() as u64) {
         system.write_file(&contents, content, &with_mode(0o440))?;
     }
     let paths = directory.join("paths");
     let mut lines = found_or_none(system.read_file(&paths, MAX_CONTENT_BYTES))?.unwrap_or_default();
     let line = original.to_string_lossy();
-    if !lines
-        .split(|byte| *byte == b'\n')
-        .any(|existing| existing == line.as_bytes())
-    {
+    if !lines.split(|byte| *byte == b'\n').any(|existing| existing == line.as_bytes()) {
         lines.extend_from_slice(line.as_bytes());
         lines.push(b'\n');
         system.write_file(&paths, &lines, &with_mode(0o640))?;

@@ -52,18 +52,12 @@ const CHECKSUM_KINDS: [(&str, ChecksumKind); 9] = [
 impl ChecksumKind {
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        CHECKSUM_KINDS
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, digest)| *digest)
+        CHECKSUM_KINDS.iter().find(|(known, _)| *known == name).map(|(_, digest)| *digest)
     }
 
     /// The name of the kind.
     pub fn name(self) -> &'static str {
-        CHECKSUM_KINDS
-            .iter()
-            .find(|(_, digest)| *digest == self)
-            .map_or("sha256", |(name, _)| name)
+        CHECKSUM_KINDS.iter().find(|(_, digest)| *digest == self).map_or("sha256", |(name, _)| name)
     }
 
     /// The checksum in hexadecimal.
@@ -102,9 +96,7 @@ impl ChecksumKind {
     /// Whether the text is a syntactically valid checksum of this kind.
     pub fn is_valid_checksum(self, sum: &str) -> bool {
         sum.len() == self.digit_count()
-            && sum
-                .bytes()
-                .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+            && sum.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
     }
 }
 
@@ -124,12 +116,7 @@ pub fn timestamp_checksum(kind: &str, time: SystemTime) -> String {
     let seconds = since_epoch(time).as_secs();
     let (day, rest) = (dates::epoch_day(time), seconds % SECS_PER_DAY);
     let day = dates::render_day(day).unwrap_or_default();
-    format!(
-        "{{{kind}}}{day} {:02}:{:02}:{:02} UTC",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    format!("{{{kind}}}{day} {:02}:{:02}:{:02} UTC", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
 #[cfg(test)]
@@ -148,29 +135,13 @@ mod tests {
             ChecksumKind::Sha1.tagged_checksum(b"abc"),
             "{sha1}a9993e364706816aba3e25717850c26c9cd0d89d"
         );
-        assert!(
-            ChecksumKind::Sha224
-                .hex_checksum(b"abc")
-                .starts_with("23097d223405d8228642")
-        );
-        assert!(
-            ChecksumKind::Sha384
-                .hex_checksum(b"abc")
-                .starts_with("cb00753f45a35e8bb5a0")
-        );
-        assert!(
-            ChecksumKind::Sha512
-                .hex_checksum(b"abc")
-                .starts_with("ddaf35a193617abacc41")
-        );
+        assert!(ChecksumKind::Sha224.hex_checksum(b"abc").starts_with("23097d223405d8228642"));
+        assert!(ChecksumKind::Sha384.hex_checksum(b"abc").starts_with("cb00753f45a35e8bb5a0"));
+        assert!(ChecksumKind::Sha512.hex_checksum(b"abc").starts_with("ddaf35a193617abacc41"));
         for (name, digest) in CHECKSUM_KINDS {
             let sum = digest.tagged_checksum(b"abc");
             assert_eq!(digest.name(), name);
-            assert_eq!(
-                parse_checksum(&sum).map(|(digest, _)| digest),
-                Some(digest),
-                "{sum}"
-            );
+            assert_eq!(parse_checksum(&sum).map(|(digest, _)| digest), Some(digest), "{sum}");
         }
         assert_eq!(parse_checksum("{sha256}short"), None);
         assert_eq!(parse_checksum("{crc}00"), None);
@@ -200,9 +171,6 @@ mod tests {
     #[test]
     fn moments_are_told_in_utc() {
         let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        assert_eq!(
-            timestamp_checksum("mtime", at),
-            "{mtime}2023-11-14 22:13:20 UTC"
-        );
+        assert_eq!(timestamp_checksum("mtime", at), "{mtime}2023-11-14 22:13:20 UTC");
     }
 }

@@ -57,10 +57,7 @@ impl GlobToken {
             Self::AnyChar => true,
             Self::Literal(literal) => *literal == letter,
             Self::Set(ranges, negated) => {
-                ranges
-                    .iter()
-                    .any(|(from, to)| (*from..=*to).contains(&letter))
-                    != *negated
+                ranges.iter().any(|(from, to)| (*from..=*to).contains(&letter)) != *negated
             }
         }
     }
@@ -113,11 +110,7 @@ fn parse_set(letters: &[char]) -> Option<(GlobToken, &[char])> {
             };
             return Some((token, more));
         }
-        let (from, more) = if *first == '\\' {
-            more.split_first()?
-        } else {
-            (first, more)
-        };
+        let (from, more) = if *first == '\\' { more.split_first()? } else { (first, more) };
         rest = more;
         if let ['-', to, after @ ..] = rest
             && *to != ']'

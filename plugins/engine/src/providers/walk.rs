@@ -67,11 +67,7 @@ impl DirectoryWalk<'_> {
                 continue;
             }
             for name in list_names(system, &directory.join(&relative_path))? {
-                if self
-                    .ignore
-                    .iter()
-                    .any(|pattern| glob::matches_pattern(pattern, &name, false))
-                {
+                if self.ignore.iter().any(|pattern| glob::matches_pattern(pattern, &name, false)) {
                     continue;
                 }
                 let relative_path = relative_path.join(&name);
@@ -90,10 +86,7 @@ impl DirectoryWalk<'_> {
                 if metadata.kind == FileEntryKind::Directory && links <= MAX_LINK_DEPTH {
                     pending.push_back((relative_path.clone(), depth + 1, links));
                 }
-                entries.push(DirectoryWalkEntry {
-                    relative_path,
-                    metadata,
-                });
+                entries.push(DirectoryWalkEntry { relative_path, metadata });
                 if let Some(limit) = self.max_entries.filter(|limit| entries.len() > *limit) {
                     return Err(DirectoryWalkError::TooMany {
                         directory: directory.to_owned(),

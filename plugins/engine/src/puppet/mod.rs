@@ -74,10 +74,7 @@ struct CachedPuppetType {
 impl PuppetTypes {
     /// Types of the Puppet on this machine. Starts nothing.
     pub fn new(system: Arc<dyn System>, options: PuppetBridgeOptions) -> Self {
-        Self {
-            bridge: Arc::new(PuppetBridge::new(system, options)),
-            types: Mutex::default(),
-        }
+        Self { bridge: Arc::new(PuppetBridge::new(system, options)), types: Mutex::default() }
     }
 
     /// Puppet's version, queried from the resident process.
@@ -86,20 +83,15 @@ impl PuppetTypes {
             &BridgeRequest::for_type("ping", ""),
             &CancelFlag::default(),
         );
-        reply
-            .map(|reply| reply.ok.version)
-            .map_err(|error| unavailable_error("puppet", &error))
+        reply.map(|reply| reply.ok.version).map_err(|error| unavailable_error("puppet", &error))
     }
 
     /// The names of all types that Puppet provides.
     pub fn type_names(&self) -> Result<Vec<String>, EngineError> {
         let request = BridgeRequest::for_type("types", "");
-        let reply = self
-            .bridge
-            .send_request::<protocol::TypeNamesReply>(&request, &CancelFlag::default());
-        reply
-            .map(|reply| reply.ok.types)
-            .map_err(|error| unavailable_error("*", &error))
+        let reply =
+            self.bridge.send_request::<protocol::TypeNamesReply>(&request, &CancelFlag::default());
+        reply.map(|reply| reply.ok.types).map_err(|error| unavailable_error("*", &error))
     }
 
     /// Describes a type, unless the current process has already described it.
@@ -116,11 +108,7 @@ impl PuppetTypes {
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
         let resource_type = match types.remove(name) {
             Some(previous) if previous.description == description => previous.resource_type,
-            _ => Arc::new(PuppetResourceType::new(
-                name,
-                &description,
-                Arc::clone(&self.bridge),
-            )),
+            _ => Arc::new(PuppetResourceType::new(name, &description, Arc::clone(&self.bridge))),
         };
         let new_entry = CachedPuppetType {
             generation: self.bridge.generation(),
@@ -145,12 +133,7 @@ impl ResourceTypeSource for PuppetTypes {
                 problem: problem.to_owned(),
             });
         }
-        let cached = self
-            .types
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned();
+        let cached = self.types.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         match cached {
             Some(cached) if cached.generation == self.bridge.generation() => {
                 Ok(Some(cached.resource_type))
@@ -178,8 +161,5 @@ fn is_name(name: &str) -> bool {
 }
 
 fn unavailable_error(name: &str, error: &BridgeError) -> EngineError {
-    EngineError::Unavailable {
-        name: name.to_owned(),
-        problem: error_chain(&error),
-    }
+    EngineError::Unavailable { name: name.to_owned(), problem: error_chain(&error) }
 }

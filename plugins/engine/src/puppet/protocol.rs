@@ -39,12 +39,7 @@ pub(super) struct BridgeRequest<'a> {
 impl fmt::Debug for BridgeRequest<'_> {
     /// Omits the parameters, because a value may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            op,
-            type_name,
-            title,
-            ..
-        } = self;
+        let Self { op, type_name, title, .. } = self;
         write!(f, "{op} {type_name} {title}")
     }
 }
@@ -52,21 +47,12 @@ impl fmt::Debug for BridgeRequest<'_> {
 impl<'a> BridgeRequest<'a> {
     /// A request about a type, or a general request.
     pub(super) fn for_type(op: &'static str, type_name: &'a str) -> Self {
-        Self {
-            op,
-            type_name,
-            title: "",
-            parameters: Map::new(),
-            property: None,
-        }
+        Self { op, type_name, title: "", parameters: Map::new(), property: None }
     }
 
     /// A request about a resource without desired values.
     pub(super) fn for_title(op: &'static str, type_name: &'a str, title: &'a str) -> Self {
-        Self {
-            title,
-            ..Self::for_type(op, type_name)
-        }
+        Self { title, ..Self::for_type(op, type_name) }
     }
 
     /// A request about a resource. Omits metaparameters, which the engine handles, and a name equal to the title, which Puppet derives itself.
@@ -81,18 +67,12 @@ impl<'a> BridgeRequest<'a> {
             .filter(|(name, value)| !is_metaparameter(name) && !is_title(name, value))
             .map(|(name, value)| (name.clone(), Json::from(value)))
             .collect();
-        Self {
-            parameters,
-            ..Self::for_title(op, &resource.type_name, &resource.title)
-        }
+        Self { parameters, ..Self::for_title(op, &resource.type_name, &resource.title) }
     }
 
     /// Limits the request to one property.
     pub(super) fn for_property(self, property: &'a str) -> Self {
-        Self {
-            property: Some(property),
-            ..self
-        }
+        Self { property: Some(property), ..self }
     }
 
     /// Whether the request is idempotent and can be repeated.
@@ -262,18 +242,9 @@ mod tests {
             values.get("d"),
             Some(&ResourceValue::List(vec!["x".to_owned(), "y".to_owned()]))
         );
-        assert_eq!(
-            values.get("e"),
-            Some(&ResourceValue::Data(StructuredValue(json!([1]))))
-        );
-        assert_eq!(
-            values.get("f"),
-            Some(&ResourceValue::Data(StructuredValue(json!({"g": 1}))))
-        );
-        assert_eq!(
-            values.get("h"),
-            Some(&ResourceValue::Data(StructuredValue(json!(1.5))))
-        );
+        assert_eq!(values.get("e"), Some(&ResourceValue::Data(StructuredValue(json!([1])))));
+        assert_eq!(values.get("f"), Some(&ResourceValue::Data(StructuredValue(json!({"g": 1})))));
+        assert_eq!(values.get("h"), Some(&ResourceValue::Data(StructuredValue(json!(1.5)))));
         assert_eq!(serde_json::to_value(&values).unwrap()["f"], json!({"g": 1}));
     }
 }

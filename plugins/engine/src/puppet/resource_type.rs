@@ -39,11 +39,7 @@ impl PuppetResourceType {
             refreshes: description.refreshes,
             provider: description.provider.clone(),
             autorequires: leak_values(
-                description
-                    .autorequires
-                    .iter()
-                    .map(|name| leak_text(name))
-                    .collect(),
+                description.autorequires.iter().map(|name| leak_text(name)).collect(),
             ),
             bridge,
         }
@@ -105,9 +101,7 @@ impl ResourceType for PuppetResourceType {
     ) -> Result<ResourceState, EngineError> {
         let found: ReadReply =
             self.ask_puppet(cx, resource, &self.build_request("find", resource))?;
-        Ok(ResourceState {
-            values: values_from_json(found.values),
-        })
+        Ok(ResourceState { values: values_from_json(found.values) })
     }
 
     fn read_and_plan(
@@ -119,14 +113,8 @@ impl ResourceType for PuppetResourceType {
             self.ask_puppet(cx, resource, &self.build_request("plan", resource))?;
         Ok(ResourcePlan {
             resource: resource.clone(),
-            state: ResourceState {
-                values: values_from_json(planned.values),
-            },
-            changes: planned
-                .changes
-                .into_iter()
-                .map(to_property_change)
-                .collect(),
+            state: ResourceState { values: values_from_json(planned.values) },
+            changes: planned.changes.into_iter().map(to_property_change).collect(),
         })
     }
 
@@ -136,11 +124,8 @@ impl ResourceType for PuppetResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<(), EngineError> {
-        let request = self
-            .build_request("apply", &plan.resource)
-            .for_property(&change.property);
-        self.ask_puppet::<EmptyReply>(cx, &plan.resource, &request)
-            .map(|_| ())
+        let request = self.build_request("apply", &plan.resource).for_property(&change.property);
+        self.ask_puppet::<EmptyReply>(cx, &plan.resource, &request).map(|_| ())
     }
 
     fn supports_refresh(&self) -> bool {
@@ -162,38 +147,25 @@ impl ResourceType for PuppetResourceType {
             return Vec::new();
         }
         let request = self.build_request("check", resource);
-        let Ok(reply) = self
-            .bridge
-            .send_request::<CheckReply>(&request, &CancelFlag::default())
+        let Ok(reply) = self.bridge.send_request::<CheckReply>(&request, &CancelFlag::default())
         else {
             return Vec::new();
         };
-        let known_type = |name: &str| {
-            self.autorequires
-                .iter()
-                .copied()
-                .find(|type_name| *type_name == name)
-        };
+        let known_type =
+            |name: &str| self.autorequires.iter().copied().find(|type_name| *type_name == name);
         let requirements = reply.ok.autorequires.into_iter();
-        requirements
-            .filter_map(|(type_name, name)| Some((known_type(&type_name)?, name)))
-            .collect()
+        requirements.filter_map(|(type_name, name)| Some((known_type(&type_name)?, name))).collect()
     }
 
     fn provider_name(&self, _: &ResourceContext<'_>, resource: &Resource) -> Option<String> {
-        resource
-            .get_text("provider")
-            .map(str::to_owned)
-            .or_else(|| self.provider.clone())
+        resource.get_text("provider").map(str::to_owned).or_else(|| self.provider.clone())
     }
 
     fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
         let resource = Resource::without_values(self.schema, title)?;
         let request = BridgeRequest::for_title("find", self.schema.type_name, title);
         let found: ReadReply = self.ask_puppet(cx, &resource, &request)?;
-        Ok(ResourceState {
-            values: values_from_json(found.values),
-        })
+        Ok(ResourceState { values: values_from_json(found.values) })
     }
 
     fn list_instances(
@@ -201,15 +173,10 @@ impl ResourceType for PuppetResourceType {
         cx: &ResourceContext<'_>,
     ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
         let all = Resource::without_values(self.schema, "*")?;
-        let listed: InstancesReply = self.ask_puppet(
-            cx,
-            &all,
-            &BridgeRequest::for_type("list", self.schema.type_name),
-        )?;
+        let listed: InstancesReply =
+            self.ask_puppet(cx, &all, &BridgeRequest::for_type("list", self.schema.type_name))?;
         let resources = listed.resources.into_iter();
-        Ok(resources
-            .map(|found| (found.title, values_from_json(found.values)))
-            .collect())
+        Ok(resources.map(|found| (found.title, values_from_json(found.values))).collect())
     }
 }
 
@@ -226,10 +193,9 @@ fn to_property_change(planned: PuppetPlannedChange) -> PropertyChange {
 
 fn to_engine_error(resource: &Resource, error: BridgeError) -> EngineError {
     match error {
-        BridgeError::Invalid(problem) => EngineError::Refused {
-            resource: resource.reference(),
-            problem,
-        },
+        BridgeError::Invalid(problem) => {
+            EngineError::Refused { resource: resource.reference(), problem }
+        }
         BridgeError::System(source) => {
             EngineError::during(resource, "Puppet did not reply")(source)
         }
@@ -248,10 +214,7 @@ fn leak_schema(name: &str, description: &PuppetTypeDescription) -> &'static Type
             AttributeSchema::parameter(name, AttributeKind::Data, doc)
         }
     };
-    let namevar = description
-        .namevars
-        .first()
-        .map_or("name", |name| leak_text(name));
+    let namevar = description.namevars.first().map_or("name", |name| leak_text(name));
     Box::leak(Box::new(TypeSchema {
         type_name: leak_text(name),
         doc: leak_text(&description.doc),

@@ -54,20 +54,13 @@ pub(super) enum BridgeError {
 impl BridgeError {
     /// Whether the process must be discarded after this error.
     fn is_fatal(&self) -> bool {
-        matches!(
-            self,
-            Self::Ended(_) | Self::InvalidResponse(_) | Self::System(_)
-        )
+        matches!(self, Self::Ended(_) | Self::InvalidResponse(_) | Self::System(_))
     }
 }
 
 fn last_line_suffix(stderr: &str) -> String {
     let last = stderr.lines().next_back().unwrap_or_default();
-    if last.is_empty() {
-        String::new()
-    } else {
-        format!(": {last}")
-    }
+    if last.is_empty() { String::new() } else { format!(": {last}") }
 }
 
 /// A response and the log lines that accompany it.
@@ -163,18 +156,14 @@ impl PuppetBridge {
             }
             started => started?,
         };
-        let hello = BridgeHello {
-            settings: &self.options.settings,
-            script: BRIDGE_SCRIPT,
-        };
+        let hello = BridgeHello { settings: &self.options.settings, script: BRIDGE_SCRIPT };
         program.send_line(&serde_json::to_string(&hello).map_err(BridgeError::InvalidResponse)?)?;
         let ready: BridgeReady = receive_message(&mut *program, self.options.read_timeout, cancel)?;
         match ready {
             BridgeReady { ready: Some(_), .. } => {}
-            BridgeReady {
-                error: Some(problem),
-                ..
-            } => return Err(BridgeError::Unavailable(problem.message)),
+            BridgeReady { error: Some(problem), .. } => {
+                return Err(BridgeError::Unavailable(problem.message));
+            }
             BridgeReady { .. } => {
                 return Err(BridgeError::Unavailable(
                     "it did not report that it is ready".to_owned(),
@@ -186,10 +175,7 @@ impl PuppetBridge {
         let builder = thread::Builder::new().name("puppet-idle".to_owned());
         // Without the thread the process lives as long as its owner, which is acceptable.
         let _ = builder.spawn(move || bridge.stop_when_idle(generation));
-        Ok(BridgeProcess {
-            program,
-            last_used: Instant::now(),
-        })
+        Ok(BridgeProcess { program, last_used: Instant::now() })
     }
 
     fn build_command(&self) -> Command {
@@ -201,9 +187,7 @@ impl PuppetBridge {
         let ruby = self.options.ruby.clone().unwrap_or_else(default_ruby);
         let mut command = Command::new([&ruby, "-W0", "-rjson", "-e", BRIDGE_LOADER]);
         // Ruby source files are UTF-8, whatever the locale of the daemon.
-        command
-            .env
-            .insert("LC_ALL".to_owned(), "C.UTF-8".to_owned());
+        command.env.insert("LC_ALL".to_owned(), "C.UTF-8".to_owned());
         command.output_limit = MAX_RESPONSE_BYTES;
         command
     }
@@ -212,10 +196,7 @@ impl PuppetBridge {
     fn stop_when_idle(&self, generation: u64) {
         let mut process = self.lock_process();
         while let Some(BridgeProcess { last_used, .. }) = &*process {
-            let left = self
-                .options
-                .idle_timeout
-                .saturating_sub(last_used.elapsed());
+            let left = self.options.idle_timeout.saturating_sub(last_used.elapsed());
             if self.generation() != generation {
                 return;
             }
@@ -223,11 +204,8 @@ impl PuppetBridge {
                 *process = None;
                 return;
             }
-            process = self
-                .stopped
-                .wait_timeout(process, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            process =
+                self.stopped.wait_timeout(process, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -251,14 +229,8 @@ fn exchange_request<T: DeserializeOwned>(
     program.send_line(&serde_json::to_string(request).map_err(BridgeError::InvalidResponse)?)?;
     let response: BridgeResponse<T> = receive_message(program, timeout, cancel)?;
     match response {
-        BridgeResponse {
-            ok: Some(ok), log, ..
-        } => Ok(LoggedAnswer { ok, log }),
-        BridgeResponse {
-            error: Some(problem),
-            log,
-            ..
-        } => Err(to_bridge_error(problem, log)),
+        BridgeResponse { ok: Some(ok), log, .. } => Ok(LoggedAnswer { ok, log }),
+        BridgeResponse { error: Some(problem), log, .. } => Err(to_bridge_error(problem, log)),
         BridgeResponse { log, .. } => {
             let problem = "the response of Puppet has neither `ok` nor `error`".to_owned();
             Err(BridgeError::Failed { problem, log })
@@ -283,9 +255,6 @@ fn to_bridge_error(problem: BridgeProblem, log: Vec<String>) -> BridgeError {
         BridgeProblemKind::UnknownType => BridgeError::UnknownType,
         BridgeProblemKind::Invalid => BridgeError::Invalid(message),
         BridgeProblemKind::Unavailable => BridgeError::Unavailable(message),
-        BridgeProblemKind::Failed => BridgeError::Failed {
-            problem: message,
-            log,
-        },
+        BridgeProblemKind::Failed => BridgeError::Failed { problem: message, log },
     }
 }

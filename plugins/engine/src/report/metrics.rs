@@ -19,14 +19,12 @@ pub struct MetricGroup {
 
 impl MetricGroup {
     fn add_count(&mut self, name: &str, value: u64) {
-        self.values
-            .push((name.to_owned(), metric_label(name), value.into()));
+        self.values.push((name.to_owned(), metric_label(name), value.into()));
     }
 
     fn add_seconds(&mut self, name: &str, value: f64) {
         let value = serde_json::Number::from_f64(value).unwrap_or_else(|| 0.into());
-        self.values
-            .push((name.to_owned(), metric_label(name), value));
+        self.values.push((name.to_owned(), metric_label(name), value));
     }
 }
 
@@ -61,11 +59,7 @@ impl RunMetrics {
 }
 
 fn empty_group(name: &'static str, label: &'static str) -> MetricGroup {
-    MetricGroup {
-        name,
-        label,
-        values: Vec::new(),
-    }
+    MetricGroup { name, label, values: Vec::new() }
 }
 
 fn count_resources(statuses: &[ResourceStatus]) -> MetricGroup {
@@ -77,19 +71,13 @@ fn count_resources(statuses: &[ResourceStatus]) -> MetricGroup {
     resources.add_count("total", count(|_| true));
     resources.add_count("skipped", count(|status| status.skipped));
     resources.add_count("failed", count(|status| status.failed));
-    resources.add_count(
-        "failed_to_restart",
-        count(|status| status.failed_to_restart),
-    );
+    resources.add_count("failed_to_restart", count(|status| status.failed_to_restart));
     resources.add_count("restarted", count(|status| status.restarted));
     resources.add_count("changed", count(|status| status.changed));
     resources.add_count("out_of_sync", count(|status| status.out_of_sync));
     // Puppet counts this before it replaces the status that sets it, and reports 0 for evaluated resources.
     resources.add_count("scheduled", 0);
-    resources.add_count(
-        "corrective_change",
-        count(|status| status.corrective_change),
-    );
+    resources.add_count("corrective_change", count(|status| status.corrective_change));
     resources
 }
 
@@ -97,9 +85,7 @@ fn sum_times(statuses: &[ResourceStatus], end: &RunEnd) -> MetricGroup {
     let mut by_type: BTreeMap<String, f64> = BTreeMap::new();
     for status in statuses {
         if let Some(seconds) = status.evaluation_time {
-            *by_type
-                .entry(status.resource_type.to_lowercase())
-                .or_default() += seconds;
+            *by_type.entry(status.resource_type.to_lowercase()).or_default() += seconds;
         }
     }
     let mut time = empty_group("time", "Time");
@@ -116,10 +102,7 @@ fn sum_times(statuses: &[ResourceStatus], end: &RunEnd) -> MetricGroup {
 
 fn count_changes(statuses: &[ResourceStatus]) -> MetricGroup {
     let mut changes = empty_group("changes", "Changes");
-    changes.add_count(
-        "total",
-        statuses.iter().map(|status| status.change_count).sum(),
-    );
+    changes.add_count("total", statuses.iter().map(|status| status.change_count).sum());
     changes
 }
 

@@ -297,10 +297,7 @@ impl RunReport {
             return 1;
         }
         let failed = |status: &ResourceStatus| status.failed || status.failed_to_restart;
-        let changed = self
-            .resource_statuses
-            .iter()
-            .any(|status| status.change_count > 0);
+        let changed = self.resource_statuses.iter().any(|status| status.change_count > 0);
         let mut code = 0;
         if changed || !self.pending_refreshes.is_empty() {
             code |= 2;

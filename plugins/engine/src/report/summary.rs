@@ -10,11 +10,7 @@ use super::{REPORTED_PUPPET_VERSION, RunReport};
 pub fn render_yaml(report: &RunReport, last_run: i64) -> String {
     let mut text = "---\nversion:\n".to_owned();
     // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "  config: {}",
-        yaml_scalar(&report.configuration_version)
-    );
+    let _ = writeln!(text, "  config: {}", yaml_scalar(&report.configuration_version));
     let _ = writeln!(text, "  puppet: {REPORTED_PUPPET_VERSION}");
     let environment = yaml_scalar(&Json::from(report.environment.as_str()));
     let _ = writeln!(
@@ -32,11 +28,7 @@ pub fn render_yaml(report: &RunReport, last_run: i64) -> String {
             let _ = writeln!(text, "  last_run: {last_run}");
         }
     }
-    let _ = writeln!(
-        text,
-        "pending_refreshes:\n  total: {}",
-        report.pending_refreshes.len()
-    );
+    let _ = writeln!(text, "pending_refreshes:\n  total: {}", report.pending_refreshes.len());
     text
 }
 

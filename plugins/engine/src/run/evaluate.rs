@@ -21,10 +21,7 @@ const DIGEST_DIGITS: usize = 32;
 impl CatalogRun<'_> {
     /// Processes one resource.
     pub(super) fn process_resource(&mut self, node: GraphNodeId, member: MemberId) {
-        let resource = self
-            .resolved
-            .get_member(member)
-            .and_then(|member| member.resource.clone());
+        let resource = self.resolved.get_member(member).and_then(|member| member.resource.clone());
         let (Some(resource), Some(mut status)) = (resource, self.new_status(member)) else {
             return;
         };
@@ -83,10 +80,7 @@ impl CatalogRun<'_> {
             self.apply_changes(node, member, &plan, &digest, status);
         }
         for event in audits {
-            if !plan
-                .changes
-                .iter()
-                .any(|change| Some(&change.property) == event.property.as_ref())
+            if !plan.changes.iter().any(|change| Some(&change.property) == event.property.as_ref())
             {
                 let property = event.property.clone();
                 self.log_member_message(
@@ -102,9 +96,7 @@ impl CatalogRun<'_> {
         self.resolve_uncertain(&reference, planned);
         self.store_values(&plan, status);
         if !status.failed {
-            let queued = |event: &ResourceEvent| QueuedRefresh {
-                noop: event.status == "noop",
-            };
+            let queued = |event: &ResourceEvent| QueuedRefresh { noop: event.status == "noop" };
             let events: Vec<QueuedRefresh> = status.events.iter().map(queued).collect();
             self.queue_for_targets(node, &events);
             self.queue_for_itself(node, resource, &events);
@@ -199,14 +191,8 @@ impl CatalogRun<'_> {
             ChangeOutcome::Planned => ("noop", RunLogLevel::Notice),
             ChangeOutcome::Failed(_) => ("failure", RunLogLevel::Err),
         };
-        let loglevel = resource
-            .get_text("loglevel")
-            .and_then(RunLogLevel::from_loglevel);
-        let level = if event_status == "failure" {
-            level
-        } else {
-            loglevel.unwrap_or(level)
-        };
+        let loglevel = resource.get_text("loglevel").and_then(RunLogLevel::from_loglevel);
+        let level = if event_status == "failure" { level } else { loglevel.unwrap_or(level) };
         let is_corrective = self.is_corrective(&resource.reference(), resource, change);
         let redactor = SecretRedactor::new(resource, &details.sensitive);
         let mut message = redactor.redact_text(&change_event.message);
@@ -239,10 +225,8 @@ impl CatalogRun<'_> {
         if change.sensitive || matches!(resource.type_name.as_str(), "exec" | "notify") {
             return false;
         }
-        let applied = self
-            .state_store
-            .get(reference)
-            .and_then(|stored| stored.applied.get(&change.property));
+        let applied =
+            self.state_store.get(reference).and_then(|stored| stored.applied.get(&change.property));
         let absent = ResourceValue::from("absent");
         applied.is_some_and(|applied| change.from.as_ref().unwrap_or(&absent) != applied)
     }
@@ -250,11 +234,8 @@ impl CatalogRun<'_> {
     /// Audited properties whose value changed since the last audit.
     fn audit_properties(&mut self, member: MemberId, plan: &ResourcePlan) -> Vec<ResourceEvent> {
         let resource = &plan.resource;
-        let mut names: Vec<String> = resource
-            .get_list("audit")
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let mut names: Vec<String> =
+            resource.get_list("audit").into_iter().map(str::to_owned).collect();
         if names.iter().any(|name| name == "all") {
             names = plan.state.values.keys().cloned().collect();
         }
@@ -269,11 +250,7 @@ impl CatalogRun<'_> {
             let stored = self.state_store.get_mut(&resource.reference());
             let previous = stored.audited.insert(name.clone(), found.clone());
             let to_json = |value: &ResourceValue| {
-                if sensitive {
-                    Json::from(REDACTED)
-                } else {
-                    Json::from(value)
-                }
+                if sensitive { Json::from(REDACTED) } else { Json::from(value) }
             };
             match previous {
                 None => {
@@ -323,10 +300,7 @@ impl CatalogRun<'_> {
             stored.synced = Some(now);
         }
         for (name, desired) in engine.managed_properties(&plan.resource) {
-            let event = status
-                .events
-                .iter()
-                .find(|event| event.property.as_deref() == Some(name));
+            let event = status.events.iter().find(|event| event.property.as_deref() == Some(name));
             match event.map(|event| event.status) {
                 None | Some("success") => {
                     stored.applied.insert(name.to_owned(), desired.clone());
@@ -431,11 +405,8 @@ pub(super) fn definition_digest(resource: &Resource) -> String {
 
 /// Digest of the planned changes.
 fn plan_digest(plan: &ResourcePlan) -> String {
-    let changes: Vec<_> = plan
-        .changes
-        .iter()
-        .map(|change| (&change.property, &change.from, &change.to))
-        .collect();
+    let changes: Vec<_> =
+        plan.changes.iter().map(|change| (&change.property, &change.from, &change.to)).collect();
     short_digest(&serde_json::to_vec(&changes).unwrap_or_default())
 }
 

@@ -32,11 +32,8 @@ impl CatalogRun<'_> {
             for resource in generated {
                 if let Some(id) = self.resolved.add_generated(member, resource, first) {
                     if let Ok(other) = generator.parse() {
-                        let relation = MemberRelation {
-                            other,
-                            other_first: !first,
-                            refresh: false,
-                        };
+                        let relation =
+                            MemberRelation { other, other_first: !first, refresh: false };
                         self.resolved.add_relation(id, relation);
                     }
                     pending.push(id);
@@ -61,8 +58,7 @@ impl CatalogRun<'_> {
             return;
         }
         self.add_generated_edges(node, &resource, member, &nodes);
-        self.progress
-            .resize_with(self.built.graph.len(), Default::default);
+        self.progress.resize_with(self.built.graph.len(), Default::default);
         if let Some(traversal) = &mut self.traversal {
             traversal.recount_dependencies(&self.built.graph);
         }
@@ -79,8 +75,7 @@ impl CatalogRun<'_> {
         hook: &str,
     ) -> Option<Vec<Resource>> {
         let generated: Result<Vec<Resource>, EngineError> =
-            self.engine
-                .generate_resources(&self.cx, resource, &self.resolved);
+            self.engine.generate_resources(&self.cx, resource, &self.resolved);
         for line in self.cx.log.take() {
             self.log_member_message(member, None, RunLogLevel::Notice, &line);
         }
@@ -154,10 +149,8 @@ impl CatalogRun<'_> {
             }
         }
         graph.add_edge(node, end, true);
-        let by_name: HashMap<&str, GraphNodeId> = nodes
-            .iter()
-            .map(|(name, id)| (name.as_str(), *id))
-            .collect();
+        let by_name: HashMap<&str, GraphNodeId> =
+            nodes.iter().map(|(name, id)| (name.as_str(), *id)).collect();
         for (name, id) in nodes {
             let mut ancestors = Path::new(name).ancestors().skip(1);
             let parent = ancestors.find_map(|parent| by_name.get(parent.to_str()?).copied());

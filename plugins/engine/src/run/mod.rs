@@ -104,10 +104,7 @@ pub fn apply_catalog(
     }
     let completed = run.process_all_nodes();
     if let Err(error) = run.cx.sync_created_files() {
-        run.log_message(
-            RunLogLevel::Err,
-            &format!("changed files may not be on disk: {error}"),
-        );
+        run.log_message(RunLogLevel::Err, &format!("changed files may not be on disk: {error}"));
     }
     run.record_missing_reasons()?;
     let now = run.epoch_seconds();
@@ -193,8 +190,7 @@ impl CatalogRun<'_> {
         let started = Instant::now();
         self.generate_before_run();
         self.built = build_graph(self.engine, &self.resolved);
-        self.progress
-            .resize_with(self.built.graph.len(), NodeProgress::default);
+        self.progress.resize_with(self.built.graph.len(), NodeProgress::default);
         if self.report_cycles() {
             return Err(started.elapsed().as_secs_f64());
         }
@@ -229,10 +225,7 @@ impl CatalogRun<'_> {
         if cycles.is_empty() {
             return false;
         }
-        let (noun, count) = (
-            if cycles.len() == 1 { "cycle" } else { "cycles" },
-            cycles.len(),
-        );
+        let (noun, count) = (if cycles.len() == 1 { "cycle" } else { "cycles" }, cycles.len());
         let mut message = format!("Found {count} dependency {noun}:");
         for group in &cycles {
             let path = cycle::shortest_cycle_path(&self.built.graph, &self.resolved, group);

@@ -84,10 +84,7 @@ impl CatalogRun<'_> {
     }
 
     fn supports_refresh(&self, member: MemberId) -> bool {
-        let resource = self
-            .resolved
-            .get_member(member)
-            .and_then(|member| member.resource.as_ref());
+        let resource = self.resolved.get_member(member).and_then(|member| member.resource.as_ref());
         resource.is_some_and(|resource| self.engine.supports_refresh(resource))
     }
 
@@ -100,10 +97,8 @@ impl CatalogRun<'_> {
     ) -> Result<Option<RefreshIntent>, muster_system::SystemError> {
         let mut refreshed = self.built.graph.refresh_targets(node);
         if let Some(GraphNode::Resource(member)) = self.built.graph.get_node(node) {
-            let source_resource = self
-                .resolved
-                .get_member(*member)
-                .and_then(|details| details.resource.as_ref());
+            let source_resource =
+                self.resolved.get_member(*member).and_then(|details| details.resource.as_ref());
             refreshed.extend(
                 source_resource
                     .filter(|resource| self.engine.refreshes_itself(resource))
@@ -115,10 +110,7 @@ impl CatalogRun<'_> {
             .filter(|member| self.supports_refresh(*member))
             .filter_map(|member| {
                 let resource = self.resolved.get_member(member)?.resource.as_ref()?;
-                Some((
-                    resource.reference(),
-                    super::evaluate::definition_digest(resource),
-                ))
+                Some((resource.reference(), super::evaluate::definition_digest(resource)))
             })
             .collect();
         if targets.is_empty() {
@@ -126,9 +118,7 @@ impl CatalogRun<'_> {
         }
         let now = self.epoch_seconds();
         let run = self.options.run_id.clone();
-        self.ledger
-            .record_intent(&run, source, plan, now, &targets)
-            .map(Some)
+        self.ledger.record_intent(&run, source, plan, now, &targets).map(Some)
     }
 
     /// Queues pending refreshes of earlier runs for their targets, if these are still in the catalog.
@@ -174,15 +164,9 @@ impl CatalogRun<'_> {
             .is_some_and(|resource| {
                 super::evaluate::definition_digest(resource) != owed.target_definition
             });
-        let suffix = if changed {
-            "; its definition has changed since"
-        } else {
-            ""
-        };
-        let message = format!(
-            "A refresh by {} has been pending since run {}{suffix}",
-            owed.source, owed.run
-        );
+        let suffix = if changed { "; its definition has changed since" } else { "" };
+        let message =
+            format!("A refresh by {} has been pending since run {}{suffix}", owed.source, owed.run);
         self.log_member_message(member, None, RunLogLevel::Info, &message);
         if let Some(progress) = self.progress.get_mut(node) {
             progress.queue.push(QueuedRefresh { noop: false });
@@ -216,10 +200,8 @@ impl CatalogRun<'_> {
         status: &mut ResourceStatus,
     ) {
         let queue = self.take_queue(node);
-        let Some(resource) = self
-            .resolved
-            .get_member(member)
-            .and_then(|member| member.resource.clone())
+        let Some(resource) =
+            self.resolved.get_member(member).and_then(|member| member.resource.clone())
         else {
             return;
         };
@@ -239,15 +221,13 @@ impl CatalogRun<'_> {
             return;
         }
         // Refreshes triggered by this one are recorded first: a crash may occur after the command finished but before its result is recorded.
-        let intent = self
-            .record_intent(node, &reference, "refresh")
-            .unwrap_or_else(|error| {
-                self.log_message(
-                    RunLogLevel::Err,
-                    &format!("the refresh ledger cannot be written: {error}"),
-                );
-                None
-            });
+        let intent = self.record_intent(node, &reference, "refresh").unwrap_or_else(|error| {
+            self.log_message(
+                RunLogLevel::Err,
+                &format!("the refresh ledger cannot be written: {error}"),
+            );
+            None
+        });
         self.update_ledger(|ledger| ledger.begin_refresh(&reference));
         let result = self.engine.refresh_resource(&self.cx, &resource);
         self.log_output(member, &resource);
@@ -295,10 +275,8 @@ impl CatalogRun<'_> {
 
     /// Drops the queued refreshes of a skipped resource; they stay pending in the ledger.
     pub(super) fn drop_queue(&mut self, node: GraphNodeId, member: MemberId, skip: &SkipReason) {
-        let Some(reference) = self
-            .resolved
-            .get_member(member)
-            .map(|member| member.reference.to_string())
+        let Some(reference) =
+            self.resolved.get_member(member).map(|member| member.reference.to_string())
         else {
             return;
         };

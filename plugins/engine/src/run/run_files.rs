@@ -28,11 +28,7 @@ pub(super) fn write_run_files(
     let resources = resources
         .map(|entry| {
             let reference = &entry.reference;
-            format!(
-                "{}[{}]",
-                reference.type_name,
-                reference.title.to_lowercase()
-            )
+            format!("{}[{}]", reference.type_name, reference.title.to_lowercase())
         })
         .collect();
     state.replace_file(CLASSES_FILE, join_lines(catalog.classes.clone()).as_bytes())?;

@@ -111,23 +111,18 @@ impl CatalogRun<'_> {
     }
 
     pub(super) fn depends_on_failure(&self, node: GraphNodeId) -> bool {
-        self.progress
-            .get(node)
-            .is_some_and(|progress| !progress.failed_dependencies.is_empty())
+        self.progress.get(node).is_some_and(|progress| !progress.failed_dependencies.is_empty())
     }
 
     /// Whether the resource has a schedule that does not allow evaluation now.
     fn is_outside_schedule(&self, member: MemberId) -> bool {
-        let Some(resource) = self
-            .resolved
-            .get_member(member)
-            .and_then(|details| details.resource.as_ref())
+        let Some(resource) =
+            self.resolved.get_member(member).and_then(|details| details.resource.as_ref())
         else {
             return false;
         };
-        let Some(schedule) = resource
-            .get_text("schedule")
-            .and_then(|name| self.resolved.find_schedule(name))
+        let Some(schedule) =
+            resource.get_text("schedule").and_then(|name| self.resolved.find_schedule(name))
         else {
             return false;
         };
@@ -151,10 +146,8 @@ impl CatalogRun<'_> {
             if self.logged_failures.insert(dependency) {
                 let name = cycle::node_name(&self.built.graph, &self.resolved, dependency);
                 // Puppet reports `false` for a resource that only failed to refresh.
-                let is_failed = self
-                    .progress
-                    .get(dependency)
-                    .is_some_and(|progress| progress.failed);
+                let is_failed =
+                    self.progress.get(dependency).is_some_and(|progress| progress.failed);
                 let message = format!("Dependency {name} has failures: {is_failed}");
                 self.log_member_message(member, None, RunLogLevel::Notice, &message);
             }

@@ -15,18 +15,10 @@ use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext,
 use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
 
 const CRONTAB_DIRECTORY: &str = "/var/spool/cron/crontabs";
-const SPECIAL_TIMES: &[&str] = &[
-    "reboot", "yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly", "absent",
-];
-const DAY_NAMES: [&str; 7] = [
-    "sunday",
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-];
+const SPECIAL_TIMES: &[&str] =
+    &["reboot", "yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly", "absent"];
+const DAY_NAMES: [&str; 7] =
+    ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 const MONTH_NAMES: [&str; 12] = [
     "january",
     "february",
@@ -116,10 +108,7 @@ impl ResourceType for CronResourceType {
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
         for name in ["name", "command", "user", "target"] {
-            if resource
-                .get_text(name)
-                .is_some_and(|text| text.contains(['\n', '\r']))
-            {
+            if resource.get_text(name).is_some_and(|text| text.contains(['\n', '\r'])) {
                 return Err(EngineError::invalid_value(
                     &resource,
                     name,
@@ -127,13 +116,9 @@ impl ResourceType for CronResourceType {
                 ));
             }
         }
-        if let Some(command) = resource
-            .get_text("command")
-            .map(|command| command.trim().to_owned())
+        if let Some(command) = resource.get_text("command").map(|command| command.trim().to_owned())
         {
-            resource
-                .values
-                .insert("command".to_owned(), ResourceValue::Text(command));
+            resource.values.insert("command".to_owned(), ResourceValue::Text(command));
         }
         for name in ["user", "target"] {
             let is_invalid = |user: &str| {
@@ -149,20 +134,10 @@ impl ResourceType for CronResourceType {
         }
         let is_invalid =
             |setting: &&str| *setting != "absent" && !CrontabFormat::is_setting(setting);
-        if let Some(setting) = resource
-            .get_list("environment")
-            .into_iter()
-            .find(is_invalid)
-        {
-            let problem = format!(
-                "contains `{}`, must be `NAME=value` on one line",
-                setting.escape_debug()
-            );
-            return Err(EngineError::invalid_value(
-                &resource,
-                "environment",
-                problem,
-            ));
+        if let Some(setting) = resource.get_list("environment").into_iter().find(is_invalid) {
+            let problem =
+                format!("contains `{}`, must be `NAME=value` on one line", setting.escape_debug());
+            return Err(EngineError::invalid_value(&resource, "environment", problem));
         }
         check_times(resource)
     }
@@ -176,9 +151,7 @@ impl ResourceType for CronResourceType {
         let to_error = EngineError::during(resource, format!("reading {}", file.path.display()));
         let document = file.load_document(cx.system).map_err(to_error)?;
         let find_unmarked = || {
-            document
-                .records()
-                .find(|record| is_same_job(resource, &record.name, &record.values))
+            document.records().find(|record| is_same_job(resource, &record.name, &record.values))
         };
         let Some(record) = document.find(&resource.name).or_else(find_unmarked) else {
             return Ok(ResourceState::absent());
@@ -186,10 +159,9 @@ impl ResourceType for CronResourceType {
         let mut state = file.record_state(record);
         set_crontab_user(&mut state.values, crontab_user(resource));
         if record.name != resource.name {
-            state.values.insert(
-                FOUND_NAME_KEY.to_owned(),
-                ResourceValue::Text(record.name.clone()),
-            );
+            state
+                .values
+                .insert(FOUND_NAME_KEY.to_owned(), ResourceValue::Text(record.name.clone()));
         }
         Ok(state)
     }
@@ -210,21 +182,12 @@ impl ResourceType for CronResourceType {
         _: &dyn CatalogResources,
     ) -> Vec<AutorequireTarget> {
         let user = resource.get_text("user");
-        user.map(|user| ("user", user.to_owned()))
-            .into_iter()
-            .collect()
+        user.map(|user| ("user", user.to_owned())).into_iter().collect()
     }
 
     fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
-        let found = self
-            .list_instances(cx)?
-            .into_iter()
-            .find(|(name, _)| name == title);
-        Ok(
-            found.map_or_else(ResourceState::absent, |(_, values)| ResourceState {
-                values,
-            }),
-        )
+        let found = self.list_instances(cx)?.into_iter().find(|(name, _)| name == title);
+        Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
     }
 
     fn list_instances(
@@ -237,18 +200,15 @@ impl ResourceType for CronResourceType {
         let mut instances = Vec::new();
         for name in crontabs.into_iter().flatten() {
             let path = Path::new(CRONTAB_DIRECTORY).join(&name);
-            let found = cx
-                .system
-                .metadata(&path)
-                .map_err(EngineError::during(&all, "listing crontabs"))?;
+            let found =
+                cx.system.metadata(&path).map_err(EngineError::during(&all, "listing crontabs"))?;
             if found.is_none_or(|found| found.kind != FileEntryKind::File) {
                 continue;
             }
             let file = ParsedFile::new(&CrontabFormat, path);
-            let jobs = file.list_instances(cx.system).map_err(EngineError::during(
-                &all,
-                format!("reading the crontab of {name}"),
-            ))?;
+            let jobs = file
+                .list_instances(cx.system)
+                .map_err(EngineError::during(&all, format!("reading the crontab of {name}")))?;
             instances.extend(jobs.into_iter().map(|(title, mut values)| {
                 set_crontab_user(&mut values, &name);
                 (title, values)
@@ -259,10 +219,7 @@ impl ResourceType for CronResourceType {
 }
 
 fn crontab_user(resource: &Resource) -> &str {
-    resource
-        .get_text("target")
-        .or(resource.get_text("user"))
-        .unwrap_or("root")
+    resource.get_text("target").or(resource.get_text("user")).unwrap_or("root")
 }
 
 /// Sets the location of a job as this type expresses it: by user, not by path.
@@ -280,18 +237,11 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
     let installer = ["crontab", "-u", user, "-"].map(str::to_owned).to_vec();
     let account = account_names::find_user(cx, user)
         .map_err(EngineError::during(resource, "looking up the user"))?;
-    let owner = account_names::settable_owner(cx.system, account.as_ref()).map_err(
-        EngineError::during(resource, "inspecting the root directory"),
-    )?;
+    let owner = account_names::settable_owner(cx.system, account.as_ref())
+        .map_err(EngineError::during(resource, "inspecting the root directory"))?;
     Ok(ParsedFile {
-        created: FileAttributes {
-            mode: Some(0o600),
-            ..owner
-        },
-        directory: Some(FileAttributes {
-            mode: Some(0o1730),
-            ..FileAttributes::default()
-        }),
+        created: FileAttributes { mode: Some(0o600), ..owner },
+        directory: Some(FileAttributes { mode: Some(0o1730), ..FileAttributes::default() }),
         installer: is_local.then_some(installer),
         ..ParsedFile::new(&CrontabFormat, path)
     })
@@ -305,9 +255,8 @@ fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool 
         }
         (None, found) => found.is_none(),
     };
-    let command = resource
-        .get("command")
-        .is_some_and(|command| found.get("command") == Some(command));
+    let command =
+        resource.get("command").is_some_and(|command| found.get("command") == Some(command));
     name.starts_with(UNMANAGED_PREFIX)
         && command
         && TIME_FIELDS.iter().chain(&["special"]).all(same)
@@ -315,9 +264,7 @@ fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool 
 
 /// Validates the five time fields; converts names to numbers and `*` to `absent`.
 fn check_times(mut resource: Resource) -> Result<Resource, EngineError> {
-    let special = resource
-        .get_text("special")
-        .is_some_and(|word| word != "absent");
+    let special = resource.get_text("special").is_some_and(|word| word != "absent");
     for (field, low, high, names) in [
         ("minute", 0, 59, &[][..]),
         ("hour", 0, 23, &[]),
@@ -347,20 +294,13 @@ fn check_times(mut resource: Resource) -> Result<Resource, EngineError> {
                 "is given together with `special`; choose one",
             ));
         }
-        resource
-            .values
-            .insert(field.to_owned(), ResourceValue::List(times));
+        resource.values.insert(field.to_owned(), ResourceValue::List(times));
     }
     if special {
         for field in TIME_FIELDS {
-            resource
-                .values
-                .insert(field.to_owned(), ResourceValue::List(Vec::new()));
+            resource.values.insert(field.to_owned(), ResourceValue::List(Vec::new()));
         }
-    } else if TIME_FIELDS
-        .iter()
-        .any(|field| resource.get(field).is_some())
-    {
+    } else if TIME_FIELDS.iter().any(|field| resource.get(field).is_some()) {
         resource
             .values
             .entry("special".to_owned())
@@ -373,11 +313,8 @@ fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String>
     if matches!(word, "*" | "absent") {
         return Some("absent".to_owned());
     }
-    let number = |text: &str| {
-        text.parse::<u32>()
-            .ok()
-            .filter(|number| (low..=high).contains(number))
-    };
+    let number =
+        |text: &str| text.parse::<u32>().ok().filter(|number| (low..=high).contains(number));
     let by_word = || {
         let word = word.to_lowercase();
         let index = names
@@ -388,9 +325,8 @@ fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String>
     if let Some(number) = number(word).or_else(by_word) {
         return Some(number.to_string());
     }
-    let (range, step) = word
-        .split_once('/')
-        .map_or((word, None), |(range, step)| (range, Some(step)));
+    let (range, step) =
+        word.split_once('/').map_or((word, None), |(range, step)| (range, Some(step)));
     let is_valid_step = step.is_none_or(|step| step.parse::<u32>().is_ok_and(|step| step > 0));
     let is_valid_range = match range.split_once('-') {
         Some((from, to)) => number(from)? <= number(to)?,

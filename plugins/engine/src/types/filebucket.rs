@@ -66,9 +66,7 @@ impl ResourceType for FilebucketResourceType {
         resource: &Resource,
         _: &dyn CatalogResources,
     ) -> Result<Vec<Resource>, EngineError> {
-        cx.cache
-            .buckets
-            .declare_bucket(&resource.name, bucket_path(resource));
+        cx.cache.buckets.declare_bucket(&resource.name, bucket_path(resource));
         Ok(Vec::new())
     }
 }

@@ -88,14 +88,11 @@ impl ResourceType for GroupResourceType {
             return Err(EngineError::invalid_value(&resource, "gid", problem));
         }
         let members = resource.get_list("members");
-        if let Some(member) = members
-            .into_iter()
-            .find(|member| account_name::invalid_name_reason(member).is_some())
+        if let Some(member) =
+            members.into_iter().find(|member| account_name::invalid_name_reason(member).is_some())
         {
-            let problem = format!(
-                "contains `{}`, must be a list of user names",
-                member.escape_debug()
-            );
+            let problem =
+                format!("contains `{}`, must be a list of user names", member.escape_debug());
             return Err(EngineError::invalid_value(&resource, "members", problem));
         }
         Ok(resource)
@@ -109,25 +106,17 @@ impl ResourceType for GroupResourceType {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let found = accounts.find_group(&resource.name, resource.get_flag("forcelocal"));
         let found = found.map_err(|error| error.into_engine_error(resource))?;
-        Ok(
-            found.map_or_else(ResourceState::absent, |found| ResourceState {
-                values: group_values(&found),
-            }),
-        )
+        Ok(found.map_or_else(ResourceState::absent, |found| ResourceState {
+            values: group_values(&found),
+        }))
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         let mut desired = resource.clone();
         if let Some(members) = resource.get("members") {
-            let found = state
-                .get("members")
-                .map(ResourceValue::as_list)
-                .unwrap_or_default();
-            let members = merge_lists(
-                &members.as_list(),
-                &found,
-                !resource.get_flag("auth_membership"),
-            );
+            let found = state.get("members").map(ResourceValue::as_list).unwrap_or_default();
+            let members =
+                merge_lists(&members.as_list(), &found, !resource.get_flag("auth_membership"));
             desired.values.insert("members".to_owned(), members);
         }
         ResourcePlan::compare(&SCHEMA, &desired, state)
@@ -146,10 +135,8 @@ impl ResourceType for GroupResourceType {
                 accounts.remove_group(&resource.name)
             }
             "ensure" => accounts.create_group(&new_group(resource)),
-            "members" => accounts.change_group(
-                &resource.name,
-                &GroupChange::Members(value_to_texts(&change.to)),
-            ),
+            "members" => accounts
+                .change_group(&resource.name, &GroupChange::Members(value_to_texts(&change.to))),
             _ => match value_to_id(&change.to) {
                 Some(gid) => {
                     let change = GroupChange::Gid(gid, resource.get_flag("allowdupe"));
@@ -168,10 +155,7 @@ impl ResourceType for GroupResourceType {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let groups = accounts::choose_provider(cx.system, cx.cancel.clone()).list_groups();
         let groups = groups.map_err(|error| error.into_engine_error(&all))?;
-        Ok(groups
-            .iter()
-            .map(|group| (group.name.clone(), group_values(group)))
-            .collect())
+        Ok(groups.iter().map(|group| (group.name.clone(), group_values(group))).collect())
     }
 }
 
@@ -181,10 +165,7 @@ fn group_values(group: &Account) -> ResourceValues {
         ("gid".to_owned(), ResourceValue::Int(group.gid.into())),
     ]);
     if !group.members.is_empty() {
-        values.insert(
-            "members".to_owned(),
-            ResourceValue::List(group.members.clone()),
-        );
+        values.insert("members".to_owned(), ResourceValue::List(group.members.clone()));
     }
     values
 }

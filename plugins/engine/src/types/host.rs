@@ -66,30 +66,18 @@ fn check_host(mut resource: Resource) -> Result<Resource, EngineError> {
     }
     let is_invalid =
         |alias: &&str| alias.is_empty() || alias.contains(|c: char| c.is_whitespace() || c == '#');
-    if let Some(alias) = resource
-        .get_list("host_aliases")
-        .into_iter()
-        .find(is_invalid)
-    {
+    if let Some(alias) = resource.get_list("host_aliases").into_iter().find(is_invalid) {
         let problem = format!(
             "contains `{alias}`, must be names without blanks and `#`; an empty list removes them"
         );
-        return Err(EngineError::invalid_value(
-            &resource,
-            "host_aliases",
-            problem,
-        ));
+        return Err(EngineError::invalid_value(&resource, "host_aliases", problem));
     }
     match resource.get_text("comment") {
-        Some(comment) if comment.contains(['\n', '\r']) => Err(EngineError::invalid_value(
-            &resource,
-            "comment",
-            "has several lines, must be one",
-        )),
+        Some(comment) if comment.contains(['\n', '\r']) => {
+            Err(EngineError::invalid_value(&resource, "comment", "has several lines, must be one"))
+        }
         Some(comment) if comment.trim().is_empty() => {
-            resource
-                .values
-                .insert("comment".to_owned(), ResourceValue::from("absent"));
+            resource.values.insert("comment".to_owned(), ResourceValue::from("absent"));
             Ok(resource)
         }
         _ => Ok(resource),
@@ -98,9 +86,8 @@ fn check_host(mut resource: Resource) -> Result<Resource, EngineError> {
 
 fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
-        let has_valid_chars = label
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+        let has_valid_chars =
+            label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         has_valid_chars && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
     };
     name.split('.').all(is_label)
@@ -111,9 +98,7 @@ fn is_address(text: &str) -> bool {
     let parse_zoned = || {
         let (address, zone) = text.split_once('%')?;
         let is_valid_zone = !zone.is_empty()
-            && zone
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+            && zone.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
         Some(is_valid_zone && address.parse::<Ipv6Addr>().is_ok())
     };
     text.parse::<IpAddr>().is_ok() || parse_zoned() == Some(true)
@@ -139,11 +124,7 @@ impl RecordFormat for HostsFormat {
             line.push('\t');
             line.push_str(&aliases.as_list().join(" "));
         }
-        if let Some(comment) = record
-            .values
-            .get("comment")
-            .and_then(ResourceValue::as_text)
-        {
+        if let Some(comment) = record.values.get("comment").and_then(ResourceValue::as_text) {
             line.push_str("\t# ");
             line.push_str(comment);
         }
@@ -155,28 +136,17 @@ impl RecordFormat for HostsFormat {
 fn parse_line(line: &str) -> Option<FileRecord> {
     let (fields, comment) = line
         .split_once('#')
-        .map_or((line, None), |(fields, comment)| {
-            (fields, Some(comment.trim()))
-        });
+        .map_or((line, None), |(fields, comment)| (fields, Some(comment.trim())));
     let mut fields = fields.split_whitespace();
     let ip = fields.next().filter(|ip| is_address(ip))?;
-    let mut record = FileRecord {
-        name: fields.next()?.to_owned(),
-        values: ResourceValues::new(),
-    };
+    let mut record = FileRecord { name: fields.next()?.to_owned(), values: ResourceValues::new() };
     let aliases: Vec<String> = fields.map(str::to_owned).collect();
-    record
-        .values
-        .insert("ip".to_owned(), ResourceValue::from(ip));
+    record.values.insert("ip".to_owned(), ResourceValue::from(ip));
     if !aliases.is_empty() {
-        record
-            .values
-            .insert("host_aliases".to_owned(), ResourceValue::List(aliases));
+        record.values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
     }
     if let Some(comment) = comment.filter(|comment| !comment.is_empty()) {
-        record
-            .values
-            .insert("comment".to_owned(), ResourceValue::from(comment));
+        record.values.insert("comment".to_owned(), ResourceValue::from(comment));
     }
     Some(record)
 }

@@ -50,10 +50,8 @@ pub const MAILALIAS_TYPE: RecordResourceType = RecordResourceType {
 };
 
 fn check_mailalias(mut resource: Resource) -> Result<Resource, EngineError> {
-    let (has_recipient, has_file) = (
-        resource.get("recipient").is_some(),
-        resource.get("file").is_some(),
-    );
+    let (has_recipient, has_file) =
+        (resource.get("recipient").is_some(), resource.get("file").is_some());
     if has_recipient && has_file {
         return Err(EngineError::invalid_value(
             &resource,
@@ -61,14 +59,10 @@ fn check_mailalias(mut resource: Resource) -> Result<Resource, EngineError> {
             "is given together with `recipient`; choose one",
         ));
     }
-    if resource
-        .name
-        .contains(|c: char| c.is_whitespace() || c.is_control() || "#:\"\\".contains(c))
+    if resource.name.contains(|c: char| c.is_whitespace() || c.is_control() || "#:\"\\".contains(c))
     {
-        let problem = format!(
-            "is `{}`, must not contain blanks, `#`, `:`, `\"` or `\\`",
-            resource.name
-        );
+        let problem =
+            format!("is `{}`, must not contain blanks, `#`, `:`, `\"` or `\\`", resource.name);
         return Err(EngineError::invalid_value(&resource, "name", problem));
     }
     let is_invalid =
@@ -83,9 +77,7 @@ fn check_mailalias(mut resource: Resource) -> Result<Resource, EngineError> {
     // `recipient` and `file` replace each other.
     if has_recipient || has_file {
         let other = if has_recipient { "file" } else { "recipient" };
-        resource
-            .values
-            .insert(other.to_owned(), ResourceValue::from("absent"));
+        resource.values.insert(other.to_owned(), ResourceValue::from("absent"));
     }
     Ok(resource)
 }
@@ -113,11 +105,8 @@ impl RecordFormat for AliasesFormat {
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         if let Some(recipients) = record.values.get("recipient") {
-            let recipients: Vec<String> = recipients
-                .as_list()
-                .into_iter()
-                .map(quote_recipient)
-                .collect();
+            let recipients: Vec<String> =
+                recipients.as_list().into_iter().map(quote_recipient).collect();
             return Ok(format!("{}: {}\n", record.name, recipients.join(",")));
         }
         let file = record.values.get("file").and_then(ResourceValue::as_text);
@@ -132,19 +121,14 @@ fn quote_recipient(recipient: &str) -> String {
     if recipient.chars().all(plain) {
         return recipient.to_owned();
     }
-    format!(
-        "\"{}\"",
-        recipient.replace('\\', "\\\\").replace('"', "\\\"")
-    )
+    format!("\"{}\"", recipient.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn parse_alias(line: &str) -> Option<FileRecord> {
     let (name, rest) = line.split_once(':')?;
     let (name, rest) = (name.trim().trim_matches('"'), rest.trim());
-    let include = rest
-        .strip_prefix(INCLUDE_PREFIX)
-        .map(str::trim)
-        .filter(|path| !path.contains(','));
+    let include =
+        rest.strip_prefix(INCLUDE_PREFIX).map(str::trim).filter(|path| !path.contains(','));
     let (key, value) = match include {
         Some("") => return None,
         Some(path) => ("file", ResourceValue::from(path)),
@@ -154,10 +138,7 @@ fn parse_alias(line: &str) -> Option<FileRecord> {
         ),
     };
     let values = ResourceValues::from([(key.to_owned(), value)]);
-    (!name.is_empty()).then(|| FileRecord {
-        name: name.to_owned(),
-        values,
-    })
+    (!name.is_empty()).then(|| FileRecord { name: name.to_owned(), values })
 }
 
 /// Splits at commas outside quotes and removes the quotes.

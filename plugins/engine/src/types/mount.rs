@@ -33,11 +33,7 @@ static SCHEMA: TypeSchema = TypeSchema {
             "Whether fstab has the entry, and whether it is mounted; `defined` manages only fstab.",
         ),
         AttributeSchema::property("device", AttributeKind::Text, "The device to mount."),
-        AttributeSchema::property(
-            "fstype",
-            AttributeKind::Text,
-            "The type of the file system.",
-        ),
+        AttributeSchema::property("fstype", AttributeKind::Text, "The type of the file system."),
         AttributeSchema::property(
             "options",
             AttributeKind::Text,
@@ -102,9 +98,7 @@ impl ResourceType for MountResourceType {
             return Err(EngineError::invalid_value(&resource, "device", problem));
         }
         if resource.get_text("ensure") == Some("present") {
-            resource
-                .values
-                .insert("ensure".to_owned(), ResourceValue::from("defined"));
+            resource.values.insert("ensure".to_owned(), ResourceValue::from("defined"));
         }
         Ok(resource)
     }
@@ -123,17 +117,12 @@ impl ResourceType for MountResourceType {
             (false, true) => "mounted",
             (false, false) => "unmounted",
         };
-        state
-            .values
-            .insert("ensure".to_owned(), ResourceValue::from(word));
+        state.values.insert("ensure".to_owned(), ResourceValue::from(word));
         Ok(state)
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let found = state
-            .get("ensure")
-            .and_then(ResourceValue::as_text)
-            .unwrap_or("absent");
+        let found = state.get("ensure").and_then(ResourceValue::as_text).unwrap_or("absent");
         let in_fstab = matches!(found, "mounted" | "unmounted");
         let mut desired = resource.clone();
         if desired.get_text("ensure") == Some("defined") && in_fstab {
@@ -154,10 +143,7 @@ impl ResourceType for MountResourceType {
         if !in_fstab {
             plan.changes.retain(|change| change.property == "ensure");
         }
-        ResourcePlan {
-            resource: resource.clone(),
-            ..plan
-        }
+        ResourcePlan { resource: resource.clone(), ..plan }
     }
 
     fn apply_change(
@@ -257,10 +243,7 @@ impl ResourceType for MountResourceType {
 }
 
 fn fstab_file(resource: &Resource) -> ParsedFile {
-    ParsedFile::new(
-        &FstabFormat,
-        resource.get_text("target").unwrap_or(FSTAB_FILE),
-    )
+    ParsedFile::new(&FstabFormat, resource.get_text("target").unwrap_or(FSTAB_FILE))
 }
 
 /// All mount points.
@@ -270,10 +253,7 @@ fn mounted_paths(
 ) -> Result<Vec<String>, EngineError> {
     let path = Path::new(MOUNT_TABLE_FILE);
     let bytes = found_or_none(cx.system.read_file(path, MAX_MOUNT_TABLE_BYTES))
-        .map_err(EngineError::during(
-            resource,
-            format!("reading {MOUNT_TABLE_FILE}"),
-        ))?
+        .map_err(EngineError::during(resource, format!("reading {MOUNT_TABLE_FILE}")))?
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mount_point = |line: &str| line.split(' ').nth(1).map(unescape_field);
@@ -292,10 +272,8 @@ fn run_mount_command(
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
     let operation = format!("running {}", argv.join(" "));
-    let output = cx
-        .system
-        .run_command(&command)
-        .map_err(EngineError::during(resource, operation))?;
+    let output =
+        cx.system.run_command(&command).map_err(EngineError::during(resource, operation))?;
     if output.is_success() {
         return Ok(());
     }
@@ -344,14 +322,7 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     for (field, text) in FSTAB_FIELDS.iter().zip(fields) {
         values.insert((*field).to_owned(), ResourceValue::from(text));
     }
-    Some(FileRecord {
-        name: if trimmed.is_empty() {
-            name
-        } else {
-            trimmed.to_owned()
-        },
-        values,
-    })
+    Some(FileRecord { name: if trimmed.is_empty() { name } else { trimmed.to_owned() }, values })
 }
 
 fn escape_field(text: &str) -> String {

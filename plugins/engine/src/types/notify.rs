@@ -37,10 +37,7 @@ impl ResourceType for NotifyResourceType {
 
     fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
         let name = resource.name.clone();
-        resource
-            .values
-            .entry("message".to_owned())
-            .or_insert(ResourceValue::Text(name));
+        resource.values.entry("message".to_owned()).or_insert(ResourceValue::Text(name));
         Ok(resource)
     }
 

@@ -97,10 +97,8 @@ impl ResourceType for PackageResourceType {
                 c.is_ascii_alphanumeric() || (c == '@' && extra_characters.contains(c))
             })
         {
-            let problem = format!(
-                "is `{}`, must be a package name: letters, digits, `+-.:_`",
-                resource.name
-            );
+            let problem =
+                format!("is `{}`, must be a package name: letters, digits, `+-.:_`", resource.name);
             return Err(EngineError::invalid_value(&resource, "name", problem));
         }
         if resource.get("mark").is_some()
@@ -126,10 +124,7 @@ impl ResourceType for PackageResourceType {
                 return Err(EngineError::invalid_value(&resource, name, problem));
             }
         }
-        if let Some(source) = resource
-            .get_text("source")
-            .filter(|source| source.starts_with('-'))
-        {
+        if let Some(source) = resource.get_text("source").filter(|source| source.starts_with('-')) {
             let problem = format!("is `{source}`, must be a file or URL");
             return Err(EngineError::invalid_value(&resource, "source", problem));
         }
@@ -150,10 +145,7 @@ impl ResourceType for PackageResourceType {
                     "no source provides this package; check its name and refresh the package lists",
                 )
             })?;
-            values.insert(
-                CANDIDATE_VERSION_KEY.to_owned(),
-                ResourceValue::Text(newest),
-            );
+            values.insert(CANDIDATE_VERSION_KEY.to_owned(), ResourceValue::Text(newest));
         }
         Ok(ResourceState { values })
     }
@@ -178,11 +170,7 @@ impl ResourceType for PackageResourceType {
             changes =
                 crate::plan::compare_properties(&SCHEMA, &without_ensure(resource.clone()), state);
         }
-        ResourcePlan {
-            resource: resource.clone(),
-            state: state.clone(),
-            changes,
-        }
+        ResourcePlan { resource: resource.clone(), state: state.clone(), changes }
     }
 
     fn apply_change(
@@ -194,20 +182,13 @@ impl ResourceType for PackageResourceType {
         let resource = &plan.resource;
         let (_, tool) = choose_provider(cx, resource)?;
         let desired = change.to.as_text().unwrap_or_default();
-        let installed = plan
-            .state
-            .get("ensure")
-            .is_some_and(|found| !is_gone(found));
+        let installed = plan.state.get("ensure").is_some_and(|found| !is_gone(found));
         let held = plan.state.get("mark").and_then(ResourceValue::as_text) == Some("hold");
         if change.property == "mark" {
             return tool.run_operation(
                 cx,
                 resource,
-                if desired == "hold" {
-                    PackageOperation::Hold
-                } else {
-                    PackageOperation::Unhold
-                },
+                if desired == "hold" { PackageOperation::Hold } else { PackageOperation::Unhold },
             );
         }
         // Apt does not change held packages, so the hold is released for a requested change.

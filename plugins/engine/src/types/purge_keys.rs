@@ -16,10 +16,8 @@ const DEFAULT_KEYS_FILE: &str = ".ssh/authorized_keys";
 
 /// Whether purging is requested.
 pub(super) fn is_purge_requested(resource: &Resource) -> bool {
-    !matches!(
-        resource.get_list("purge_ssh_keys").as_slice(),
-        [] | ["false"]
-    ) && resource.get_text("ensure") != Some("absent")
+    !matches!(resource.get_list("purge_ssh_keys").as_slice(), [] | ["false"])
+        && resource.get_text("ensure") != Some("absent")
 }
 
 /// Accepts `true`, `false` or paths.
@@ -35,11 +33,7 @@ pub(super) fn check_purge_value(resource: &Resource) -> Result<(), EngineError> 
             let problem = format!(
                 "contains `{word}`, must be true, false or paths: absolute, or below the home directory such as `%h/.ssh/authorized_keys`"
             );
-            Err(EngineError::invalid_value(
-                resource,
-                "purge_ssh_keys",
-                problem,
-            ))
+            Err(EngineError::invalid_value(resource, "purge_ssh_keys", problem))
         }
         None => Ok(()),
     }
@@ -71,10 +65,7 @@ pub(super) fn generate_absent_keys(
         let to_error = EngineError::during(resource, format!("reading {}", path.display()));
         let keys = ParsedFile::new(&AuthorizedKeysFormat, &path).list_instances(cx.system);
         for (name, _) in keys.map_err(to_error)? {
-            if siblings
-                .find_resource("ssh_authorized_key", &name)
-                .is_none()
-            {
+            if siblings.find_resource("ssh_authorized_key", &name).is_none() {
                 absent_keys.push(absent_key(resource, &name, &path.to_string_lossy())?);
             }
         }

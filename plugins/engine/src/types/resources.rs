@@ -81,11 +81,7 @@ impl ResourceType for ResourcesResourceType {
         match resource.get_text("unless_system_user") {
             Some(word) if !matches!(word, "true" | "false") && word.parse::<i64>().is_err() => {
                 let problem = format!("is `{word}`, must be true, false or a UID");
-                Err(EngineError::invalid_value(
-                    &resource,
-                    "unless_system_user",
-                    problem,
-                ))
+                Err(EngineError::invalid_value(&resource, "unless_system_user", problem))
             }
             _ => Ok(resource),
         }
@@ -132,10 +128,7 @@ fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineErro
     types
         .into_iter()
         .find(|known| known.schema().type_name == resource.name)
-        .ok_or_else(|| EngineError::UnknownType {
-            name: resource.name.clone(),
-            suggestion,
-        })
+        .ok_or_else(|| EngineError::UnknownType { name: resource.name.clone(), suggestion })
 }
 
 /// Users excluded from purging.
@@ -194,10 +187,9 @@ fn absent_resource(
     let schema = resource_type.schema();
     let mut attributes = serde_json::Map::from_iter([("ensure".to_owned(), "absent".into())]);
     for name in LOCATION_ATTRIBUTES {
-        if let (Some(_), Some(location)) = (
-            schema.find_attribute(name),
-            values.get(name).and_then(ResourceValue::as_text),
-        ) {
+        if let (Some(_), Some(location)) =
+            (schema.find_attribute(name), values.get(name).and_then(ResourceValue::as_text))
+        {
             attributes.insert(name.to_owned(), location.into());
         }
     }

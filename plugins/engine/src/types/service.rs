@@ -22,11 +22,7 @@ static SCHEMA: TypeSchema = TypeSchema {
             AttributeKind::Word(&["true", "false", "mask"]),
             "Whether the service starts at boot; `mask` prevents any start.",
         ),
-        AttributeSchema::parameter(
-            "name",
-            AttributeKind::Text,
-            "The name of the unit or script.",
-        ),
+        AttributeSchema::parameter("name", AttributeKind::Text, "The name of the unit or script."),
         AttributeSchema::parameter(
             "start",
             AttributeKind::Text,
@@ -92,9 +88,7 @@ impl ResourceType for ServiceResourceType {
             Some("false") => "stopped",
             _ => return Ok(resource),
         };
-        resource
-            .values
-            .insert("ensure".to_owned(), ResourceValue::from(word));
+        resource.values.insert("ensure".to_owned(), ResourceValue::from(word));
         Ok(resource)
     }
 
@@ -109,28 +103,17 @@ impl ResourceType for ServiceResourceType {
         let found = choose_provider(cx, resource)?.query_service(cx, resource)?;
         let must_exist = resource.get_text("ensure") == Some("running")
             || matches!(resource.get_text("enable"), Some("true" | "mask"));
-        let found = if must_exist {
-            found.require_known(resource)?
-        } else {
-            found
-        };
-        Ok(ResourceState {
-            values: service_values(&found),
-        })
+        let found = if must_exist { found.require_known(resource)? } else { found };
+        Ok(ResourceState { values: service_values(&found) })
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
         // Puppet syncs `enable` together with `ensure` without reporting it; here it is a separate change.
-        if plan
-            .changes
-            .iter()
-            .any(|change| change.property == "ensure")
-        {
+        if plan.changes.iter().any(|change| change.property == "ensure") {
             let mut rest = resource.clone();
             rest.values.remove("ensure");
-            plan.changes
-                .extend(crate::plan::compare_properties(&SCHEMA, &rest, state));
+            plan.changes.extend(crate::plan::compare_properties(&SCHEMA, &rest, state));
         }
         let fixed = state
             .get("enable")
@@ -209,9 +192,6 @@ fn service_values(found: &ServiceState) -> ResourceValues {
     let ensure = if found.running { "running" } else { "stopped" };
     ResourceValues::from([
         ("ensure".to_owned(), ResourceValue::from(ensure)),
-        (
-            "enable".to_owned(),
-            ResourceValue::Text(found.enable.clone()),
-        ),
+        ("enable".to_owned(), ResourceValue::Text(found.enable.clone())),
     ])
 }

@@ -119,14 +119,10 @@ impl ResourceType for SshAuthorizedKeyResourceType {
                 let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
                 return Err(EngineError::invalid_value(&resource, "type", problem));
             }
-            resource
-                .values
-                .insert("type".to_owned(), ResourceValue::Text(full));
+            resource.values.insert("type".to_owned(), ResourceValue::Text(full));
         }
         let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
-        if resource
-            .get_text("key")
-            .is_some_and(|key| key.is_empty() || !key.chars().all(is_base64))
+        if resource.get_text("key").is_some_and(|key| key.is_empty() || !key.chars().all(is_base64))
         {
             let problem = "must be only the base64 text, without key type and comment";
             return Err(EngineError::invalid_value(&resource, "key", problem));
@@ -181,23 +177,15 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         resource: &Resource,
         _: &dyn CatalogResources,
     ) -> Vec<AutorequireTarget> {
-        let user = resource
-            .get_text("user")
-            .map(|user| ("user", user.to_owned()));
-        let target = resource
-            .get_text("target")
-            .map(|target| ("file", target.to_owned()));
+        let user = resource.get_text("user").map(|user| ("user", user.to_owned()));
+        let target = resource.get_text("target").map(|target| ("file", target.to_owned()));
         user.into_iter().chain(target).collect()
     }
 
     fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
         let all = self.list_instances(cx)?;
         let found = all.into_iter().find(|(name, _)| name == title);
-        Ok(
-            found.map_or_else(ResourceState::absent, |(_, values)| ResourceState {
-                values,
-            }),
-        )
+        Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
     }
 
     fn list_instances(
@@ -236,13 +224,9 @@ fn keys_file(
         .get_text("target")
         .map(PathBuf::from)
         .or_else(|| user.as_ref().map(default_target));
-    let owner = account_names::settable_owner(cx.system, user.as_ref()).map_err(
-        EngineError::during(resource, "inspecting the root directory"),
-    )?;
-    let with_mode = |mode| FileAttributes {
-        mode: Some(mode),
-        ..owner
-    };
+    let owner = account_names::settable_owner(cx.system, user.as_ref())
+        .map_err(EngineError::during(resource, "inspecting the root directory"))?;
+    let with_mode = |mode| FileAttributes { mode: Some(mode), ..owner };
     Ok(target.map(|path| ParsedFile {
         created: with_mode(0o600),
         directory: Some(with_mode(0o700)),
@@ -262,10 +246,8 @@ fn refuse_links(
             .metadata(path)
             .map_err(EngineError::during(resource, "inspecting the file"))?;
         if found.is_some_and(|found| found.kind == FileEntryKind::Link) {
-            let problem = format!(
-                "{} is a symbolic link; set `target` to the real path",
-                path.display()
-            );
+            let problem =
+                format!("{} is a symbolic link; set `target` to the real path", path.display());
             return Err(EngineError::failed(resource, problem));
         }
     }
@@ -303,29 +285,17 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     if !is_kind(line.split_whitespace().next()?) {
         let end = end_of_options(line)?;
         let (head, tail) = line.split_at_checked(end)?;
-        values.insert(
-            "options".to_owned(),
-            ResourceValue::List(split_options(head)?),
-        );
+        values.insert("options".to_owned(), ResourceValue::List(split_options(head)?));
         rest = tail.trim_start();
     }
-    let (kind, rest) = rest
-        .split_once(char::is_whitespace)
-        .filter(|(kind, _)| is_kind(kind))?;
+    let (kind, rest) = rest.split_once(char::is_whitespace).filter(|(kind, _)| is_kind(kind))?;
     let rest = rest.trim_start();
     let (key, comment) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     values.insert("type".to_owned(), ResourceValue::from(kind));
     values.insert("key".to_owned(), ResourceValue::from(key));
     // A key without a comment is named by the key itself.
-    let name = if comment.trim().is_empty() {
-        key
-    } else {
-        comment.trim()
-    };
-    Some(FileRecord {
-        name: name.to_owned(),
-        values,
-    })
+    let name = if comment.trim().is_empty() { key } else { comment.trim() };
+    Some(FileRecord { name: name.to_owned(), values })
 }
 
 /// End of the options: the first blank outside quotes.
@@ -365,13 +335,10 @@ fn split_options(text: &str) -> Option<Vec<String>> {
 }
 
 fn is_option(part: &str) -> bool {
-    let (word, value) = part
-        .split_once('=')
-        .map_or((part, None), |(word, value)| (word, Some(value)));
-    let plain = !word.is_empty()
-        && word
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let (word, value) =
+        part.split_once('=').map_or((part, None), |(word, value)| (word, Some(value)));
+    let plain =
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     plain
         && value
             .is_none_or(|value| value.len() >= 2 && value.starts_with('"') && value.ends_with('"'))

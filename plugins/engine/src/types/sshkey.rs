@@ -73,10 +73,7 @@ fn check_sshkey(mut resource: Resource) -> Result<Resource, EngineError> {
     };
     let kind = resource.get_text("type").map(str::to_owned).or(kind);
     let Some(kind) = kind else {
-        return Err(EngineError::Missing {
-            resource: resource.reference(),
-            name: "type",
-        });
+        return Err(EngineError::Missing { resource: resource.reference(), name: "type" });
     };
     let kind = full_key_type(&kind);
     if !KEY_TYPES.contains(&kind) {
@@ -95,11 +92,7 @@ fn check_sshkey(mut resource: Resource) -> Result<Resource, EngineError> {
     let aliases = resource.get_list("host_aliases").into_iter();
     if let Some(alias) = aliases.map(str::to_owned).find(|alias| is_invalid(alias)) {
         let problem = format!("contains `{alias}`, must be a list of host names");
-        return Err(EngineError::invalid_value(
-            &resource,
-            "host_aliases",
-            problem,
-        ));
+        return Err(EngineError::invalid_value(&resource, "host_aliases", problem));
     }
     if resource
         .get_text("key")
@@ -111,9 +104,7 @@ fn check_sshkey(mut resource: Resource) -> Result<Resource, EngineError> {
     resource.name = format!("{host}@{kind}");
     let name = ResourceValue::Text(resource.name.clone());
     resource.values.insert("name".to_owned(), name);
-    resource
-        .values
-        .insert("type".to_owned(), ResourceValue::from(kind));
+    resource.values.insert("type".to_owned(), ResourceValue::from(kind));
     Ok(resource)
 }
 
@@ -135,11 +126,7 @@ impl RecordFormat for KnownHostsFormat {
             .ok_or(IncompleteRecord("a key needs a host name and `type`"))?;
         let mut names = vec![host];
         names.extend(
-            record
-                .values
-                .get("host_aliases")
-                .map(ResourceValue::as_list)
-                .unwrap_or_default(),
+            record.values.get("host_aliases").map(ResourceValue::as_list).unwrap_or_default(),
         );
         Ok(format!("{} {kind} {key}\n", names.join(",")))
     }
@@ -160,7 +147,5 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     if !aliases.is_empty() {
         values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
     }
-    KEY_TYPES
-        .contains(&kind)
-        .then_some(FileRecord { name, values })
+    KEY_TYPES.contains(&kind).then_some(FileRecord { name, values })
 }

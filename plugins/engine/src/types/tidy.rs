@@ -24,11 +24,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "Files to remove if they are old or large enough; without `age` and `size`, all files.",
     namevar: "path",
     attributes: &[
-        AttributeSchema::parameter(
-            "path",
-            AttributeKind::Path,
-            "The file or directory to tidy.",
-        ),
+        AttributeSchema::parameter("path", AttributeKind::Path, "The file or directory to tidy."),
         AttributeSchema::parameter(
             "recurse",
             AttributeKind::Text,
@@ -96,10 +92,7 @@ impl ResourceType for TidyResourceType {
             let problem = "requires `recurse`, because it matches names in a directory";
             return Err(EngineError::invalid_value(&resource, "matches", problem));
         }
-        if resource
-            .get_text("backup")
-            .is_some_and(|name| name.starts_with('.'))
-        {
+        if resource.get_text("backup").is_some_and(|name| name.starts_with('.')) {
             let problem = "is a suffix; removed files can only be stored in a filebucket";
             return Err(EngineError::invalid_value(&resource, "backup", problem));
         }
@@ -160,10 +153,7 @@ fn parse_amount(text: &str, default: char) -> Option<(u64, char)> {
     let (number, unit) = text.split_at_checked(digits)?;
     let plain = unit.chars().all(char::is_alphanumeric);
     let unit = unit.chars().next().unwrap_or(default);
-    Some((
-        number.parse().ok().filter(|_| plain)?,
-        unit.to_ascii_lowercase(),
-    ))
+    Some((number.parse().ok().filter(|_| plain)?, unit.to_ascii_lowercase()))
 }
 
 fn age_limit(resource: &Resource) -> Result<Option<Duration>, EngineError> {
@@ -181,13 +171,10 @@ fn age_limit(resource: &Resource) -> Result<Option<Duration>, EngineError> {
         };
         number.checked_mul(unit)
     });
-    seconds
-        .map(|seconds| Some(Duration::from_secs(seconds)))
-        .ok_or_else(|| {
-            let problem =
-                format!("is `{text}`, must be a number and s, m, h, d or w, such as `1w`");
-            EngineError::invalid_value(resource, "age", problem)
-        })
+    seconds.map(|seconds| Some(Duration::from_secs(seconds))).ok_or_else(|| {
+        let problem = format!("is `{text}`, must be a number and s, m, h, d or w, such as `1w`");
+        EngineError::invalid_value(resource, "age", problem)
+    })
 }
 
 fn size_limit(resource: &Resource) -> Result<Option<u64>, EngineError> {
@@ -214,19 +201,13 @@ fn collect_entries(
     let Some(metadata) = cx.system.metadata(path).map_err(to_error)? else {
         return Ok(Vec::new());
     };
-    let mut entries = vec![DirectoryWalkEntry {
-        relative_path: PathBuf::new(),
-        metadata,
-    }];
+    let mut entries = vec![DirectoryWalkEntry { relative_path: PathBuf::new(), metadata }];
     let depth = match recursion_depth(resource)? {
         TidyDepth::PathOnly => return Ok(entries),
         TidyDepth::Levels(levels) => Some(levels),
         TidyDepth::All => None,
     };
-    let max_files = resource
-        .get("max_files")
-        .and_then(ResourceValue::as_int)
-        .unwrap_or(0);
+    let max_files = resource.get("max_files").and_then(ResourceValue::as_int).unwrap_or(0);
     let walk = DirectoryWalk {
         depth,
         ignore: &[],
@@ -268,19 +249,13 @@ impl<'a> TidyRule<'a> {
 
     fn matches_entry(&self, entry: &DirectoryWalkEntry, resource: &Resource) -> bool {
         let path = path_of(resource, &entry.relative_path);
-        let name = Path::new(&path)
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy();
+        let name = Path::new(&path).file_name().unwrap_or_default().to_string_lossy();
         let metadata = &entry.metadata;
         if metadata.kind == FileEntryKind::Directory && !self.includes_directories {
             return false;
         }
         let name_matches = self.matches.is_empty()
-            || self
-                .matches
-                .iter()
-                .any(|pattern| glob::matches_pattern(pattern, &name, true));
+            || self.matches.iter().any(|pattern| glob::matches_pattern(pattern, &name, true));
         let has_no_criteria = self.min_age.is_none() && self.min_size.is_none();
         name_matches && (has_no_criteria || self.is_old(metadata) || self.is_big(metadata))
     }
@@ -293,13 +268,11 @@ impl<'a> TidyRule<'a> {
         };
         // A time in the future counts as age 0.
         let age = self.now.duration_since(timestamp).unwrap_or_default();
-        self.min_age
-            .is_some_and(|min_age| age.as_secs() >= min_age.as_secs())
+        self.min_age.is_some_and(|min_age| age.as_secs() >= min_age.as_secs())
     }
 
     fn is_big(&self, metadata: &FileMetadata) -> bool {
-        self.min_size
-            .is_some_and(|min_size| metadata.size >= min_size)
+        self.min_size.is_some_and(|min_size| metadata.size >= min_size)
     }
 }
 
@@ -307,10 +280,7 @@ fn path_of(resource: &Resource, relative_path: &Path) -> String {
     if relative_path.as_os_str().is_empty() {
         return resource.name.clone();
     }
-    Path::new(&resource.name)
-        .join(relative_path)
-        .to_string_lossy()
-        .into_owned()
+    Path::new(&resource.name).join(relative_path).to_string_lossy().into_owned()
 }
 
 /// Excludes directories with remaining entries.
@@ -319,10 +289,8 @@ fn without_kept(
     resource: &Resource,
     chosen: &[&DirectoryWalkEntry],
 ) -> Result<BTreeSet<PathBuf>, EngineError> {
-    let mut selected: BTreeSet<PathBuf> = chosen
-        .iter()
-        .map(|entry| entry.relative_path.clone())
-        .collect();
+    let mut selected: BTreeSet<PathBuf> =
+        chosen.iter().map(|entry| entry.relative_path.clone()).collect();
     let mut directories: Vec<&Path> = chosen
         .iter()
         .filter(|entry| entry.metadata.kind == FileEntryKind::Directory)
@@ -334,10 +302,7 @@ fn without_kept(
         let path = path_of(resource, relative_path);
         let to_error = EngineError::during(resource, format!("listing {path}"));
         let names = cx.system.read_dir(Path::new(&path)).map_err(to_error)?;
-        if names
-            .iter()
-            .any(|name| !selected.contains(&relative_path.join(name)))
-        {
+        if names.iter().any(|name| !selected.contains(&relative_path.join(name))) {
             selected.remove(relative_path);
         }
     }
@@ -371,8 +336,7 @@ fn absent_file(
         .map(|other| format_reference("file", &path_of(resource, other)))
         .collect();
     if !children.is_empty() {
-        file.values
-            .insert("require".to_owned(), ResourceValue::List(children));
+        file.values.insert("require".to_owned(), ResourceValue::List(children));
     }
     Ok(file)
 }

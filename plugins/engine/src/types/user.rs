@@ -147,13 +147,8 @@ impl ResourceType for UserResourceType {
             }
         }
         // Normalizes a numeric gid.
-        if let Some(gid) = resource
-            .get_text("gid")
-            .and_then(|gid| gid.parse::<u32>().ok())
-        {
-            resource
-                .values
-                .insert("gid".to_owned(), ResourceValue::Int(gid.into()));
+        if let Some(gid) = resource.get_text("gid").and_then(|gid| gid.parse::<u32>().ok()) {
+            resource.values.insert("gid".to_owned(), ResourceValue::Int(gid.into()));
         }
         Ok(resource)
     }
@@ -187,10 +182,7 @@ impl ResourceType for UserResourceType {
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         let mut desired = resource.clone();
         if let Some(groups) = resource.get("groups") {
-            let found = state
-                .get("groups")
-                .map(ResourceValue::as_list)
-                .unwrap_or_default();
+            let found = state.get("groups").map(ResourceValue::as_list).unwrap_or_default();
             let keep = resource.get_text("membership") != Some("inclusive");
             let groups = merge_lists(&groups.as_list(), &found, keep);
             desired.values.insert("groups".to_owned(), groups);
@@ -258,19 +250,12 @@ impl ResourceType for UserResourceType {
                 let same = |group: &&Resource| {
                     group.get("gid").and_then(ResourceValue::as_int) == Some(*number)
                 };
-                groups
-                    .into_iter()
-                    .find(same)
-                    .map(|group| group.name.clone())
+                groups.into_iter().find(same).map(|group| group.name.clone())
             }
             name => name.and_then(ResourceValue::as_text).map(str::to_owned),
         };
         let others = resource.get_list("groups").into_iter().map(str::to_owned);
-        primary
-            .into_iter()
-            .chain(others)
-            .map(|group| ("group", group))
-            .collect()
+        primary.into_iter().chain(others).map(|group| ("group", group)).collect()
     }
 
     fn list_instances(
@@ -280,19 +265,14 @@ impl ResourceType for UserResourceType {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let users = accounts::choose_provider(cx.system, cx.cancel.clone()).list_users();
         let users = users.map_err(|error| error.into_engine_error(&all))?;
-        Ok(users
-            .iter()
-            .map(|user| (user.name.clone(), user_values(user)))
-            .collect())
+        Ok(users.iter().map(|user| (user.name.clone(), user_values(user))).collect())
     }
 }
 
 /// Validation errors by attribute.
 fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
     let line = |name: &'static str| {
-        let text = resource
-            .get_text(name)
-            .filter(|text| text.contains([':', '\n', '\r']));
+        let text = resource.get_text(name).filter(|text| text.contains([':', '\n', '\r']));
         (
             name,
             text.map(|text| format!("is `{}`, must be one line without `:`", text.escape_debug())),
@@ -306,26 +286,15 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
             invalid.map(|days| format!("is {days}, must be a number of days from -1 to 1000000")),
         )
     };
-    let secret = resource
-        .get_text("password")
-        .filter(|text| text.contains([':', '\n', '\r']));
-    let uid = resource
-        .get("uid")
-        .and_then(ResourceValue::as_int)
-        .filter(|uid| !is_id(*uid));
-    let gid = resource
-        .get_text("gid")
-        .filter(|gid| match gid.parse::<i64>() {
-            Ok(number) => !is_id(number),
-            Err(_) => account_name::invalid_name_reason(gid).is_some(),
-        });
+    let secret = resource.get_text("password").filter(|text| text.contains([':', '\n', '\r']));
+    let uid = resource.get("uid").and_then(ResourceValue::as_int).filter(|uid| !is_id(*uid));
+    let gid = resource.get_text("gid").filter(|gid| match gid.parse::<i64>() {
+        Ok(number) => !is_id(number),
+        Err(_) => account_name::invalid_name_reason(gid).is_some(),
+    });
     let group = resource.get_list("groups");
-    let group = group
-        .into_iter()
-        .find(|group| account_name::invalid_name_reason(group).is_some());
-    let expiry = resource
-        .get_text("expiry")
-        .filter(|day| *day != "absent" && !is_expiry(day));
+    let group = group.into_iter().find(|group| account_name::invalid_name_reason(group).is_some());
+    let expiry = resource.get_text("expiry").filter(|day| *day != "absent" && !is_expiry(day));
     vec![
         line("home"),
         line("comment"),
@@ -337,35 +306,23 @@ fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
             "password",
             secret.map(|_| "must be one line without `:`, in the format of /etc/shadow".to_owned()),
         ),
-        (
-            "uid",
-            uid.map(|uid| format!("is {uid}, must be from 0 to 4294967294")),
-        ),
+        ("uid", uid.map(|uid| format!("is {uid}, must be from 0 to 4294967294"))),
         (
             "gid",
             gid.map(|gid| {
-                format!(
-                    "is `{}`, must be the name or GID of a group",
-                    gid.escape_debug()
-                )
+                format!("is `{}`, must be the name or GID of a group", gid.escape_debug())
             }),
         ),
         (
             "groups",
             group.map(|group| {
-                format!(
-                    "contains `{}`, must be a list of group names",
-                    group.escape_debug()
-                )
+                format!("contains `{}`, must be a list of group names", group.escape_debug())
             }),
         ),
         (
             "expiry",
             expiry.map(|day| {
-                format!(
-                    "is `{}`, must be a date such as 2030-12-31, or absent",
-                    day.escape_debug()
-                )
+                format!("is `{}`, must be a date such as 2030-12-31, or absent", day.escape_debug())
             }),
         ),
     ]
@@ -383,11 +340,8 @@ fn is_expiry(day: &str) -> bool {
 
 /// Sorted and deduplicated, so that lists compare as sets.
 pub(super) fn merge_lists(desired: &[&str], found: &[&str], keep: bool) -> ResourceValue {
-    let mut names: BTreeSet<&str> = desired
-        .iter()
-        .copied()
-        .filter(|name| *name != "absent")
-        .collect();
+    let mut names: BTreeSet<&str> =
+        desired.iter().copied().filter(|name| *name != "absent").collect();
     names.extend(found.iter().filter(|_| keep));
     ResourceValue::List(names.into_iter().map(str::to_owned).collect())
 }
@@ -403,17 +357,11 @@ fn user_values(user: &Account) -> ResourceValues {
         ("home".to_owned(), ResourceValue::from(user.home.as_str())),
         ("uid".to_owned(), ResourceValue::Int(user.uid.into())),
         ("gid".to_owned(), ResourceValue::Int(user.gid.into())),
-        (
-            "comment".to_owned(),
-            ResourceValue::from(user.comment.as_str()),
-        ),
+        ("comment".to_owned(), ResourceValue::from(user.comment.as_str())),
         ("shell".to_owned(), ResourceValue::from(user.shell.as_str())),
     ]);
     if !user.groups.is_empty() {
-        values.insert(
-            "groups".to_owned(),
-            ResourceValue::List(user.groups.clone()),
-        );
+        values.insert("groups".to_owned(), ResourceValue::List(user.groups.clone()));
     }
     if let Some(shadow) = &user.shadow {
         let password = ResourceValue::from(shadow.password.expose());

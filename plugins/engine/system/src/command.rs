@@ -127,12 +127,7 @@ impl CommandOutput {
     /// Result of a program that prints `stdout` and exits with `code`.
     pub fn new(code: i32, stdout: impl Into<Vec<u8>>) -> Self {
         let stdout = stdout.into();
-        Self {
-            code,
-            combined: stdout.clone(),
-            stdout,
-            truncated: false,
-        }
+        Self { code, combined: stdout.clone(), stdout, truncated: false }
     }
 
     /// Whether the exit code is 0.

@@ -61,11 +61,7 @@ pub struct EntryStatus {
 impl EntryStatus {
     fn of_descriptor(file: &File) -> io::Result<Self> {
         let found = file.metadata()?;
-        Ok(Self {
-            metadata: convert_metadata(&found),
-            links: found.nlink(),
-            device: found.dev(),
-        })
+        Ok(Self { metadata: convert_metadata(&found), links: found.nlink(), device: found.dev() })
     }
 
     /// Whether both are the same file.
@@ -92,10 +88,8 @@ impl ConfinedRoot {
     pub fn find_entry(&self, path: &Path) -> Result<Option<ConfinedEntry>, SystemError> {
         let mut names = path_components(path)?;
         let name = names.pop();
-        let mut directory = self
-            .root
-            .try_clone()
-            .map_err(|source| file_error("open", path, source))?;
+        let mut directory =
+            self.root.try_clone().map_err(|source| file_error("open", path, source))?;
         let mut searchable = true;
         for component in names {
             directory = match open_directory(&directory, &component) {
@@ -108,12 +102,7 @@ impl ConfinedRoot {
             let found = rustix::fs::fstat(&directory).map_err(errno_error("stat", path))?;
             searchable &= found.st_mode & 0o001 != 0;
         }
-        Ok(Some(ConfinedEntry {
-            directory,
-            name,
-            path: path.to_owned(),
-            searchable,
-        }))
+        Ok(Some(ConfinedEntry { directory, name, path: path.to_owned(), searchable }))
     }
 }
 
@@ -146,16 +135,10 @@ impl ConfinedEntry {
             file_error("open", &self.path, source)
         };
         let is_readable_kind = |status: &EntryStatus| {
-            matches!(
-                status.metadata.kind,
-                FileEntryKind::File | FileEntryKind::Directory
-            )
+            matches!(status.metadata.kind, FileEntryKind::File | FileEntryKind::Directory)
         };
         // Check the kind before opening as well, because opening a device can have side effects.
-        if self
-            .status()?
-            .is_some_and(|status| !is_readable_kind(&status))
-        {
+        if self.status()?.is_some_and(|status| !is_readable_kind(&status)) {
             return Err(kind_error());
         }
         let file = self
@@ -166,20 +149,13 @@ impl ConfinedEntry {
         if !is_readable_kind(&status) {
             return Err(kind_error());
         }
-        Ok(ConfinedFile {
-            file,
-            status,
-            path: self.path.clone(),
-            searchable: self.searchable,
-        })
+        Ok(ConfinedFile { file, status, path: self.path.clone(), searchable: self.searchable })
     }
 
     /// Creates an empty file with this mode. Fails if the entry exists.
     pub fn create_file(&self, mode: u32) -> Result<(), SystemError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = self
-            .open_at(flags)
-            .map_err(errno_error("create", &self.path))?;
+        let file = self.open_at(flags).map_err(errno_error("create", &self.path))?;
         file.set_permissions(Permissions::from_mode(mode))
             .and_then(|()| file.sync_all())
             .map_err(|source| file_error("create", &self.path, source))
@@ -198,11 +174,7 @@ impl ConfinedEntry {
 
     /// Removes a file, a link, or with `directory` an empty directory. Fails if the entry does not exist.
     pub fn remove_entry(&self, directory: bool) -> Result<(), SystemError> {
-        let flags = if directory {
-            AtFlags::REMOVEDIR
-        } else {
-            AtFlags::empty()
-        };
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(&self.directory, self.name(), flags)
             .map_err(errno_error("remove", &self.path))
     }
@@ -247,25 +219,15 @@ impl ConfinedFile {
             .map_err(|source| file_error("read", &self.path, source))?;
         let size = self.status.metadata.size.max(content.len() as u64);
         if size > limit {
-            return Err(SystemError::TooLarge {
-                path: self.path.clone(),
-                size,
-                limit,
-            });
+            return Err(SystemError::TooLarge { path: self.path.clone(), size, limit });
         }
         Ok(content)
     }
 
     /// Sets access and modification time to now.
     pub fn set_times_to_now(&self) -> Result<(), SystemError> {
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_NOW,
-        };
-        let times = Timestamps {
-            last_access: now,
-            last_modification: now,
-        };
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
         rustix::fs::futimens(&self.file, &times)
             .map_err(errno_error("set the times of", &self.path))
     }
@@ -277,11 +239,7 @@ impl ConfinedFile {
         for name in list_names(&self.file).map_err(fail)? {
             let name = name.into_string().map_err(|name| {
                 let text = format!("the entry name `{}` is not UTF-8", name.display());
-                file_error(
-                    "list",
-                    &self.path,
-                    io::Error::new(io::ErrorKind::InvalidData, text),
-                )
+                file_error("list", &self.path, io::Error::new(io::ErrorKind::InvalidData, text))
             })?;
             found.push(name);
         }
@@ -374,9 +332,7 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
 
 /// Components of an absolute path; rejects `..`.
 fn path_components(path: &Path) -> Result<Vec<OsString>, SystemError> {
-    let invalid_path = || SystemError::Path {
-        path: path.to_owned(),
-    };
+    let invalid_path = || SystemError::Path { path: path.to_owned() };
     let mut parts = path.components();
     if parts.next() != Some(Component::RootDir) {
         return Err(invalid_path());
@@ -395,9 +351,5 @@ fn errno_error(verb: &'static str, path: &Path) -> impl Fn(Errno) -> SystemError
 }
 
 fn file_error(verb: &'static str, path: &Path, source: io::Error) -> SystemError {
-    SystemError::File {
-        verb,
-        path: path.to_owned(),
-        source,
-    }
+    SystemError::File { verb, path: path.to_owned(), source }
 }

@@ -67,10 +67,7 @@ fn launch_commands(has_systemd: bool, unit: &str, argv: &[String]) -> Vec<Vec<St
     commands
 }
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "this module starts processes that outlive the daemon"
-)]
+#[expect(clippy::disallowed_types, reason = "this module starts processes that outlive the daemon")]
 fn run_launcher(argv: &[String]) -> io::Result<()> {
     let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let status = Process::new(program)
@@ -97,21 +94,14 @@ pub fn replace_process(
     program: &Path,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Infallible, SystemError> {
-    let failed = |source: io::Error| SystemError::Start {
-        program: program.display().to_string(),
-        source,
-    };
+    let failed =
+        |source: io::Error| SystemError::Start { program: program.display().to_string(), source };
     let to_c_string = |word: OsString| CString::new(word.into_vec()).map_err(io::Error::other);
     let path = to_c_string(program.as_os_str().to_owned()).map_err(failed)?;
-    let argv: Vec<CString> = arguments
-        .into_iter()
-        .map(to_c_string)
-        .collect::<Result<_, _>>()
-        .map_err(failed)?;
+    let argv: Vec<CString> =
+        arguments.into_iter().map(to_c_string).collect::<Result<_, _>>().map_err(failed)?;
     let signals: SigSet = BLOCKED_SIGNALS.into_iter().collect();
-    signals
-        .thread_block()
-        .map_err(|errno| failed(errno.into()))?;
+    signals.thread_block().map_err(|errno| failed(errno.into()))?;
     let result = execv(&path, &argv).map_err(|errno| failed(errno.into()));
     // The exec failed, so this process must handle them again.
     unblock_signals();
@@ -135,10 +125,7 @@ mod tests {
         let argv = ["rpcd".to_owned(), "restart-worker".to_owned()];
         let ways_there = launch_commands(true, "muster-restart-1", &argv);
         assert_eq!(
-            ways_there
-                .iter()
-                .map(|way| way.join(" "))
-                .collect::<Vec<_>>(),
+            ways_there.iter().map(|way| way.join(" ")).collect::<Vec<_>>(),
             [
                 "systemd-run --quiet --collect --no-block --property=KillMode=process --unit=muster-restart-1 -- rpcd restart-worker",
                 "setsid --fork -- rpcd restart-worker",

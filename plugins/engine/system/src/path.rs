@@ -57,9 +57,7 @@ pub(crate) fn resolve_path(
 
 /// Rejects anything but an absolute path inside the machine.
 pub(crate) fn check_path(path: &Path) -> Result<(), SystemError> {
-    let invalid_path = || SystemError::Path {
-        path: path.to_owned(),
-    };
+    let invalid_path = || SystemError::Path { path: path.to_owned() };
     if !path.is_absolute() {
         return Err(invalid_path());
     }
@@ -84,11 +82,7 @@ fn path_steps(path: &Path) -> impl Iterator<Item = OsString> {
 }
 
 fn path_error(path: &Path, source: io::Error) -> SystemError {
-    SystemError::File {
-        verb: "find",
-        path: path.to_owned(),
-        source,
-    }
+    SystemError::File { verb: "find", path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -104,10 +98,7 @@ mod tests {
     }
 
     fn links(pairs: &[(&str, &str)]) -> BTreeMap<PathBuf, PathBuf> {
-        pairs
-            .iter()
-            .map(|(from, to)| (PathBuf::from(from), PathBuf::from(to)))
-            .collect()
+        pairs.iter().map(|(from, to)| (PathBuf::from(from), PathBuf::from(to))).collect()
     }
 
     #[test]
@@ -123,10 +114,7 @@ mod tests {
         assert_eq!(end("/etc/abs/x"), Path::new("/srv/data/x"));
         assert_eq!(end("/etc/up/x"), Path::new("/srv/x"));
         assert_eq!(end("/etc/up/../y"), Path::new("/y"));
-        assert_eq!(
-            with(&links, "/etc/abs", false).unwrap(),
-            Path::new("/etc/abs")
-        );
+        assert_eq!(with(&links, "/etc/abs", false).unwrap(), Path::new("/etc/abs"));
         assert_eq!(with(&links, "/loop", true), None);
     }
 

@@ -28,10 +28,7 @@ impl PidLock {
     pub fn acquire(path: &Path) -> Result<Result<Self, u32>, SystemError> {
         // Rename first: the lock must be valid from the moment the file exists.
         let name = rename_process(LOCK_PROCESS_NAME);
-        let mut lock = Self {
-            path: path.to_owned(),
-            name,
-        };
+        let mut lock = Self { path: path.to_owned(), name };
         // A stale lock is removed and the attempt repeated; a concurrent process may win.
         for _ in 0..3 {
             match create_lock_file(path) {
@@ -81,11 +78,7 @@ pub fn lock_holder(path: &Path) -> Option<u32> {
 }
 
 fn create_lock_file(path: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
     file.write_all(std::process::id().to_string().as_bytes())
 }
 
@@ -117,11 +110,7 @@ fn rename_process(name: &str) -> Option<String> {
 }
 
 fn file_error(verb: &'static str, path: &Path, source: io::Error) -> SystemError {
-    SystemError::File {
-        verb,
-        path: path.to_owned(),
-        source,
-    }
+    SystemError::File { verb, path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -137,13 +126,8 @@ mod tests {
         let before = fs::read_to_string(format!("/proc/self/task/{}/comm", std::process::id()));
         for stale in ["", "garbage", "999999999", "1"] {
             fs::write(&path, stale).expect("writes");
-            let lock = PidLock::acquire(&path)
-                .expect("tries")
-                .expect("takes the stale lock");
-            assert_eq!(
-                fs::read_to_string(&path).expect("reads"),
-                std::process::id().to_string()
-            );
+            let lock = PidLock::acquire(&path).expect("tries").expect("takes the stale lock");
+            assert_eq!(fs::read_to_string(&path).expect("reads"), std::process::id().to_string());
             assert_eq!(lock_holder(&path), Some(std::process::id()), "{stale}");
             let other = PidLock::acquire(&path).expect("tries");
             assert_eq!(

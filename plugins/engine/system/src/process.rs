@@ -17,10 +17,7 @@ pub const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Blocks this thread for that long. Only for threads of their own: a thread of an asynchronous runtime must not block.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the callers' threads serve nothing else"
-)]
+#[expect(clippy::disallowed_methods, reason = "the callers' threads serve nothing else")]
 pub fn pause(duration: Duration) {
     thread::sleep(duration);
 }
@@ -55,10 +52,7 @@ impl ProcessId {
     /// The process that has this pid now; `None` if there is none or it is a zombie.
     pub fn from_pid(pid: u32) -> Option<Self> {
         let stat = ProcessStat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
-        stat.is_alive().then_some(Self {
-            pid,
-            started: stat.started,
-        })
+        stat.is_alive().then_some(Self { pid, started: stat.started })
     }
 }
 
@@ -67,9 +61,7 @@ pub fn system_uptime() -> Duration {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds = text.split_ascii_whitespace().next();
     let seconds = seconds.and_then(|word| word.parse().ok());
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .unwrap_or_default()
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
 }
 
 /// Output and exit code of a detached program: files in an existing directory on the host (not the

@@ -25,9 +25,7 @@ impl StateDir {
     pub fn open(path: &Path) -> Result<Self, SystemError> {
         let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
         created.map_err(file_error("create", path))?;
-        Ok(Self {
-            path: path.to_owned(),
-        })
+        Ok(Self { path: path.to_owned() })
     }
 
     /// Removes the directory's content and opens it empty.
@@ -59,9 +57,7 @@ impl StateDir {
             return Err(SystemError::TooLarge { path, size, limit });
         }
         let mut content = Vec::new();
-        file.take(limit.saturating_add(1))
-            .read_to_end(&mut content)
-            .map_err(read_error())?;
+        file.take(limit.saturating_add(1)).read_to_end(&mut content).map_err(read_error())?;
         Ok(Some(content))
     }
 
@@ -70,10 +66,7 @@ impl StateDir {
         let path = self.path.join(name);
         let write = || {
             let parent = path.parent().unwrap_or(&self.path);
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(parent)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
             replace_file(&path, content, 0o600)
         };
         write().map_err(file_error("write", &path))
@@ -103,11 +96,7 @@ impl StateDir {
     pub fn open_appender(&self, name: &str, length: u64) -> Result<FileAppender, SystemError> {
         let path = self.path.join(name);
         let open = || {
-            let file = OpenOptions::new()
-                .append(true)
-                .create(true)
-                .mode(0o600)
-                .open(&path)?;
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
             if file.metadata()?.len() != length {
                 file.set_len(length)?;
             }
@@ -130,10 +119,7 @@ impl StateDir {
             let name = entry?.file_name();
             Ok(name.to_string_lossy().into_owned())
         };
-        entries
-            .map(name)
-            .collect::<io::Result<_>>()
-            .map_err(file_error("list", &path))
+        entries.map(name).collect::<io::Result<_>>().map_err(file_error("list", &path))
     }
 
     /// Removes a file. A missing file is not an error.

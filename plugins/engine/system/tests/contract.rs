@@ -20,10 +20,7 @@ mod contract {
     }
 
     fn mode(mode: u32) -> FileAttributes {
-        FileAttributes {
-            mode: Some(mode),
-            ..FileAttributes::default()
-        }
+        FileAttributes { mode: Some(mode), ..FileAttributes::default() }
     }
 
     fn text(system: &dyn System, path: &str) -> String {
@@ -40,20 +37,13 @@ mod contract {
             let path = Path::new("/motd");
             assert_eq!(system.metadata(path).unwrap(), None);
             assert!(system.read_file(path, LIMIT).unwrap_err().is_not_found());
-            system
-                .write_file(path, b"one", &FileAttributes::default())
-                .unwrap();
+            system.write_file(path, b"one", &FileAttributes::default()).unwrap();
             assert_eq!(mode_of(&*system, "/motd"), 0o644);
             system.write_file(path, b"two", &mode(0o600)).unwrap();
-            system
-                .write_file(path, b"three", &FileAttributes::default())
-                .unwrap();
+            system.write_file(path, b"three", &FileAttributes::default()).unwrap();
             assert_eq!(text(&*system, "/motd"), "three");
             let found = system.metadata(path).unwrap().unwrap();
-            assert_eq!(
-                (found.kind, found.mode, found.size),
-                (FileEntryKind::File, 0o600, 5)
-            );
+            assert_eq!((found.kind, found.mode, found.size), (FileEntryKind::File, 0o600, 5));
             assert_eq!(system.read_dir(Path::new("/")).unwrap(), ["motd"]);
             system.remove_file(path).unwrap();
             system.remove_file(path).unwrap();
@@ -65,22 +55,10 @@ mod contract {
     fn a_large_file_is_refused() {
         on_both(|system| {
             let path = Path::new("/large");
-            system
-                .write_file(path, b"12345", &FileAttributes::default())
-                .unwrap();
+            system.write_file(path, b"12345", &FileAttributes::default()).unwrap();
             assert_eq!(system.read_file(path, 5).unwrap(), b"12345");
             let error = system.read_file(path, 4).unwrap_err();
-            assert!(
-                matches!(
-                    error,
-                    SystemError::TooLarge {
-                        size: 5,
-                        limit: 4,
-                        ..
-                    }
-                ),
-                "{error}"
-            );
+            assert!(matches!(error, SystemError::TooLarge { size: 5, limit: 4, .. }), "{error}");
         });
     }
 
@@ -91,23 +69,13 @@ mod contract {
             system.create_dir(dir, &FileAttributes::default()).unwrap();
             assert_eq!(mode_of(&*system, "/srv"), 0o755);
             assert!(system.create_dir(dir, &FileAttributes::default()).is_err());
-            assert!(
-                system
-                    .create_dir(Path::new("/no/where"), &mode(0o700))
-                    .is_err()
-            );
+            assert!(system.create_dir(Path::new("/no/where"), &mode(0o700)).is_err());
             for name in ["/srv/b", "/srv/a", "/srv/ab"] {
-                system
-                    .write_file(Path::new(name), b"", &FileAttributes::default())
-                    .unwrap();
+                system.write_file(Path::new(name), b"", &FileAttributes::default()).unwrap();
             }
             assert_eq!(system.read_dir(dir).unwrap(), ["a", "ab", "b"]);
             assert!(system.remove_file(dir).is_err());
-            assert!(
-                system
-                    .write_file(dir, b"x", &FileAttributes::default())
-                    .is_err()
-            );
+            assert!(system.write_file(dir, b"x", &FileAttributes::default()).is_err());
             system.remove_tree(dir).unwrap();
             system.remove_tree(dir).unwrap();
             assert_eq!(system.metadata(dir).unwrap(), None);
@@ -118,18 +86,10 @@ mod contract {
     #[test]
     fn writing_through_a_link_keeps_the_link() {
         on_both(|system| {
-            system
-                .create_dir(Path::new("/data"), &FileAttributes::default())
-                .unwrap();
-            system
-                .write_file(Path::new("/data/aliases"), b"old", &mode(0o640))
-                .unwrap();
-            system
-                .create_symlink(Path::new("/data/aliases"), Path::new("/aliases"))
-                .unwrap();
-            system
-                .write_file(Path::new("/aliases"), b"new", &FileAttributes::default())
-                .unwrap();
+            system.create_dir(Path::new("/data"), &FileAttributes::default()).unwrap();
+            system.write_file(Path::new("/data/aliases"), b"old", &mode(0o640)).unwrap();
+            system.create_symlink(Path::new("/data/aliases"), Path::new("/aliases")).unwrap();
+            system.write_file(Path::new("/aliases"), b"new", &FileAttributes::default()).unwrap();
             assert_eq!(text(&*system, "/data/aliases"), "new");
             assert_eq!(mode_of(&*system, "/data/aliases"), 0o640);
             let link = system.metadata(Path::new("/aliases")).unwrap().unwrap();
@@ -144,18 +104,10 @@ mod contract {
     #[test]
     fn a_link_replaces_a_link_and_is_removed_alone() {
         on_both(|system| {
-            system
-                .create_dir(Path::new("/data"), &FileAttributes::default())
-                .unwrap();
-            system
-                .write_file(Path::new("/data/kept"), b"x", &FileAttributes::default())
-                .unwrap();
-            system
-                .create_symlink(Path::new("/nowhere"), Path::new("/link"))
-                .unwrap();
-            system
-                .create_symlink(Path::new("data"), Path::new("/link"))
-                .unwrap();
+            system.create_dir(Path::new("/data"), &FileAttributes::default()).unwrap();
+            system.write_file(Path::new("/data/kept"), b"x", &FileAttributes::default()).unwrap();
+            system.create_symlink(Path::new("/nowhere"), Path::new("/link")).unwrap();
+            system.create_symlink(Path::new("data"), Path::new("/link")).unwrap();
             assert_eq!(text(&*system, "/link/kept"), "x");
             system.remove_tree(Path::new("/link")).unwrap();
             assert_eq!(system.metadata(Path::new("/link")).unwrap(), None);
@@ -170,30 +122,15 @@ mod contract {
                 let error = system.read_file(Path::new(path), LIMIT).unwrap_err();
                 assert!(matches!(error, SystemError::Path { .. }), "{path}: {error}");
                 assert!(
-                    system
-                        .write_file(Path::new(path), b"", &FileAttributes::default())
-                        .is_err()
+                    system.write_file(Path::new(path), b"", &FileAttributes::default()).is_err()
                 );
             }
-            system
-                .create_symlink(Path::new("../../../../../.."), Path::new("/up"))
-                .unwrap();
-            system
-                .create_symlink(Path::new("/"), Path::new("/root"))
-                .unwrap();
-            system
-                .write_file(Path::new("/up/one"), b"1", &FileAttributes::default())
-                .unwrap();
-            system
-                .write_file(Path::new("/root/two"), b"2", &FileAttributes::default())
-                .unwrap();
-            assert_eq!(
-                system.read_dir(Path::new("/")).unwrap(),
-                ["one", "root", "two", "up"]
-            );
-            system
-                .create_symlink(Path::new("/loop"), Path::new("/loop"))
-                .unwrap();
+            system.create_symlink(Path::new("../../../../../.."), Path::new("/up")).unwrap();
+            system.create_symlink(Path::new("/"), Path::new("/root")).unwrap();
+            system.write_file(Path::new("/up/one"), b"1", &FileAttributes::default()).unwrap();
+            system.write_file(Path::new("/root/two"), b"2", &FileAttributes::default()).unwrap();
+            assert_eq!(system.read_dir(Path::new("/")).unwrap(), ["one", "root", "two", "up"]);
+            system.create_symlink(Path::new("/loop"), Path::new("/loop")).unwrap();
             assert!(system.read_file(Path::new("/loop"), LIMIT).is_err());
         });
     }
@@ -201,25 +138,15 @@ mod contract {
     #[test]
     fn a_tree_is_renamed_and_an_obstacle_is_respected() {
         on_both(|system| {
-            system
-                .create_dir(Path::new("/a"), &FileAttributes::default())
-                .unwrap();
-            system
-                .write_file(Path::new("/a/x"), b"x", &FileAttributes::default())
-                .unwrap();
+            system.create_dir(Path::new("/a"), &FileAttributes::default()).unwrap();
+            system.write_file(Path::new("/a/x"), b"x", &FileAttributes::default()).unwrap();
             system.rename(Path::new("/a"), Path::new("/b")).unwrap();
             assert_eq!(text(&*system, "/b/x"), "x");
             assert_eq!(system.metadata(Path::new("/a")).unwrap(), None);
-            system
-                .write_file(Path::new("/f"), b"f", &FileAttributes::default())
-                .unwrap();
+            system.write_file(Path::new("/f"), b"f", &FileAttributes::default()).unwrap();
             assert!(system.rename(Path::new("/f"), Path::new("/b")).is_err());
             assert!(system.rename(Path::new("/b"), Path::new("/f")).is_err());
-            assert!(
-                system
-                    .rename(Path::new("/b"), Path::new("/b/below"))
-                    .is_err()
-            );
+            assert!(system.rename(Path::new("/b"), Path::new("/b/below")).is_err());
             system.rename(Path::new("/f"), Path::new("/b/x")).unwrap();
             assert_eq!(text(&*system, "/b/x"), "f");
         });
@@ -233,15 +160,8 @@ mod contract {
             let before = system.metadata(path).unwrap().unwrap();
             system.set_attributes(path, &mode(0o4755)).unwrap();
             let after = system.metadata(path).unwrap().unwrap();
-            assert_eq!(
-                (after.mode, after.uid, after.gid),
-                (0o4755, before.uid, before.gid)
-            );
-            assert!(
-                system
-                    .set_attributes(Path::new("/none"), &mode(0o644))
-                    .is_err()
-            );
+            assert_eq!((after.mode, after.uid, after.gid), (0o4755, before.uid, before.gid));
+            assert!(system.set_attributes(Path::new("/none"), &mode(0o644)).is_err());
         });
     }
 
@@ -271,19 +191,11 @@ mod contract {
         assert_eq!(system.read_file(&inside("link/x"), LIMIT).unwrap(), b"text");
         assert_eq!(system.read_file(&inside("end"), LIMIT).unwrap(), b"text");
         assert_eq!(system.read_dir(&inside("link")).unwrap(), ["x"]);
-        let kind = |path: &str| {
-            system
-                .metadata(&inside(path))
-                .unwrap()
-                .map(|found| found.kind)
-        };
+        let kind = |path: &str| system.metadata(&inside(path)).unwrap().map(|found| found.kind);
         assert_eq!(kind("end"), Some(FileEntryKind::Link));
         assert_eq!(kind("link/x"), Some(FileEntryKind::File));
         assert_eq!(kind("link/none"), None);
-        assert_eq!(
-            system.read_link(&inside("link/../end")).unwrap(),
-            Path::new("link/x")
-        );
+        assert_eq!(system.read_link(&inside("link/../end")).unwrap(), Path::new("link/x"));
         for path in ["etc/passwd", "/../etc/passwd", ""] {
             assert!(system.metadata(Path::new(path)).is_err(), "{path}");
             assert!(system.read_file(Path::new(path), LIMIT).is_err(), "{path}");
@@ -295,9 +207,7 @@ mod contract {
         on_both(|system| {
             let path = Path::new("/.pwd.lock");
             let held = system.lock_file(path, Duration::ZERO).unwrap();
-            let error = system
-                .lock_file(path, Duration::from_millis(30))
-                .unwrap_err();
+            let error = system.lock_file(path, Duration::from_millis(30)).unwrap_err();
             assert!(matches!(error, SystemError::Locked { .. }), "{error}");
             assert_eq!(mode_of(&*system, "/.pwd.lock"), 0o600);
             drop(held);
@@ -314,15 +224,12 @@ mod contract {
                     let (system, inside) = (Arc::clone(&system), Arc::clone(&inside));
                     std::thread::spawn(move || {
                         let path = Path::new("/count");
-                        let _held = system
-                            .lock_file(Path::new("/lock"), Duration::from_secs(30))
-                            .unwrap();
+                        let _held =
+                            system.lock_file(Path::new("/lock"), Duration::from_secs(30)).unwrap();
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                         let mut count = system.read_file(path, LIMIT).unwrap_or_default();
                         count.push(b'.');
-                        system
-                            .write_file(path, &count, &FileAttributes::default())
-                            .unwrap();
+                        system.write_file(path, &count, &FileAttributes::default()).unwrap();
                         inside.fetch_sub(1, Ordering::SeqCst);
                     })
                 })

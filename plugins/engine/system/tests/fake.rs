@@ -11,35 +11,16 @@ mod fake {
     #[test]
     fn programs_are_scripted_and_recorded() {
         let system = FakeSystem::new();
-        assert!(
-            system
-                .run_command(&Command::new(["useradd", "rip"]))
-                .unwrap_err()
-                .is_not_found()
-        );
+        assert!(system.run_command(&Command::new(["useradd", "rip"])).unwrap_err().is_not_found());
         system.script_output(&["useradd"], CommandOutput::new(9, "exists"));
         system.script_handler(&["useradd", "rip"], |system, _| {
             system.add_file("/etc/passwd", "rip");
             CommandOutput::new(0, "")
         });
-        assert_eq!(
-            system
-                .run_command(&Command::new(["useradd", "x"]))
-                .unwrap()
-                .code,
-            9
-        );
-        assert!(
-            system
-                .run_command(&Command::new(["useradd", "rip", "-m"]))
-                .unwrap()
-                .is_success()
-        );
+        assert_eq!(system.run_command(&Command::new(["useradd", "x"])).unwrap().code, 9);
+        assert!(system.run_command(&Command::new(["useradd", "rip", "-m"])).unwrap().is_success());
         assert_eq!(system.file_text("/etc/passwd"), "rip");
-        assert_eq!(
-            system.recorded_command_lines(),
-            ["useradd rip", "useradd x", "useradd rip -m"]
-        );
+        assert_eq!(system.recorded_command_lines(), ["useradd rip", "useradd x", "useradd rip -m"]);
     }
 
     #[test]
@@ -48,15 +29,11 @@ mod fake {
         system.add_file("/etc/shadow", "x");
         system.inject_failure("/etc/shadow", "write");
         let path = Path::new("/etc/shadow");
-        let error = system
-            .write_file(path, b"y", &FileAttributes::default())
-            .unwrap_err();
+        let error = system.write_file(path, b"y", &FileAttributes::default()).unwrap_err();
         assert_eq!(error.to_string(), "cannot write /etc/shadow");
         assert_eq!(system.file_text("/etc/shadow"), "x");
         system.clear_failures();
-        system
-            .write_file(path, b"y", &FileAttributes::default())
-            .unwrap();
+        system.write_file(path, b"y", &FileAttributes::default()).unwrap();
     }
 
     #[test]

@@ -15,21 +15,13 @@ fn a_home_is_made_from_the_skeleton_and_removed() {
     node.write("/etc/skel/.profile", "hello", 0o640);
     node.write("/etc/skel/bin/tool", "x", 0o755);
     node.write("/etc/login.defs", "HOME_MODE 0710\n", 0o644);
-    node.system
-        .create_symlink(Path::new("bin/tool"), Path::new("/etc/skel/link"))
-        .unwrap();
+    node.system.create_symlink(Path::new("bin/tool"), Path::new("/etc/skel/link")).unwrap();
     node.apply("user", "rip", json!({"uid": 4321, "managehome": true}));
     let home = directory.path().join("home/rip");
     let made = std::fs::metadata(&home).unwrap();
     assert_eq!(made.permissions().mode() & 0o7777, 0o710);
-    assert_eq!(
-        std::fs::read_to_string(home.join(".profile")).unwrap(),
-        "hello"
-    );
-    assert_eq!(
-        std::fs::read_link(home.join("link")).unwrap(),
-        Path::new("bin/tool")
-    );
+    assert_eq!(std::fs::read_to_string(home.join(".profile")).unwrap(), "hello");
+    assert_eq!(std::fs::read_link(home.join("link")).unwrap(), Path::new("bin/tool"));
     let owned = |path: &str| std::fs::symlink_metadata(home.join(path)).unwrap().uid();
     if std::fs::metadata(directory.path()).unwrap().uid() == 0 {
         assert_eq!([owned(""), owned("bin/tool"), owned("link")], [4321; 3]);
@@ -38,11 +30,7 @@ fn a_home_is_made_from_the_skeleton_and_removed() {
     if std::fs::metadata(directory.path()).unwrap().uid() == 0 {
         assert_eq!([owned(""), owned("bin/tool"), owned("link")], [4322; 3]);
     }
-    node.apply(
-        "user",
-        "rip",
-        json!({"ensure": "absent", "managehome": true}),
-    );
+    node.apply("user", "rip", json!({"ensure": "absent", "managehome": true}));
     assert!(!home.exists());
     assert!(home.parent().unwrap().exists());
 }
@@ -55,11 +43,7 @@ fn no_home_of_the_system_or_of_others_is_removed() {
     for home in ["/", "/etc", "/home", "/usr/games", "/var/lib", "/srv/both"] {
         node.apply("user", "other", json!({"home": "/srv/both/inner"}));
         node.apply("user", "rip", json!({"home": home, "managehome": true}));
-        node.apply(
-            "user",
-            "rip",
-            json!({"ensure": "absent", "managehome": true}),
-        );
+        node.apply("user", "rip", json!({"ensure": "absent", "managehome": true}));
     }
     assert_eq!(node.text("/etc/keep"), "x");
     assert_eq!(node.text("/srv/both/inner/keep"), "x");
@@ -77,18 +61,11 @@ fn a_group_comes_changes_and_goes() {
         ["members: members changed ['a', 'b'] to ['a', 'b', 'c']"]
     );
     assert_eq!(
-        node.apply(
-            "group",
-            "ops",
-            json!({"members": ["c"], "auth_membership": true})
-        ),
+        node.apply("group", "ops", json!({"members": ["c"], "auth_membership": true})),
         ["members: members changed ['a', 'b', 'c'] to ['c']"]
     );
     node.apply("user", "rip", json!({"gid": "ops"}));
-    assert_eq!(
-        node.apply("group", "ops", json!({"gid": 3001})),
-        ["gid: gid changed 3000 to 3001"]
-    );
+    assert_eq!(node.apply("group", "ops", json!({"gid": 3001})), ["gid: gid changed 3000 to 3001"]);
     assert_eq!(
         node.engine.find_state("user", "rip").unwrap().get("gid"),
         Some(&ResourceValue::Int(3001))
@@ -96,10 +73,7 @@ fn a_group_comes_changes_and_goes() {
     let error = node.error("group", "ops", json!({"ensure": "absent"}));
     assert!(error.contains("primary group of user 'rip'"), "{error}");
     node.apply("user", "rip", json!({"ensure": "absent"}));
-    assert_eq!(
-        node.apply("group", "ops", json!({"ensure": "absent"})),
-        ["ensure: removed"]
-    );
+    assert_eq!(node.apply("group", "ops", json!({"ensure": "absent"})), ["ensure: removed"]);
 }
 
 #[test]
@@ -127,10 +101,7 @@ fn bad_values_are_refused_before_anything_is_touched() {
         assert!(error.is_invalid(), "{json}: {error}");
     }
     assert!(node.try_apply("group", "x:y", json!({})).is_err());
-    assert!(
-        node.try_apply("group", "x", json!({"members": ["a:b"]}))
-            .is_err()
-    );
+    assert!(node.try_apply("group", "x", json!({"members": ["a:b"]})).is_err());
     assert_eq!(node.system.metadata(Path::new("/etc")).unwrap(), None);
 }
 
@@ -143,10 +114,7 @@ fn a_failed_write_leaves_the_user_to_be_created_again() {
     assert!(error.contains("write the users and groups"), "{error}");
     assert!(node.engine.find_state("user", "rip").unwrap().is_absent());
     system.clear_failures();
-    assert_eq!(
-        node.apply("user", "rip", json!({"managehome": true})),
-        ["ensure: created"]
-    );
+    assert_eq!(node.apply("user", "rip", json!({"managehome": true})), ["ensure: created"]);
 }
 
 #[test]
@@ -167,17 +135,12 @@ fn a_hundred_at_once_leave_valid_files() {
     });
     let users = node.engine.list_instances("user").unwrap();
     assert_eq!(users.len(), 100);
-    let uids: std::collections::BTreeSet<_> = users
-        .iter()
-        .map(|(_, values)| values["uid"].clone())
-        .collect();
+    let uids: std::collections::BTreeSet<_> =
+        users.iter().map(|(_, values)| values["uid"].clone()).collect();
     assert_eq!(uids.len(), 100);
     for (name, values) in &users {
         assert_eq!(values["comment"], ResourceValue::from(name.as_str()));
-        assert_eq!(
-            values["groups"],
-            ResourceValue::List(vec!["all".to_owned()])
-        );
+        assert_eq!(values["groups"], ResourceValue::List(vec!["all".to_owned()]));
     }
     assert_eq!(node.text("/etc/shadow").lines().count(), 100);
 }

@@ -27,10 +27,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(system: impl System + 'static) -> Self {
         let system: Arc<dyn System> = Arc::new(system);
-        Self {
-            engine: ResourceEngine::new(Arc::clone(&system)),
-            system,
-        }
+        Self { engine: ResourceEngine::new(Arc::clone(&system)), system }
     }
 
     pub(crate) fn scratch() -> (tempfile::TempDir, Self) {
@@ -45,26 +42,13 @@ impl Node {
 
     pub(crate) fn write(&self, path: &str, content: &str, mode: u32) {
         let path = Path::new(path);
-        for directory in path
-            .ancestors()
-            .skip(1)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-        {
+        for directory in path.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
             if self.system.metadata(directory).unwrap().is_none() {
-                self.system
-                    .create_dir(directory, &FileAttributes::default())
-                    .unwrap();
+                self.system.create_dir(directory, &FileAttributes::default()).unwrap();
             }
         }
-        let attributes = FileAttributes {
-            mode: Some(mode),
-            ..FileAttributes::default()
-        };
-        self.system
-            .write_file(path, content.as_bytes(), &attributes)
-            .unwrap();
+        let attributes = FileAttributes { mode: Some(mode), ..FileAttributes::default() };
+        self.system.write_file(path, content.as_bytes(), &attributes).unwrap();
     }
 
     pub(crate) fn text(&self, path: &str) -> String {
@@ -78,9 +62,7 @@ impl Node {
         json: Json,
     ) -> Result<ApplyOutcome, EngineError> {
         let resource = self.engine.check_resource(kind, title, &words(json))?;
-        Ok(self
-            .engine
-            .apply_resource(&resource, CancelFlag::default(), false))
+        Ok(self.engine.apply_resource(&resource, CancelFlag::default(), false))
     }
 
     /// Applies, expects success, expects nothing to do afterwards; returns `property: message` of every event.
@@ -88,10 +70,7 @@ impl Node {
         let outcome = self.try_apply(kind, title, json.clone()).unwrap();
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
         let again = self.try_apply(kind, title, json).unwrap();
-        assert!(
-            again.events.is_empty() && again.error.is_none(),
-            "{again:?}"
-        );
+        assert!(again.events.is_empty() && again.error.is_none(), "{again:?}");
         outcome
             .events
             .iter()
@@ -101,10 +80,7 @@ impl Node {
 
     pub(crate) fn error(&self, kind: &str, title: &str, json: Json) -> String {
         match self.try_apply(kind, title, json) {
-            Ok(outcome) => outcome
-                .error
-                .map(|error| error.to_string())
-                .unwrap_or_default(),
+            Ok(outcome) => outcome.error.map(|error| error.to_string()).unwrap_or_default(),
             Err(error) => error.to_string(),
         }
     }

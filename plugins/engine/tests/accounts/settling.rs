@@ -11,11 +11,7 @@ fn any_user() -> impl Strategy<Value = Json> {
     (
         some("[ -9;-~é]{0,12}".prop_map(Json::from).boxed()),
         some((1100_u32..1200).prop_map(Json::from).boxed()),
-        some(
-            proptest::sample::select(vec!["g1", "g2", "5001"])
-                .prop_map(Json::from)
-                .boxed(),
-        ),
+        some(proptest::sample::select(vec!["g1", "g2", "5001"]).prop_map(Json::from).boxed()),
         some(
             proptest::sample::subsequence(vec!["g1", "g2", "g3"], 0..=3)
                 .prop_map(|g| json!(g))
@@ -29,41 +25,33 @@ fn any_user() -> impl Strategy<Value = Json> {
                 .prop_map(Json::from)
                 .boxed(),
         ),
-        (
-            proptest::bool::ANY,
-            proptest::bool::ANY,
-            proptest::bool::ANY,
-        ),
+        (proptest::bool::ANY, proptest::bool::ANY, proptest::bool::ANY),
     )
-        .prop_map(
-            |(comment, uid, gid, groups, home, password, ages, expiry, flags)| {
-                let membership = if flags.0 { "inclusive" } else { "minimum" };
-                let mut words = Map::from_iter([
-                    ("membership".to_owned(), json!(membership)),
-                    ("managehome".to_owned(), json!(flags.1)),
-                    ("system".to_owned(), json!(flags.2)),
-                    ("allowdupe".to_owned(), json!(true)),
-                ]);
-                let given = [
-                    ("comment", comment),
-                    ("uid", uid),
-                    ("gid", gid),
-                    ("groups", groups),
-                    ("home", home),
-                    ("password", password),
-                    ("password_min_age", ages.0),
-                    ("password_max_age", ages.1),
-                    ("password_warn_days", ages.2),
-                    ("expiry", expiry),
-                ];
-                words.extend(
-                    given
-                        .into_iter()
-                        .filter_map(|(name, word)| Some((name.to_owned(), word?))),
-                );
-                Json::Object(words)
-            },
-        )
+        .prop_map(|(comment, uid, gid, groups, home, password, ages, expiry, flags)| {
+            let membership = if flags.0 { "inclusive" } else { "minimum" };
+            let mut words = Map::from_iter([
+                ("membership".to_owned(), json!(membership)),
+                ("managehome".to_owned(), json!(flags.1)),
+                ("system".to_owned(), json!(flags.2)),
+                ("allowdupe".to_owned(), json!(true)),
+            ]);
+            let given = [
+                ("comment", comment),
+                ("uid", uid),
+                ("gid", gid),
+                ("groups", groups),
+                ("home", home),
+                ("password", password),
+                ("password_min_age", ages.0),
+                ("password_max_age", ages.1),
+                ("password_warn_days", ages.2),
+                ("expiry", expiry),
+            ];
+            words.extend(
+                given.into_iter().filter_map(|(name, word)| Some((name.to_owned(), word?))),
+            );
+            Json::Object(words)
+        })
 }
 
 fn settles(node: &Node, steps: &[(String, Json)]) {
@@ -75,11 +63,7 @@ fn settles(node: &Node, steps: &[(String, Json)]) {
         node.apply("user", name, wanted.clone());
     }
     for name in ["a", "b"] {
-        node.apply(
-            "user",
-            name,
-            json!({"ensure": "absent", "managehome": true}),
-        );
+        node.apply("user", name, json!({"ensure": "absent", "managehome": true}));
     }
     assert_eq!(node.text("/etc/passwd") + &node.text("/etc/shadow"), "");
 }

@@ -25,13 +25,8 @@ fn host() -> (FakeSystem, Node) {
     system.add_file("/etc/shadow", "old:!:1:0:99999:7:::\n");
     system.add_file("/etc/group", "users:x:100:\nwheel:x:10:old\nnamed:x:77:\n");
     system.add_file("/bin/sh", "#!");
-    let executable = FileAttributes {
-        mode: Some(0o755),
-        ..FileAttributes::default()
-    };
-    system
-        .set_attributes(Path::new("/bin/sh"), &executable)
-        .unwrap();
+    let executable = FileAttributes { mode: Some(0o755), ..FileAttributes::default() };
+    system.set_attributes(Path::new("/bin/sh"), &executable).unwrap();
     let node = Node::new(system.clone());
     (system, node)
 }
@@ -66,10 +61,7 @@ fn the_tools_are_called_as_puppet_calls_them() {
     );
     assert_eq!(commands("user", "rip", json!({})), ["useradd -M rip"]);
     // The group is there already.
-    assert_eq!(
-        commands("user", "named", json!({})),
-        ["useradd -g named -M named"]
-    );
+    assert_eq!(commands("user", "named", json!({})), ["useradd -g named -M named"]);
     assert_eq!(
         commands(
             "user",
@@ -93,16 +85,9 @@ fn the_tools_are_called_as_puppet_calls_them() {
             "usermod -e 2030-12-31 old",
         ]
     );
+    assert_eq!(commands("user", "old", json!({"ensure": "absent"})), ["userdel old"]);
     assert_eq!(
-        commands("user", "old", json!({"ensure": "absent"})),
-        ["userdel old"]
-    );
-    assert_eq!(
-        commands(
-            "user",
-            "old",
-            json!({"ensure": "absent", "managehome": true})
-        ),
+        commands("user", "old", json!({"ensure": "absent", "managehome": true})),
         ["userdel -r old"]
     );
     assert_eq!(
@@ -113,42 +98,27 @@ fn the_tools_are_called_as_puppet_calls_them() {
         ),
         ["groupadd -g 5 -o -r ops", "gpasswd -M old ops"]
     );
+    assert_eq!(commands("group", "wheel", json!({"gid": 11})), ["groupmod -g 11 wheel"]);
     assert_eq!(
-        commands("group", "wheel", json!({"gid": 11})),
-        ["groupmod -g 11 wheel"]
-    );
-    assert_eq!(
-        commands(
-            "group",
-            "wheel",
-            json!({"members": [], "auth_membership": true})
-        ),
+        commands("group", "wheel", json!({"members": [], "auth_membership": true})),
         ["gpasswd -M  wheel"]
     );
-    assert_eq!(
-        commands("group", "wheel", json!({"ensure": "absent"})),
-        ["groupdel wheel"]
-    );
+    assert_eq!(commands("group", "wheel", json!({"ensure": "absent"})), ["groupdel wheel"]);
 }
 
 #[test]
 fn a_password_goes_through_standard_input_unchanged() {
     let (system, node) = host();
     let password = "$6$rounds=5000$a.b/c$`echo`'\"\\";
-    node.try_apply("user", "rip", json!({"password": password}))
-        .unwrap();
-    node.try_apply("user", "old", json!({"password": password}))
-        .unwrap();
+    node.try_apply("user", "rip", json!({"password": password})).unwrap();
+    node.try_apply("user", "old", json!({"password": password})).unwrap();
     let given: Vec<String> = system
         .recorded_commands()
         .into_iter()
         .filter(|command| !command.stdin.is_empty())
         .map(|command| String::from_utf8(command.stdin).unwrap())
         .collect();
-    assert_eq!(
-        given,
-        [format!("rip:{password}\n"), format!("old:{password}\n")]
-    );
+    assert_eq!(given, [format!("rip:{password}\n"), format!("old:{password}\n")]);
     for command in system.recorded_commands() {
         assert!(!command.argv.join(" ").contains("rounds"), "{command:?}");
         assert!(!format!("{command:?}").contains("rounds"));
@@ -158,24 +128,16 @@ fn a_password_goes_through_standard_input_unchanged() {
 #[test]
 fn a_tool_that_says_no_is_heard() {
     let (system, node) = host();
-    system.script_output(
-        &["useradd"],
-        CommandOutput::new(9, "useradd: user 'rip' already exists\n"),
-    );
+    system
+        .script_output(&["useradd"], CommandOutput::new(9, "useradd: user 'rip' already exists\n"));
     let outcome = node.try_apply("user", "rip", json!({})).unwrap();
     let error = outcome.error.unwrap().to_string();
-    assert_eq!(
-        error,
-        "User[rip]: `useradd` ended with code 9: useradd: user 'rip' already exists"
-    );
+    assert_eq!(error, "User[rip]: `useradd` ended with code 9: useradd: user 'rip' already exists");
     let error = node.error("user", "rip", json!({"shell": "/bin/none"}));
     assert!(error.contains("Shell /bin/none must exist"), "{error}");
     system.add_file("/bin/text", "x");
     let error = node.error("user", "old", json!({"shell": "/bin/text"}));
-    assert!(
-        error.contains("Shell /bin/text must be executable"),
-        "{error}"
-    );
+    assert!(error.contains("Shell /bin/text must be executable"), "{error}");
 }
 
 #[test]
@@ -188,28 +150,11 @@ fn the_name_service_is_asked_unless_local_is_said() {
     let found = node.engine.find_state("user", "ldap").unwrap();
     assert_eq!(found.get("uid"), Some(&ResourceValue::Int(9999)));
     assert_eq!(found.get("password"), None);
-    let local = node
-        .engine
-        .check_resource("user", "ldap", &words(json!({"forcelocal": true})))
-        .unwrap();
-    assert_eq!(
-        node.engine
-            .plan_resource(&local, CancelFlag::default())
-            .unwrap()
-            .changes
-            .len(),
-        1
-    );
-    let either = node
-        .engine
-        .check_resource("user", "ldap", &words(json!({})))
-        .unwrap();
-    assert!(
-        node.engine
-            .plan_resource(&either, CancelFlag::default())
-            .unwrap()
-            .is_empty()
-    );
+    let local =
+        node.engine.check_resource("user", "ldap", &words(json!({"forcelocal": true}))).unwrap();
+    assert_eq!(node.engine.plan_resource(&local, CancelFlag::default()).unwrap().changes.len(), 1);
+    let either = node.engine.check_resource("user", "ldap", &words(json!({}))).unwrap();
+    assert!(node.engine.plan_resource(&either, CancelFlag::default()).unwrap().is_empty());
 }
 
 /// Set where accounts may be spoilt.
@@ -219,10 +164,7 @@ const ELSEWHERE: &str = r#"cp -a /etc "$1/etc" && mkdir "$1/home" && mount --bin
 
 /// Runs itself again where what it does to the machine is done to copies.
 #[test]
-#[expect(
-    clippy::disallowed_types,
-    reason = "runs the test in a namespace of its own"
-)]
+#[expect(clippy::disallowed_types, reason = "runs the test in a namespace of its own")]
 fn the_real_tools_do_what_is_wanted() {
     if std::env::var_os(SPOILABLE).is_some() {
         return real_tools_do_what_is_wanted();
@@ -236,11 +178,7 @@ fn the_real_tools_do_what_is_wanted() {
         .args(["--mount", "sh", "-c", ELSEWHERE, "sh"])
         .arg(copies.path())
         .arg(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "tools::the_real_tools_do_what_is_wanted",
-            "--nocapture",
-        ])
+        .args(["--exact", "tools::the_real_tools_do_what_is_wanted", "--nocapture"])
         .env(SPOILABLE, "yes")
         .output()
         .unwrap();
@@ -254,15 +192,8 @@ fn the_real_tools_do_what_is_wanted() {
 
 fn real_tools_do_what_is_wanted() {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let is_mounted = |path: &str| {
-        mounts
-            .lines()
-            .any(|line| line.contains(&format!(" {path} ")))
-    };
-    assert!(
-        is_mounted("/etc") && is_mounted("/home"),
-        "these are the machine's own accounts"
-    );
+    let is_mounted = |path: &str| mounts.lines().any(|line| line.contains(&format!(" {path} ")));
+    assert!(is_mounted("/etc") && is_mounted("/home"), "these are the machine's own accounts");
     let node = Node::new(RealSystem::new("/".into()));
     node.apply("group", "mustert", json!({"gid": 48_000}));
     let wanted = json!({
@@ -278,17 +209,9 @@ fn real_tools_do_what_is_wanted() {
         "password_warn_days": -1, "expiry": "absent",
     });
     assert_eq!(node.apply("user", "mustert1", other).len(), 10);
-    node.apply(
-        "user",
-        "mustert1",
-        json!({"ensure": "absent", "managehome": true}),
-    );
+    node.apply("user", "mustert1", json!({"ensure": "absent", "managehome": true}));
     assert!(!Path::new("/home/mustert1").exists());
     node.apply("group", "mustert", json!({"members": ["daemon", "bin"]}));
-    node.apply(
-        "group",
-        "mustert",
-        json!({"members": [], "auth_membership": true, "gid": 48_009}),
-    );
+    node.apply("group", "mustert", json!({"members": [], "auth_membership": true, "gid": 48_009}));
     node.apply("group", "mustert", json!({"ensure": "absent"}));
 }

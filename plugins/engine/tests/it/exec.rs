@@ -40,10 +40,7 @@ fn guards_are_anded_in_their_order() {
         (json!({"refreshonly": false}), true),
     ] {
         let mut words = guards.as_object().unwrap().clone();
-        words.insert(
-            "command".to_owned(),
-            Json::from("/bin/echo ran >> /tmp/log"),
-        );
+        words.insert("command".to_owned(), Json::from("/bin/echo ran >> /tmp/log"));
         scratch.write("/tmp/log", "");
         let outcome = apply(&scratch.engine, "exec", "guarded", Json::Object(words));
         assert!(outcome.error.is_none(), "{guards}: {:?}", outcome.error);
@@ -57,12 +54,8 @@ fn a_guard_that_decides_keeps_later_ones_from_running() {
     let (system, engine) = fake();
     system.script_output(&["/bin/a"], output(0, ""));
     system.script_output(&["/bin/b"], output(0, ""));
-    let outcome = apply(
-        &engine,
-        "exec",
-        "/bin/x",
-        json!({"unless": ["/bin/a"], "onlyif": ["/bin/b"]}),
-    );
+    let outcome =
+        apply(&engine, "exec", "/bin/x", json!({"unless": ["/bin/a"], "onlyif": ["/bin/b"]}));
     assert!(!outcome.has_changed());
     assert_eq!(system.recorded_command_lines(), ["/bin/a"]);
 }
@@ -73,22 +66,15 @@ fn guards_are_asked_in_noop_and_the_command_is_not() {
     system.script_output(&["/bin/check"], output(0, ""));
     let resource = check(&engine, "exec", "/bin/x", json!({"onlyif": "/bin/check"})).unwrap();
     let outcome = engine.apply_resource(&resource, CancelFlag::default(), true);
-    assert_eq!(
-        messages(&outcome.events),
-        ["current_value 'notrun', should be ['0'] (noop)"]
-    );
+    assert_eq!(messages(&outcome.events), ["current_value 'notrun', should be ['0'] (noop)"]);
     assert_eq!(system.recorded_command_lines(), ["/bin/check"]);
 }
 
 #[test]
 fn a_wrong_exit_code_fails_in_puppets_words_and_tells_the_output() {
     let scratch = Scratch::new();
-    let outcome = apply(
-        &scratch.engine,
-        "exec",
-        "/bin/sh -c 'echo why; exit 3'",
-        json!({"returns": [0, 2]}),
-    );
+    let outcome =
+        apply(&scratch.engine, "exec", "/bin/sh -c 'echo why; exit 3'", json!({"returns": [0, 2]}));
     assert_eq!(outcome.events[0].status, ChangeEventStatus::Failure);
     assert_eq!(
         outcome.events[0].message,
@@ -107,12 +93,7 @@ fn a_wrong_exit_code_fails_in_puppets_words_and_tells_the_output() {
 #[test]
 fn an_expected_exit_code_is_a_success() {
     let scratch = Scratch::new();
-    let outcome = apply(
-        &scratch.engine,
-        "exec",
-        "/bin/sh -c 'exit 3'",
-        json!({"returns": 3}),
-    );
+    let outcome = apply(&scratch.engine, "exec", "/bin/sh -c 'exit 3'", json!({"returns": 3}));
     assert!(outcome.error.is_none() && outcome.has_changed());
 }
 
@@ -132,11 +113,7 @@ fn a_check_or_command_that_does_not_exist_is_a_failure() {
         );
     }
     let outcome = apply(&scratch.engine, "exec", "/nonexistent > /tmp/x", nothing());
-    assert!(
-        error(&outcome).contains("returned 127"),
-        "{}",
-        error(&outcome)
-    );
+    assert!(error(&outcome).contains("returned 127"), "{}", error(&outcome));
 }
 
 /// Puppet calls this in sync; we say that we do not know.
@@ -146,17 +123,9 @@ fn a_check_that_takes_too_long_is_a_failure() {
     let words =
         json!({"command": "/bin/echo ran > /tmp/log", "onlyif": "/bin/sleep 60", "timeout": 0.2});
     let outcome = apply(&scratch.engine, "exec", "x", words);
-    assert_eq!(
-        error(&outcome),
-        "check '/bin/sleep 60' exceeded its timeout of 0.2 s"
-    );
+    assert_eq!(error(&outcome), "check '/bin/sleep 60' exceeded its timeout of 0.2 s");
     assert!(!scratch.path("/tmp/log").exists());
-    let outcome = apply(
-        &scratch.engine,
-        "exec",
-        "/bin/sleep 60",
-        json!({"timeout": 0.2}),
-    );
+    let outcome = apply(&scratch.engine, "exec", "/bin/sleep 60", json!({"timeout": 0.2}));
     assert_eq!(
         outcome.events[0].message,
         "change from 'notrun' to ['0'] failed: command exceeded its timeout of 0.2 s"
@@ -167,12 +136,7 @@ fn a_check_that_takes_too_long_is_a_failure() {
 fn it_is_tried_as_often_as_told() {
     let scratch = Scratch::new();
     let line = "/bin/sh -c 'echo x >> /tmp/tries; test $(wc -l < /tmp/tries) -eq 3'";
-    let outcome = apply(
-        &scratch.engine,
-        "exec",
-        line,
-        json!({"tries": 5, "try_sleep": 0.01}),
-    );
+    let outcome = apply(&scratch.engine, "exec", line, json!({"tries": 5, "try_sleep": 0.01}));
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     assert_eq!(scratch.text("/tmp/tries"), "x\nx\nx\n");
 }
@@ -186,13 +150,8 @@ fn a_cancelled_request_does_not_wait_for_the_next_try() {
         raise.cancel();
         output(1, "")
     });
-    let resource = check(
-        &engine,
-        "exec",
-        "/bin/x",
-        json!({"tries": 2, "try_sleep": 86400}),
-    )
-    .unwrap();
+    let resource =
+        check(&engine, "exec", "/bin/x", json!({"tries": 2, "try_sleep": 86400})).unwrap();
     let outcome = engine.apply_resource(&resource, cancel, false);
     assert!(outcome.error.is_some());
 }
@@ -205,23 +164,10 @@ fn a_shell_is_used_only_where_the_line_needs_one() {
     }
     apply(&engine, "exec", "/bin/echo  a b", nothing());
     apply(&engine, "exec", "/bin/echo $HOME", nothing());
-    apply(
-        &engine,
-        "exec",
-        "/bin/echo plain",
-        json!({"provider": "shell"}),
-    );
-    apply(
-        &engine,
-        "exec",
-        "list",
-        json!({"command": ["/bin/echo", "a; rm -rf /", "$HOME"]}),
-    );
-    let argv: Vec<Vec<String>> = system
-        .recorded_commands()
-        .into_iter()
-        .map(|command| command.argv)
-        .collect();
+    apply(&engine, "exec", "/bin/echo plain", json!({"provider": "shell"}));
+    apply(&engine, "exec", "list", json!({"command": ["/bin/echo", "a; rm -rf /", "$HOME"]}));
+    let argv: Vec<Vec<String>> =
+        system.recorded_commands().into_iter().map(|command| command.argv).collect();
     assert_eq!(argv[0], ["/bin/echo", "a", "b"]);
     assert_eq!(argv[1], ["/bin/sh", "-c", "/bin/echo $HOME"]);
     assert_eq!(argv[2], ["/bin/sh", "-c", "/bin/echo plain"]);
@@ -241,15 +187,9 @@ fn what_stands_around_the_command_arrives() {
     apply(&engine, "exec", "x 1", words);
     let command = &system.recorded_commands()[0];
     assert_eq!(command.env["PATH"], "/opt/bin:/bin:/usr/bin");
-    assert_eq!(
-        (command.env["A"].as_str(), command.env["E"].as_str()),
-        ("b=c", "")
-    );
+    assert_eq!((command.env["A"].as_str(), command.env["E"].as_str()), ("b=c", ""));
     assert_eq!(command.cwd.as_deref(), Some(std::path::Path::new("/srv")));
-    assert_eq!(
-        (command.umask, command.uid, command.gid),
-        (Some(0o027), Some(1000), Some(33))
-    );
+    assert_eq!((command.umask, command.uid, command.gid), (Some(0o027), Some(1000), Some(33)));
     assert_eq!(command.timeout, None);
     let outcome = apply(&engine, "exec", "/bin/x", json!({"user": "nobody-there"}));
     assert!(error(&outcome).contains("user `nobody-there` does not exist"));
@@ -259,40 +199,17 @@ fn what_stands_around_the_command_arrives() {
 fn what_cannot_be_right_is_refused_at_once() {
     let (_, engine) = fake();
     for (title, words, expected) in [
-        (
-            "date",
-            nothing(),
-            "`date`, which is not an absolute path; specify one, or set `path`",
-        ),
-        (
-            "/bin/x",
-            json!({"onlyif": "test -f x"}),
-            "`test`, which is not an absolute path",
-        ),
-        (
-            "/bin/x",
-            json!({"environment": "nonsense"}),
-            "must be `NAME=value`",
-        ),
+        ("date", nothing(), "`date`, which is not an absolute path; specify one, or set `path`"),
+        ("/bin/x", json!({"onlyif": "test -f x"}), "`test`, which is not an absolute path"),
+        ("/bin/x", json!({"environment": "nonsense"}), "must be `NAME=value`"),
         ("/bin/x", json!({"umask": "99"}), "must be octal"),
         ("/bin/x", json!({"tries": 0}), "is less than 1"),
-        (
-            "/bin/x",
-            json!({"returns": 256}),
-            "exit codes from 0 to 255",
-        ),
+        ("/bin/x", json!({"returns": 256}), "exit codes from 0 to 255"),
         ("/bin/x", json!({"timeout": "soon"}), "must be seconds"),
-        (
-            "/bin/x",
-            json!({"creates": "date"}),
-            "must be absolute paths",
-        ),
+        ("/bin/x", json!({"creates": "date"}), "must be absolute paths"),
     ] {
         let error = check(&engine, "exec", title, words).unwrap_err();
-        assert!(
-            error.is_invalid() && error.to_string().contains(expected),
-            "{error}"
-        );
+        assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
     }
 }
 
@@ -301,13 +218,7 @@ fn a_check_can_be_a_list_of_words_and_no_shell_sees_them() {
     let scratch = Scratch::new();
     scratch.write("/tmp/a file; rm -rf x", "x");
     for (onlyif, runs) in [
-        (
-            json!([
-                ["/usr/bin/test", "-e", "/tmp/a file; rm -rf x"],
-                "/bin/true"
-            ]),
-            1,
-        ),
+        (json!([["/usr/bin/test", "-e", "/tmp/a file; rm -rf x"], "/bin/true"]), 1),
         (json!([["/usr/bin/test", "-e", "/tmp/it's not there"]]), 0),
     ] {
         let words = json!({"onlyif": onlyif});

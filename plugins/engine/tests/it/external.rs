@@ -60,27 +60,19 @@ impl Node {
 
     /// Messages of what was done; the error, if it was refused or could not be looked at.
     fn apply(&self, type_name: &str, name: &str, words: &Json, noop: bool) -> Vec<String> {
-        let resource = match self
-            .engine
-            .check_resource(type_name, name, words.as_object().unwrap())
+        let resource = match self.engine.check_resource(type_name, name, words.as_object().unwrap())
         {
             Ok(resource) => resource,
             Err(error) => return vec![error.one_line_message()],
         };
-        let outcome = self
-            .engine
-            .apply_resource(&resource, CancelFlag::default(), noop);
+        let outcome = self.engine.apply_resource(&resource, CancelFlag::default(), noop);
         assert!(
             outcome
                 .events
                 .iter()
                 .all(|event| event.status != ChangeEventStatus::Failure || outcome.error.is_some())
         );
-        let mut said: Vec<String> = outcome
-            .events
-            .into_iter()
-            .map(|event| event.message)
-            .collect();
+        let mut said: Vec<String> = outcome.events.into_iter().map(|event| event.message).collect();
         if said.is_empty() {
             said.extend(outcome.error.map(|error| error.one_line_message()));
         }
@@ -95,10 +87,7 @@ fn the_example_sets_changes_and_removes_a_setting() {
     std::fs::write(&file, "top = 1\n[server]\nport = 80\n").unwrap();
     let words = |value: &str| json!({"path": file, "section": "server", "setting": "workers", "value": value});
     let apply = |words: &Json, noop| node.apply("ini_setting", "workers", words, noop);
-    assert_eq!(
-        apply(&words("2"), true),
-        ["current_value 'absent', should be 'present' (noop)"]
-    );
+    assert_eq!(apply(&words("2"), true), ["current_value 'absent', should be 'present' (noop)"]);
     assert_eq!(apply(&words("2"), false), ["created"]);
     assert_eq!(apply(&words("2"), false), [""; 0]);
     assert_eq!(apply(&words("4"), false), ["value changed '2' to '4'"]);
@@ -109,20 +98,11 @@ fn the_example_sets_changes_and_removes_a_setting() {
     let mut absent = words("4");
     absent["ensure"] = json!("absent");
     assert_eq!(apply(&absent, false), ["removed"]);
-    assert_eq!(
-        std::fs::read_to_string(&file).unwrap(),
-        "top = 1\n[server]\nport = 80\n"
-    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "top = 1\n[server]\nport = 80\n");
     let refused = apply(&json!({"colour": "red"}), false);
-    assert!(
-        refused[0].contains("no property or parameter `colour`"),
-        "{refused:?}"
-    );
+    assert!(refused[0].contains("no property or parameter `colour`"), "{refused:?}");
     let refused = apply(&json!({"ensure": "sideways"}), false);
-    assert!(
-        refused[0].contains("must be one of present, absent"),
-        "{refused:?}"
-    );
+    assert!(refused[0].contains("must be one of present, absent"), "{refused:?}");
     let failed = apply(&json!({"value": "1"}), false);
     assert!(failed[0].contains("`path` is needed"), "{failed:?}");
 }
@@ -138,10 +118,7 @@ fn a_program_that_misbehaves_is_told_and_costs_one_resource() {
     ] {
         let node = Node::with_script(script);
         let said = node.apply("thing", "x", &json!({"ensure": "present"}), false);
-        assert!(
-            said.len() == 1 && said[0].contains(expected),
-            "{script}: {said:?}"
-        );
+        assert!(said.len() == 1 && said[0].contains(expected), "{script}: {said:?}");
     }
 }
 
@@ -167,25 +144,15 @@ fn secrets_of_a_description_are_hidden_and_go_by_standard_input() {
 fn what_anybody_could_write_is_not_run() {
     for (name, mode) in [("program", 0o777), ("thing.json", 0o666)] {
         let node = Node::with_script("echo '{\"state\": {}}'");
-        std::fs::set_permissions(
-            node.directory.path().join(name),
-            PermissionsExt::from_mode(mode),
-        )
-        .unwrap();
+        std::fs::set_permissions(node.directory.path().join(name), PermissionsExt::from_mode(mode))
+            .unwrap();
         let said = node.apply("thing", "x", &json!({"ensure": "present"}), false);
         assert!(said[0].contains("writable by group or others"), "{said:?}");
     }
     let node = Node::with_script("");
-    node.write(
-        "thing.json",
-        "{\"description\": \"x\", \"sensitve\": true}",
-        0o644,
-    );
+    node.write("thing.json", "{\"description\": \"x\", \"sensitve\": true}", 0o644);
     let said = node.apply("thing", "x", &json!({"ensure": "present"}), false);
     assert!(said[0].contains("is not a type description"), "{said:?}");
     let unknown = node.apply("nothing", "x", &json!({}), false);
-    assert!(
-        unknown[0].contains("there is no resource type `nothing`"),
-        "{unknown:?}"
-    );
+    assert!(unknown[0].contains("there is no resource type `nothing`"), "{unknown:?}");
 }

@@ -14,45 +14,22 @@ pub(crate) const ABD: &str =
     "{sha256}a52d159f262b2c6ddb724a61840befc36eb30c88877a4030b65cbe86298449c9";
 
 pub(crate) fn mode(scratch: &Scratch, path: &str) -> u32 {
-    std::fs::symlink_metadata(scratch.path(path))
-        .unwrap()
-        .permissions()
-        .mode()
-        & 0o7777
+    std::fs::symlink_metadata(scratch.path(path)).unwrap().permissions().mode() & 0o7777
 }
 
 #[test]
 fn content_makes_changes_and_removes_a_file() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "abc", "mode": "0600"}),
-    );
+    let events = converges(engine, "file", "/tmp/x", json!({"content": "abc", "mode": "0600"}));
     assert_eq!(messages(&events), [format!("defined content as '{ABC}'")]);
-    assert_eq!(
-        (scratch.text("/tmp/x").as_str(), mode(&scratch, "/tmp/x")),
-        ("abc", 0o600)
-    );
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "abd", "mode": "640"}),
-    );
+    assert_eq!((scratch.text("/tmp/x").as_str(), mode(&scratch, "/tmp/x")), ("abc", 0o600));
+    let events = converges(engine, "file", "/tmp/x", json!({"content": "abd", "mode": "640"}));
     assert_eq!(
         messages(&events),
-        [
-            format!("content changed '{ABC}' to '{ABD}'"),
-            "mode changed '0600' to '0640'".to_owned()
-        ]
+        [format!("content changed '{ABC}' to '{ABD}'"), "mode changed '0600' to '0640'".to_owned()]
     );
-    assert_eq!(
-        (scratch.text("/tmp/x").as_str(), mode(&scratch, "/tmp/x")),
-        ("abd", 0o640)
-    );
+    assert_eq!((scratch.text("/tmp/x").as_str(), mode(&scratch, "/tmp/x")), ("abd", 0o640));
     let events = converges(engine, "file", "/tmp/x", json!({"ensure": "absent"}));
     assert_eq!(messages(&events), ["removed"]);
     assert!(!scratch.path("/tmp/x").exists());
@@ -61,27 +38,9 @@ fn content_makes_changes_and_removes_a_file() {
 #[test]
 fn present_is_content_with_whatever_is_there() {
     let scratch = Scratch::new();
-    converges(
-        &scratch.engine,
-        "file",
-        "/tmp/d",
-        json!({"ensure": "directory"}),
-    );
-    assert!(
-        converges(
-            &scratch.engine,
-            "file",
-            "/tmp/d",
-            json!({"ensure": "present"})
-        )
-        .is_empty()
-    );
-    let events = converges(
-        &scratch.engine,
-        "file",
-        "/tmp/f",
-        json!({"ensure": "present"}),
-    );
+    converges(&scratch.engine, "file", "/tmp/d", json!({"ensure": "directory"}));
+    assert!(converges(&scratch.engine, "file", "/tmp/d", json!({"ensure": "present"})).is_empty());
+    let events = converges(&scratch.engine, "file", "/tmp/f", json!({"ensure": "present"}));
     assert_eq!(messages(&events), ["created"]);
     assert_eq!(scratch.text("/tmp/f"), "");
 }
@@ -89,12 +48,7 @@ fn present_is_content_with_whatever_is_there() {
 #[test]
 fn a_directory_can_be_searched_by_whoever_may_read_it() {
     let scratch = Scratch::new();
-    converges(
-        &scratch.engine,
-        "file",
-        "/tmp/d",
-        json!({"ensure": "directory", "mode": "0640"}),
-    );
+    converges(&scratch.engine, "file", "/tmp/d", json!({"ensure": "directory", "mode": "0640"}));
     assert_eq!(mode(&scratch, "/tmp/d"), 0o750);
     converges(&scratch.engine, "file", "/tmp/d", json!({"mode": "0444"}));
     assert_eq!(mode(&scratch, "/tmp/d"), 0o555);
@@ -107,56 +61,24 @@ fn links_are_made_moved_and_not_followed() {
     scratch.write("/tmp/a", "keep");
     let events = converges(engine, "file", "/tmp/l", json!({"ensure": "/tmp/a"}));
     assert_eq!(messages(&events), ["created"]);
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/l",
-        json!({"target": "b", "mode": "0600"}),
-    );
+    let events = converges(engine, "file", "/tmp/l", json!({"target": "b", "mode": "0600"}));
     assert_eq!(messages(&events), ["target changed '/tmp/a' to 'b'"]);
-    assert_eq!(
-        std::fs::read_link(scratch.path("/tmp/l")).unwrap().to_str(),
-        Some("b")
-    );
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/l",
-        json!({"ensure": "file", "content": "abc"}),
-    );
+    assert_eq!(std::fs::read_link(scratch.path("/tmp/l")).unwrap().to_str(), Some("b"));
+    let events = converges(engine, "file", "/tmp/l", json!({"ensure": "file", "content": "abc"}));
     assert_eq!(messages(&events), [format!("defined content as '{ABC}'")]);
-    assert_eq!(
-        (
-            scratch.text("/tmp/a").as_str(),
-            scratch.text("/tmp/l").as_str()
-        ),
-        ("keep", "abc")
-    );
+    assert_eq!((scratch.text("/tmp/a").as_str(), scratch.text("/tmp/l").as_str()), ("keep", "abc"));
 }
 
 #[test]
 fn a_directory_is_only_removed_by_force() {
     let scratch = Scratch::new();
     scratch.write("/tmp/d/inner", "x");
-    for words in [
-        json!({"ensure": "absent"}),
-        json!({"content": "x"}),
-        json!({"ensure": "/x"}),
-    ] {
+    for words in [json!({"ensure": "absent"}), json!({"content": "x"}), json!({"ensure": "/x"})] {
         let outcome = apply(&scratch.engine, "file", "/tmp/d", words);
-        assert!(
-            error(&outcome).contains("use 'force' to override"),
-            "{}",
-            error(&outcome)
-        );
+        assert!(error(&outcome).contains("use 'force' to override"), "{}", error(&outcome));
     }
     assert_eq!(scratch.text("/tmp/d/inner"), "x");
-    converges(
-        &scratch.engine,
-        "file",
-        "/tmp/d",
-        json!({"ensure": "absent", "force": true}),
-    );
+    converges(&scratch.engine, "file", "/tmp/d", json!({"ensure": "absent", "force": true}));
     assert!(!scratch.path("/tmp/d").exists());
 }
 
@@ -165,21 +87,11 @@ fn what_is_not_to_be_replaced_stays() {
     let scratch = Scratch::new();
     scratch.write("/tmp/x", "mine");
     assert!(
-        converges(
-            &scratch.engine,
-            "file",
-            "/tmp/x",
-            json!({"content": "new", "replace": false})
-        )
-        .is_empty()
+        converges(&scratch.engine, "file", "/tmp/x", json!({"content": "new", "replace": false}))
+            .is_empty()
     );
     assert_eq!(scratch.text("/tmp/x"), "mine");
-    converges(
-        &scratch.engine,
-        "file",
-        "/tmp/y",
-        json!({"content": "new", "replace": false}),
-    );
+    converges(&scratch.engine, "file", "/tmp/y", json!({"content": "new", "replace": false}));
     assert_eq!(scratch.text("/tmp/y"), "new");
 }
 
@@ -190,9 +102,7 @@ fn content_that_its_judge_refuses_is_not_installed() {
     let words = |content: &str| json!({"content": content, "validate_cmd": "/bin/grep -q good %"});
     let outcome = apply(&scratch.engine, "file", "/tmp/x", words("bad\n"));
     assert!(
-        outcome.events[0]
-            .message
-            .contains("failed: `validate_cmd` rejected the new content"),
+        outcome.events[0].message.contains("failed: `validate_cmd` rejected the new content"),
         "{:?}",
         outcome.events
     );
@@ -205,41 +115,22 @@ fn content_that_its_judge_refuses_is_not_installed() {
 #[test]
 fn owners_are_compared_by_number_and_told_by_name() {
     let (system, engine) = fake();
-    system.add_file(
-        "/etc/passwd",
-        "root:x:0:0::/root:/bin/sh\nrip:x:1000:1000::/home/rip:/bin/sh\n",
-    );
+    system
+        .add_file("/etc/passwd", "root:x:0:0::/root:/bin/sh\nrip:x:1000:1000::/home/rip:/bin/sh\n");
     system.add_file("/etc/group", "root:x:0:\nweb:x:33:\n");
     system.add_file("/srv/x", "x");
     assert!(
-        converges(
-            &engine,
-            "file",
-            "/srv/x",
-            json!({"owner": "0", "group": "root"})
-        )
-        .is_empty()
+        converges(&engine, "file", "/srv/x", json!({"owner": "0", "group": "root"})).is_empty()
     );
-    let events = converges(
-        &engine,
-        "file",
-        "/srv/x",
-        json!({"owner": "rip", "group": "33"}),
-    );
+    let events = converges(&engine, "file", "/srv/x", json!({"owner": "rip", "group": "33"}));
     assert_eq!(
         messages(&events),
-        [
-            "owner changed 'root' to 'rip'",
-            "group changed 'root' to '33'"
-        ]
+        ["owner changed 'root' to 'rip'", "group changed 'root' to '33'"]
     );
     let found = engine.find_state("file", "/srv/x").unwrap();
     assert_eq!(
         (found.get("owner"), found.get("group")),
-        (
-            Some(&ResourceValue::from("rip")),
-            Some(&ResourceValue::from("web"))
-        )
+        (Some(&ResourceValue::from("rip")), Some(&ResourceValue::from("web")))
     );
     let outcome = apply(&engine, "file", "/srv/x", json!({"owner": "ghost"}));
     assert!(error(&outcome).contains("Could not find user ghost"));
@@ -255,33 +146,14 @@ fn find_tells_everything_and_changes_nothing() {
     for name in ["owner", "group", "mode"] {
         assert!(found.get(name).is_some(), "{name}");
     }
-    assert!(
-        scratch
-            .engine
-            .find_state("file", "/tmp/none")
-            .unwrap()
-            .is_absent()
-    );
+    assert!(scratch.engine.find_state("file", "/tmp/none").unwrap().is_absent());
 }
 
 #[test]
 fn what_is_there_without_being_desired_is_left_alone() {
     let scratch = Scratch::new();
-    assert!(
-        converges(
-            &scratch.engine,
-            "file",
-            "/tmp/none",
-            json!({"mode": "0600"})
-        )
-        .is_empty()
-    );
-    let outcome = apply(
-        &scratch.engine,
-        "file",
-        "/no/such/dir/x",
-        json!({"content": "x"}),
-    );
+    assert!(converges(&scratch.engine, "file", "/tmp/none", json!({"mode": "0600"})).is_empty());
+    let outcome = apply(&scratch.engine, "file", "/no/such/dir/x", json!({"content": "x"}));
     assert!(
         error(&outcome).contains("parent directory /no/such/dir does not exist"),
         "{}",
@@ -300,45 +172,21 @@ fn what_this_version_does_not_do_is_refused_clearly() {
         (json!({"source": "relative"}), "must be a path on the node"),
         (json!({"mode": "u+q"}), "octal such as `0644` or symbolic"),
         (json!({"mode": 644}), "must be permission bits as a string"),
-        (
-            json!({"recurse": "sideways"}),
-            "must be one of true, false, remote",
-        ),
+        (json!({"recurse": "sideways"}), "must be one of true, false, remote"),
         (json!({"recurse": "remote"}), "which needs a `source`"),
         (json!({"recurselimit": -1}), "must be 0 or more"),
         (json!({"backup": "./x"}), "must be a suffix without `/`"),
         (json!({"checksum": "crc"}), "must be one of sha256"),
-        (
-            json!({"checksum": "mtime", "content": "x"}),
-            "which cannot be used to compare `content`",
-        ),
-        (
-            json!({"checksum": "none", "source": "/x"}),
-            "which cannot be used to compare `source`",
-        ),
-        (
-            json!({"checksum_value": "abc", "source": "/x"}),
-            "must be a sha256 checksum",
-        ),
-        (
-            json!({"ensure": "directory", "content": "x"}),
-            "which cannot have `content`",
-        ),
-        (
-            json!({"content": "x", "source": "/y"}),
-            "is given together with `content`",
-        ),
+        (json!({"checksum": "mtime", "content": "x"}), "which cannot be used to compare `content`"),
+        (json!({"checksum": "none", "source": "/x"}), "which cannot be used to compare `source`"),
+        (json!({"checksum_value": "abc", "source": "/x"}), "must be a sha256 checksum"),
+        (json!({"ensure": "directory", "content": "x"}), "which cannot have `content`"),
+        (json!({"content": "x", "source": "/y"}), "is given together with `content`"),
         (json!({"ensure": "link"}), "needs `target`"),
-        (
-            json!({"ensure": "sideways"}),
-            "must be present, absent, file, directory, link or a path",
-        ),
+        (json!({"ensure": "sideways"}), "must be present, absent, file, directory, link or a path"),
     ] {
         let error = check(&engine, "file", "/tmp/x", words).unwrap_err();
-        assert!(
-            error.is_invalid() && error.to_string().contains(expected),
-            "{error}"
-        );
+        assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
     }
     assert!(
         check(&engine, "file", "relative", nothing())
@@ -353,18 +201,9 @@ fn a_failure_does_not_stop_the_other_properties() {
     let (system, engine) = fake();
     system.add_file("/srv/x", "x");
     system.inject_failure("/srv/x", "write");
-    let outcome = apply(
-        &engine,
-        "file",
-        "/srv/x",
-        json!({"content": "y", "mode": "0600"}),
-    );
+    let outcome = apply(&engine, "file", "/srv/x", json!({"content": "y", "mode": "0600"}));
     assert_eq!(outcome.events.len(), 2);
-    assert!(
-        outcome.events[0].message.contains("failed: writing /srv/x"),
-        "{:?}",
-        outcome.events
-    );
+    assert!(outcome.events[0].message.contains("failed: writing /srv/x"), "{:?}", outcome.events);
     assert_eq!(outcome.events[1].message, "mode changed '0644' to '0600'");
     assert!(outcome.error.is_some());
 }
@@ -376,25 +215,12 @@ fn symbolic_modes_start_from_what_is_there() {
     scratch.write("/tmp/x", "x");
     converges(engine, "file", "/tmp/x", json!({"mode": "0644"}));
     let events = converges(engine, "file", "/tmp/x", json!({"mode": "u+x,go-r"}));
-    assert_eq!(
-        messages(&events),
-        ["mode changed '0644' to '0700' (u+x,go-r)"]
-    );
+    assert_eq!(messages(&events), ["mode changed '0644' to '0700' (u+x,go-r)"]);
     assert_eq!(events[0].desired_value, ResourceValue::from("u+x,go-r"));
     assert_eq!(mode(&scratch, "/tmp/x"), 0o700);
-    converges(
-        engine,
-        "file",
-        "/tmp/d",
-        json!({"ensure": "directory", "mode": "g+w"}),
-    );
+    converges(engine, "file", "/tmp/d", json!({"ensure": "directory", "mode": "g+w"}));
     assert_eq!(mode(&scratch, "/tmp/d"), 0o775);
-    converges(
-        engine,
-        "file",
-        "/tmp/new",
-        json!({"content": "x", "mode": "o="}),
-    );
+    converges(engine, "file", "/tmp/new", json!({"content": "x", "mode": "o="}));
     assert_eq!(mode(&scratch, "/tmp/new"), 0o640);
 }
 

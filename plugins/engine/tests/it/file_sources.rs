@@ -12,17 +12,9 @@ use crate::support::{Scratch, apply, check, converges, error, fake, messages};
 fn a_copy_of_what_is_replaced_is_kept_where_asked() {
     let scratch = Scratch::new();
     scratch.write("/tmp/x", "old");
-    converges(
-        &scratch.engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "new", "backup": ".bak"}),
-    );
+    converges(&scratch.engine, "file", "/tmp/x", json!({"content": "new", "backup": ".bak"}));
     assert_eq!(
-        (
-            scratch.text("/tmp/x.bak").as_str(),
-            scratch.text("/tmp/x").as_str()
-        ),
+        (scratch.text("/tmp/x.bak").as_str(), scratch.text("/tmp/x").as_str()),
         ("old", "new")
     );
 }
@@ -37,12 +29,7 @@ fn a_source_is_copied_and_followed() {
     scratch.write("/tmp/from", "two");
     converges(&scratch.engine, "file", "/tmp/to", words());
     assert_eq!(scratch.text("/tmp/to"), "two");
-    let outcome = apply(
-        &scratch.engine,
-        "file",
-        "/tmp/to",
-        json!({"source": "/tmp/nothing"}),
-    );
+    let outcome = apply(&scratch.engine, "file", "/tmp/to", json!({"source": "/tmp/nothing"}));
     assert!(
         error(&outcome).contains("source(s) /tmp/nothing: nothing is there"),
         "{}",
@@ -54,25 +41,13 @@ fn a_source_is_copied_and_followed() {
 fn contents_are_compared_by_the_checksum_that_is_named() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "abc", "checksum": "md5"}),
-    );
+    let events = converges(engine, "file", "/tmp/x", json!({"content": "abc", "checksum": "md5"}));
     let abc = "{md5}900150983cd24fb0d6963f7d28e17f72";
     assert_eq!(messages(&events), [format!("defined content as '{abc}'")]);
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "abd", "checksum": "md5"}),
-    );
+    let events = converges(engine, "file", "/tmp/x", json!({"content": "abd", "checksum": "md5"}));
     assert_eq!(
         messages(&events),
-        [format!(
-            "content changed '{abc}' to '{{md5}}4911e516e5aa21d327512e0c8b197616'"
-        )]
+        [format!("content changed '{abc}' to '{{md5}}4911e516e5aa21d327512e0c8b197616'")]
     );
 }
 
@@ -82,10 +57,7 @@ fn by_its_time_a_copy_is_good_when_it_is_not_older() {
     system.add_file("/srv/from", "one");
     let words = || json!({"source": "/srv/from", "checksum": "mtime"});
     let events = converges(&engine, "file", "/srv/to", words());
-    assert_eq!(
-        messages(&events),
-        ["defined content as '{mtime}2023-11-14 22:13:20 UTC'"]
-    );
+    assert_eq!(messages(&events), ["defined content as '{mtime}2023-11-14 22:13:20 UTC'"]);
     system.set_now(system.now() + std::time::Duration::from_mins(1));
     system.add_file("/srv/from", "two");
     system.set_now(system.now() + std::time::Duration::from_mins(1));
@@ -111,10 +83,7 @@ fn a_source_must_have_the_checksum_that_is_demanded() {
         json!({"source": "/tmp/from", "checksum_value": sum, "ensure": "file"}),
     );
     assert_eq!(events[0].property, "checksum_value");
-    assert!(
-        events[0].message.ends_with(&format!("to '{sum}'")),
-        "{events:?}"
-    );
+    assert!(events[0].message.ends_with(&format!("to '{sum}'")), "{events:?}");
     scratch.write("/tmp/from", "something else");
     scratch.write("/tmp/to", "old");
     let outcome = apply(
@@ -141,28 +110,15 @@ fn the_first_source_that_exists_says_what_is_made() {
     assert_eq!(messages(&events), [format!("defined content as '{ABC}'")]);
     scratch.write("/tmp/first", "abd");
     let events = converges(engine, "file", "/tmp/to", words());
-    assert_eq!(
-        messages(&events),
-        [format!("content changed '{ABC}' to '{ABD}'")]
-    );
+    assert_eq!(messages(&events), [format!("content changed '{ABC}' to '{ABD}'")]);
     std::fs::create_dir(scratch.path("/tmp/dir")).unwrap();
     let events = converges(engine, "file", "/tmp/todir", json!({"source": "/tmp/dir"}));
     assert_eq!(messages(&events), ["created"]);
     assert!(scratch.path("/tmp/todir").is_dir());
     std::os::unix::fs::symlink("second", scratch.path("/tmp/link")).unwrap();
-    converges(
-        engine,
-        "file",
-        "/tmp/tolink",
-        json!({"source": "/tmp/link"}),
-    );
+    converges(engine, "file", "/tmp/tolink", json!({"source": "/tmp/link"}));
     assert!(scratch.path("/tmp/tolink").is_symlink());
-    converges(
-        engine,
-        "file",
-        "/tmp/tofile",
-        json!({"source": "/tmp/link", "links": "follow"}),
-    );
+    converges(engine, "file", "/tmp/tofile", json!({"source": "/tmp/link", "links": "follow"}));
     assert!(!scratch.path("/tmp/tofile").is_symlink());
     assert_eq!(scratch.text("/tmp/tofile"), "abc");
 }
@@ -193,13 +149,7 @@ fn a_link_can_be_followed_to_what_it_points_to() {
     let words = json!({"content": "abc", "mode": "0600", "links": "follow"});
     converges(engine, "file", "/tmp/link", words);
     assert!(scratch.path("/tmp/link").is_symlink());
-    assert_eq!(
-        (
-            scratch.text("/tmp/real").as_str(),
-            mode(&scratch, "/tmp/real")
-        ),
-        ("abc", 0o600)
-    );
+    assert_eq!((scratch.text("/tmp/real").as_str(), mode(&scratch, "/tmp/real")), ("abc", 0o600));
 }
 
 #[test]
@@ -207,49 +157,23 @@ fn a_bucket_keeps_what_was_replaced_and_gives_it_back() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/tmp/x", "abc");
-    let resource = check(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "new", "backup": "puppet"}),
-    )
-    .unwrap();
-    let outcome = engine.apply_resource(
-        &resource,
-        muster_system::command::CancelFlag::default(),
-        false,
-    );
+    let resource =
+        check(engine, "file", "/tmp/x", json!({"content": "new", "backup": "puppet"})).unwrap();
+    let outcome =
+        engine.apply_resource(&resource, muster_system::command::CancelFlag::default(), false);
     let sum = &ABC["{sha256}".len()..];
-    assert_eq!(
-        outcome.log,
-        [format!("Filebucketed /tmp/x to puppet with sum {sum}")]
-    );
+    assert_eq!(outcome.log, [format!("Filebucketed /tmp/x to puppet with sum {sum}")]);
     let place = format!("/var/lib/muster/clientbucket/b/a/7/8/1/6/b/f/{sum}");
     assert_eq!(scratch.text(&format!("{place}/contents")), "abc");
     assert_eq!(scratch.text(&format!("{place}/paths")), "/tmp/x\n");
     assert_eq!(mode(&scratch, &format!("{place}/contents")), 0o440);
     scratch.write("/tmp/y", "abc");
-    converges(
-        engine,
-        "file",
-        "/tmp/y",
-        json!({"ensure": "absent", "backup": "puppet"}),
-    );
+    converges(engine, "file", "/tmp/y", json!({"ensure": "absent", "backup": "puppet"}));
     assert_eq!(scratch.text(&format!("{place}/paths")), "/tmp/x\n/tmp/y\n");
-    let events = converges(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": ABC, "backup": "puppet"}),
-    );
+    let events = converges(engine, "file", "/tmp/x", json!({"content": ABC, "backup": "puppet"}));
     assert!(events[0].message.ends_with(&format!("to '{ABC}'")));
     assert_eq!(scratch.text("/tmp/x"), "abc");
-    let outcome = apply(
-        engine,
-        "file",
-        "/tmp/x",
-        json!({"content": "newer", "backup": "main"}),
-    );
+    let outcome = apply(engine, "file", "/tmp/x", json!({"content": "newer", "backup": "main"}));
     assert!(
         error(&outcome).contains("Could not find filebucket main specified in backup"),
         "{}",

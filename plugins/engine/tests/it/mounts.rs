@@ -18,10 +18,7 @@ fn with_mounts(system: &FakeSystem, mounted: &str) {
         let place = place.replace(' ', "\\040");
         let mounted = system.file_text("/proc/self/mounts");
         if !mounted.contains(&place) {
-            system.add_file(
-                "/proc/self/mounts",
-                format!("{mounted}/dev/x {place} xfs rw 0 0\n"),
-            );
+            system.add_file("/proc/self/mounts", format!("{mounted}/dev/x {place} xfs rw 0 0\n"));
         }
         output(0, "")
     });
@@ -29,10 +26,7 @@ fn with_mounts(system: &FakeSystem, mounted: &str) {
         let place = command.argv[1].replace(' ', "\\040");
         let mounted = system.file_text("/proc/self/mounts");
         let mut rest = String::new();
-        for line in mounted
-            .lines()
-            .filter(|line| !line.contains(&format!(" {place} ")))
-        {
+        for line in mounted.lines().filter(|line| !line.contains(&format!(" {place} "))) {
             rest.push_str(line);
             rest.push('\n');
         }
@@ -48,30 +42,9 @@ const LINE: &str = "/dev/sdc1\t/data\text4\tdefaults\t0\t0\n";
 fn each_state_leads_to_the_desired_one() {
     let in_fstab = format!("{FSTAB}{LINE}");
     for (listed, mounted, ensure, message, calls, after) in [
-        (
-            false,
-            false,
-            "defined",
-            Some("defined 'ensure' as 'defined'"),
-            vec![],
-            true,
-        ),
-        (
-            false,
-            false,
-            "mounted",
-            Some("defined 'ensure' as 'mounted'"),
-            vec!["mount /data"],
-            true,
-        ),
-        (
-            false,
-            true,
-            "mounted",
-            Some("ensure changed 'ghost' to 'mounted'"),
-            vec![],
-            true,
-        ),
+        (false, false, "defined", Some("defined 'ensure' as 'defined'"), vec![], true),
+        (false, false, "mounted", Some("defined 'ensure' as 'mounted'"), vec!["mount /data"], true),
+        (false, true, "mounted", Some("ensure changed 'ghost' to 'mounted'"), vec![], true),
         (
             false,
             true,
@@ -114,14 +87,7 @@ fn each_state_leads_to_the_desired_one() {
             vec!["umount /data"],
             false,
         ),
-        (
-            true,
-            false,
-            "absent",
-            Some("undefined 'ensure' from 'unmounted'"),
-            vec![],
-            false,
-        ),
+        (true, false, "absent", Some("undefined 'ensure' from 'unmounted'"), vec![], false),
         (false, false, "absent", None, vec![], false),
     ] {
         let (system, engine) = fake();
@@ -132,11 +98,7 @@ fn each_state_leads_to_the_desired_one() {
         let words = json!({"ensure": ensure, "device": "/dev/sdc1", "fstype": "ext4"});
         let events = converges(&engine, "mount", "/data", words);
         let case = format!("{listed} {mounted} {ensure}");
-        assert_eq!(
-            messages(&events),
-            message.into_iter().collect::<Vec<_>>(),
-            "{case}"
-        );
+        assert_eq!(messages(&events), message.into_iter().collect::<Vec<_>>(), "{case}");
         assert_eq!(system.recorded_command_lines(), calls, "{case}");
         let expected = if after { &in_fstab } else { FSTAB };
         assert_eq!(system.file_text("/etc/fstab"), expected, "{case}");
@@ -151,11 +113,7 @@ fn properties_change_one_line_and_blanks_are_kept() {
     let events = converges(&engine, "mount", "/srv/my data/", words);
     assert_eq!(
         messages(&events),
-        [
-            "options changed 'defaults' to 'ro'",
-            "defined 'pass' as '2'",
-            "defined 'dump' as '0'"
-        ]
+        ["options changed 'defaults' to 'ro'", "defined 'pass' as '2'", "defined 'dump' as '0'"]
     );
     let expected = FSTAB.replace(
         "/dev/sdb1\t/srv/my\\040data/ xfs defaults",
@@ -179,10 +137,7 @@ fn a_refresh_mounts_anew_what_is_mounted() {
         let words = json!({"ensure": "mounted", "device": "/dev/sdc1", "fstype": "ext4", "remounts": remounts});
         let resource = check(&engine, "mount", "/data", words).unwrap();
         let types = muster_engine::types::builtin_types();
-        let known = types
-            .iter()
-            .find(|known| known.schema().type_name == "mount")
-            .unwrap();
+        let known = types.iter().find(|known| known.schema().type_name == "mount").unwrap();
         let cx = muster_engine::ResourceContext::new(
             &system,
             muster_system::command::CancelFlag::default(),
@@ -200,22 +155,10 @@ fn a_scratch_root_has_lines_and_no_mounts() {
     converges(&scratch.engine, "mount", "/data", words("unmounted"));
     assert_eq!(scratch.text("/etc/fstab"), LINE);
     let outcome = apply(&scratch.engine, "mount", "/data", words("mounted"));
-    assert!(
-        error(&outcome).contains("use `ensure => defined`"),
-        "{}",
-        error(&outcome)
-    );
-    let outcome = apply(
-        &scratch.engine,
-        "mount",
-        "/x",
-        json!({"ensure": "defined", "device": "d"}),
-    );
-    assert!(
-        error(&outcome).contains("a mount needs `fstype`"),
-        "{}",
-        error(&outcome)
-    );
+    assert!(error(&outcome).contains("use `ensure => defined`"), "{}", error(&outcome));
+    let outcome =
+        apply(&scratch.engine, "mount", "/x", json!({"ensure": "defined", "device": "d"}));
+    assert!(error(&outcome).contains("a mount needs `fstype`"), "{}", error(&outcome));
 }
 
 #[test]
@@ -229,16 +172,10 @@ fn mounts_come_after_those_above_and_before_what_lies_in_them() {
         ],
     );
     let mount = check(&engine, "mount", "/srv/data", json!({})).unwrap();
-    let expected = [
-        ("mount", "/srv".to_owned()),
-        ("file", "/etc/fstab".to_owned()),
-    ];
+    let expected = [("mount", "/srv".to_owned()), ("file", "/etc/fstab".to_owned())];
     assert_eq!(autorequires(&mount, &others), expected);
     let file = check(&engine, "file", "/srv/data/x", json!({"content": ""})).unwrap();
-    let expected = [
-        ("mount", "/srv/data".to_owned()),
-        ("mount", "/srv".to_owned()),
-    ];
+    let expected = [("mount", "/srv/data".to_owned()), ("mount", "/srv".to_owned())];
     assert_eq!(autorequires(&file, &others), expected);
 }
 
@@ -275,27 +212,15 @@ fn the_key_of_a_host_is_known_by_name_and_kind() {
         scratch.text("/etc/ssh/ssh_known_hosts"),
         "# ours\n|1|abc=|def= ssh-rsa HASHED\n@cert-authority *.x ssh-rsa CA\ndb,10.0.0.2,store ssh-rsa NEW\nweb ssh-ed25519 WEB\n"
     );
-    let names: Vec<String> = engine
-        .list_instances("sshkey")
-        .unwrap()
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
+    let names: Vec<String> =
+        engine.list_instances("sshkey").unwrap().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["db@ssh-rsa", "web@ssh-ed25519"]);
     for (title, words, expected) in [
         ("db", json!({}), "needs `type`"),
         ("db@rot13", json!({}), "must be one of ssh-dss"),
         ("a,b@rsa", json!({}), "must be one host name"),
-        (
-            "db@rsa",
-            json!({"host_aliases": "a b"}),
-            "must be a list of host names",
-        ),
-        (
-            "db@rsa",
-            json!({"key": "ssh-rsa AAAA"}),
-            "only the base64 text",
-        ),
+        ("db@rsa", json!({"host_aliases": "a b"}), "must be a list of host names"),
+        ("db@rsa", json!({"key": "ssh-rsa AAAA"}), "only the base64 text"),
     ] {
         let error = check(engine, "sshkey", title, words).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");

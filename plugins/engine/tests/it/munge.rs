@@ -28,42 +28,14 @@ fn an_unknown_type_and_an_unknown_attribute_suggest_what_was_meant() {
 fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
     let (system, engine) = fake();
     for (kind, words, expected) in [
-        (
-            "host",
-            json!({"ensure": "yes"}),
-            "must be one of present, absent",
-        ),
-        (
-            "host",
-            json!({"ip": "10.0.0.256"}),
-            "must be an IPv4 or IPv6 address",
-        ),
-        (
-            "host",
-            json!({"ip": ["1.2.3.4"]}),
-            "is a list, must be a string",
-        ),
+        ("host", json!({"ensure": "yes"}), "must be one of present, absent"),
+        ("host", json!({"ip": "10.0.0.256"}), "must be an IPv4 or IPv6 address"),
+        ("host", json!({"ip": ["1.2.3.4"]}), "is a list, must be a string"),
         ("host", json!({"ip": null}), "is null, must be a string"),
-        (
-            "host",
-            json!({"target": "hosts"}),
-            "must be an absolute path without `..`",
-        ),
-        (
-            "host",
-            json!({"target": "/etc/../x"}),
-            "must be an absolute path without `..`",
-        ),
-        (
-            "host",
-            json!({"comment": "a\nb"}),
-            "has several lines, must be one",
-        ),
-        (
-            "host",
-            json!({"host_aliases": ["a", {}]}),
-            "contains an object",
-        ),
+        ("host", json!({"target": "hosts"}), "must be an absolute path without `..`"),
+        ("host", json!({"target": "/etc/../x"}), "must be an absolute path without `..`"),
+        ("host", json!({"comment": "a\nb"}), "has several lines, must be one"),
+        ("host", json!({"host_aliases": ["a", {}]}), "contains an object"),
         (
             "mailalias",
             json!({"recipient": "a", "file": "/x"}),
@@ -72,42 +44,18 @@ fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
         ("mailalias", json!({"recipient": "a\u{0}"}), "NUL"),
         ("cron", json!({"minute": 60}), "must be 0 to 59"),
         ("cron", json!({"weekday": "Mon-Fri"}), "must be 0 to 7"),
-        (
-            "cron",
-            json!({"special": "daily", "hour": 2}),
-            "is given together with `special`",
-        ),
-        (
-            "notify",
-            json!({"withpath": "perhaps"}),
-            "must be true or false",
-        ),
-        (
-            "package",
-            json!({"ensure": ">1.0 <2.0"}),
-            "version ranges are not supported",
-        ),
-        (
-            "service",
-            json!({"enable": "manual"}),
-            "must be one of true, false, mask",
-        ),
-        (
-            "host",
-            json!({"require": "Package[x]"}),
-            "cannot be used with a single resource",
-        ),
+        ("cron", json!({"special": "daily", "hour": 2}), "is given together with `special`"),
+        ("notify", json!({"withpath": "perhaps"}), "must be true or false"),
+        ("package", json!({"ensure": ">1.0 <2.0"}), "version ranges are not supported"),
+        ("service", json!({"enable": "manual"}), "must be one of true, false, mask"),
+        ("host", json!({"require": "Package[x]"}), "cannot be used with a single resource"),
         ("host", json!({"noop": "maybe"}), "must be true or false"),
         (
             "ssh_authorized_key",
             json!({"user": "a", "key": "AAAA bob"}),
             "without key type and comment",
         ),
-        (
-            "ssh_authorized_key",
-            json!({"key": "AAAA"}),
-            "needs `user` or `target`",
-        ),
+        ("ssh_authorized_key", json!({"key": "AAAA"}), "needs `user` or `target`"),
         (
             "ssh_authorized_key",
             json!({"user": "a", "options": "a,b"}),
@@ -116,10 +64,7 @@ fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
     ] {
         let error = check(&engine, kind, "x", words.clone()).unwrap_err();
         assert!(error.is_invalid(), "{kind} {words}: {error}");
-        assert!(
-            error.to_string().contains(expected),
-            "{kind} {words}: {error}"
-        );
+        assert!(error.to_string().contains(expected), "{kind} {words}: {error}");
     }
     assert_eq!(system.recorded_command_lines(), [""; 0]);
 }
@@ -131,10 +76,7 @@ fn the_harmless_metaparameters_are_accepted_and_noop_stops_after_the_plan() {
         json!({"ip": "10.0.0.1", "noop": true, "tag": ["a"], "alias": "b", "loglevel": "notice"});
     let resource = check(&engine, "host", "db", words).unwrap();
     let outcome = engine.apply_resource(&resource, CancelFlag::default(), false);
-    assert_eq!(
-        outcome.events[0].message,
-        "current_value 'absent', should be 'present' (noop)"
-    );
+    assert_eq!(outcome.events[0].message, "current_value 'absent', should be 'present' (noop)");
     assert!(!outcome.has_changed());
     assert_eq!(system.file_text("/etc/hosts"), "");
 }
@@ -154,33 +96,18 @@ fn numbers_and_truths_become_what_the_schema_wants() {
 fn a_path_is_kept_clean_and_becomes_the_name() {
     let (_, engine) = fake();
     let resource = check(&engine, "file", "//tmp//x/", json!({"mode": "644"})).unwrap();
-    assert_eq!(
-        (resource.name.as_str(), resource.get_text("mode")),
-        ("/tmp/x", Some("0644"))
-    );
+    assert_eq!((resource.name.as_str(), resource.get_text("mode")), ("/tmp/x", Some("0644")));
     assert_eq!(resource.reference(), "File[//tmp//x/]");
 }
 
 #[test]
 fn every_type_documents_all_that_it_accepts() {
     let (_, engine) = fake();
-    let names: Vec<&str> = engine
-        .type_schemas()
-        .map(|schema| schema.type_name)
-        .collect();
+    let names: Vec<&str> = engine.type_schemas().map(|schema| schema.type_name).collect();
     assert!(names.is_sorted());
     for schema in engine.type_schemas() {
-        assert!(
-            schema.find_attribute(schema.namevar).is_some(),
-            "{}",
-            schema.type_name
-        );
-        assert!(
-            schema
-                .attributes
-                .iter()
-                .all(|attribute| !attribute.doc.is_empty())
-        );
+        assert!(schema.find_attribute(schema.namevar).is_some(), "{}", schema.type_name);
+        assert!(schema.attributes.iter().all(|attribute| !attribute.doc.is_empty()));
     }
 }
 

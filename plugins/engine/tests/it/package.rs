@@ -20,28 +20,18 @@ fn with_apt(system: &FakeSystem, status: &str) {
     );
     system.script_handler(&["apt-get"], |system, command| {
         let last = command.argv.last().cloned().unwrap_or_default();
-        let version = last
-            .split_once('=')
-            .map_or("2.0", |(_, version)| version)
-            .to_owned();
-        let state = match command
-            .argv
-            .iter()
-            .find(|word| ["install", "remove"].contains(&word.as_str()))
-        {
-            Some(verb) if verb == "install" => format!("install ok installed x {version}\n"),
-            _ if command.argv.contains(&"--purge".to_owned()) => String::new(),
-            _ => "deinstall ok config-files x 1.0\n".to_owned(),
-        };
+        let version = last.split_once('=').map_or("2.0", |(_, version)| version).to_owned();
+        let state =
+            match command.argv.iter().find(|word| ["install", "remove"].contains(&word.as_str())) {
+                Some(verb) if verb == "install" => format!("install ok installed x {version}\n"),
+                _ if command.argv.contains(&"--purge".to_owned()) => String::new(),
+                _ => "deinstall ok config-files x 1.0\n".to_owned(),
+            };
         system.add_file("/state", state);
         output(0, "")
     });
     system.script_handler(&["apt-mark"], |system, command| {
-        let want = if command.argv[1] == "hold" {
-            "hold"
-        } else {
-            "install"
-        };
+        let want = if command.argv[1] == "hold" { "hold" } else { "install" };
         let state = system.file_text("/state");
         let rest = state.split_once(' ').map_or("", |(_, rest)| rest);
         system.add_file("/state", format!("{want} {rest}"));
@@ -66,39 +56,14 @@ fn each_state_leads_to_the_desired_one_in_one_step() {
     let install = "apt-get -q -y -o DPkg::Options::=--force-confold install";
     for (found, ensure, message, calls) in [
         ("", "present", Some("created"), vec![format!("{install} x")]),
-        (
-            REMOVED,
-            "installed",
-            Some("created"),
-            vec![format!("{install} x")],
-        ),
+        (REMOVED, "installed", Some("created"), vec![format!("{install} x")]),
         (INSTALLED, "present", None, vec![]),
-        (
-            INSTALLED,
-            "absent",
-            Some("removed"),
-            vec!["apt-get -q -y remove x".to_owned()],
-        ),
+        (INSTALLED, "absent", Some("removed"), vec!["apt-get -q -y remove x".to_owned()]),
         (REMOVED, "absent", None, vec![]),
         ("", "purged", None, vec![]),
-        (
-            REMOVED,
-            "purged",
-            Some("purged"),
-            vec!["apt-get -q -y remove --purge x".to_owned()],
-        ),
-        (
-            INSTALLED,
-            "purged",
-            Some("purged"),
-            vec!["apt-get -q -y remove --purge x".to_owned()],
-        ),
-        (
-            INSTALLED,
-            "latest",
-            Some("ensure changed '1.0' to '2.0'"),
-            vec![format!("{install} x")],
-        ),
+        (REMOVED, "purged", Some("purged"), vec!["apt-get -q -y remove --purge x".to_owned()]),
+        (INSTALLED, "purged", Some("purged"), vec!["apt-get -q -y remove --purge x".to_owned()]),
+        (INSTALLED, "latest", Some("ensure changed '1.0' to '2.0'"), vec![format!("{install} x")]),
         (INSTALLED, "1.0", None, vec![]),
         (
             INSTALLED,
@@ -106,12 +71,7 @@ fn each_state_leads_to_the_desired_one_in_one_step() {
             Some("ensure changed '1.0' to '0.9-1~bpo'"),
             vec![format!("{install} --allow-downgrades x=0.9-1~bpo")],
         ),
-        (
-            "",
-            "held",
-            Some("created"),
-            vec![format!("{install} x"), "apt-mark hold x".to_owned()],
-        ),
+        ("", "held", Some("created"), vec![format!("{install} x"), "apt-mark hold x".to_owned()]),
         (
             INSTALLED,
             "held",
@@ -132,11 +92,7 @@ fn each_state_leads_to_the_desired_one_in_one_step() {
         let (system, engine) = fake();
         with_apt(&system, found);
         let events = converges(&engine, "package", "x", json!({"ensure": ensure}));
-        assert_eq!(
-            messages(&events),
-            Vec::from_iter(message),
-            "{found:?} to {ensure}"
-        );
+        assert_eq!(messages(&events), Vec::from_iter(message), "{found:?} to {ensure}");
         assert_eq!(changes(&system), calls, "{found:?} to {ensure}");
     }
 }
@@ -145,18 +101,9 @@ fn each_state_leads_to_the_desired_one_in_one_step() {
 fn nobody_is_asked_a_question() {
     let (system, engine) = fake();
     with_apt(&system, "");
-    apply(
-        &engine,
-        "package",
-        "x",
-        json!({"install_options": ["--no-install-recommends"]}),
-    );
+    apply(&engine, "package", "x", json!({"install_options": ["--no-install-recommends"]}));
     let commands = system.recorded_commands();
-    assert!(
-        commands
-            .iter()
-            .all(|command| command.env["DEBIAN_FRONTEND"] == "noninteractive")
-    );
+    assert!(commands.iter().all(|command| command.env["DEBIAN_FRONTEND"] == "noninteractive"));
     assert!(
         changes(&system)[0].ends_with("--no-install-recommends install x"),
         "{:?}",
@@ -179,10 +126,7 @@ fn apts_own_words_reach_the_caller() {
     with_apt(&system, "");
     system.script_output(
         &["apt-get"],
-        output(
-            100,
-            "Reading package lists...\nE: Unable to locate package x\n",
-        ),
+        output(100, "Reading package lists...\nE: Unable to locate package x\n"),
     );
     let outcome = apply(&engine, "package", "x", json!({}));
     assert_eq!(
@@ -201,22 +145,13 @@ fn apts_own_words_reach_the_caller() {
     );
     system.script_output(&["apt-cache"], output(0, ""));
     let outcome = apply(&engine, "package", "x", json!({"ensure": "latest"}));
-    assert!(
-        error(&outcome).contains("no source provides this package"),
-        "{}",
-        error(&outcome)
-    );
+    assert!(error(&outcome).contains("no source provides this package"), "{}", error(&outcome));
 }
 
 #[test]
 fn a_machine_without_package_database_says_so() {
     let scratch = Scratch::new();
-    let outcome = apply(
-        &scratch.engine,
-        "package",
-        "unix2dos",
-        json!({"ensure": "absent"}),
-    );
+    let outcome = apply(&scratch.engine, "package", "unix2dos", json!({"ensure": "absent"}));
     assert!(
         error(&outcome).starts_with("no package database at /var/lib/dpkg/status"),
         "{}",
@@ -228,32 +163,18 @@ fn a_machine_without_package_database_says_so() {
 fn names_that_a_tool_would_take_for_options_are_refused() {
     let (_, engine) = fake();
     for name in ["-o", "x y", "x=1", "../x"] {
-        assert!(
-            check(&engine, "package", name, json!({}))
-                .unwrap_err()
-                .is_invalid(),
-            "{name}"
-        );
+        assert!(check(&engine, "package", name, json!({})).unwrap_err().is_invalid(), "{name}");
     }
 }
 
 #[test]
 fn search_lists_what_dpkg_knows() {
     let (system, engine) = fake();
-    with_apt(
-        &system,
-        "install ok installed a 1\ndeinstall ok config-files b 2\n",
-    );
+    with_apt(&system, "install ok installed a 1\ndeinstall ok config-files b 2\n");
     let found = engine.list_instances("package").unwrap();
     assert_eq!(found.len(), 2);
-    assert_eq!(
-        (found[0].0.as_str(), &found[0].1["ensure"]),
-        ("a", &ResourceValue::from("1"))
-    );
-    assert_eq!(
-        (found[1].0.as_str(), &found[1].1["ensure"]),
-        ("b", &ResourceValue::from("absent"))
-    );
+    assert_eq!((found[0].0.as_str(), &found[0].1["ensure"]), ("a", &ResourceValue::from("1")));
+    assert_eq!((found[1].0.as_str(), &found[1].1["ensure"]), ("b", &ResourceValue::from("absent")));
 }
 
 /// The real dpkg of this machine, read only.
@@ -271,12 +192,6 @@ fn a_real_package_database_is_read() {
         muster_system::real::RealSystem::new("/".into()),
     ));
     let found = engine.find_state("package", "dpkg").unwrap();
-    let version = found
-        .get("ensure")
-        .and_then(ResourceValue::as_text)
-        .unwrap();
-    assert!(
-        version.starts_with(|c: char| c.is_ascii_digit()),
-        "{version}"
-    );
+    let version = found.get("ensure").and_then(ResourceValue::as_text).unwrap();
+    assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{version}");
 }

@@ -25,21 +25,11 @@ fn with_tool(system: &FakeSystem, version: &str) {
         output(0, "")
     };
     for program in ["dnf", "yum", "zypper", "rpm", "dpkg", "gem", "npm", "pip3"] {
-        system.script_handler(&[program], move |system, command| {
-            changing(system, &command.argv)
-        });
+        system.script_handler(&[program], move |system, command| changing(system, &command.argv));
     }
     let there = |system: &FakeSystem, line: &dyn Fn(&str) -> String, nothing: &str| {
         let version = system.file_text("/state");
-        output(
-            0,
-            if version.is_empty() {
-                nothing.to_owned()
-            } else {
-                line(&version)
-            }
-            .as_str(),
-        )
+        output(0, if version.is_empty() { nothing.to_owned() } else { line(&version) }.as_str())
     };
     system.script_handler(&["rpm", "-qa"], move |system, _| {
         let line = |version: &str| {
@@ -61,21 +51,11 @@ fn with_tool(system: &FakeSystem, version: &str) {
     });
     let report = r#"{"install":[{"metadata":{"name":"x","version":"2.0-1"}}]}"#;
     system.script_output(
-        &[
-            "pip3",
-            "install",
-            "--disable-pip-version-check",
-            "--quiet",
-            "--dry-run",
-        ],
+        &["pip3", "install", "--disable-pip-version-check", "--quiet", "--dry-run"],
         output(0, report),
     );
     system.script_handler(&["gem", "list", "--local"], move |system, _| {
-        there(
-            system,
-            &|version| format!("x ({version}, default: 0.5)\n"),
-            "",
-        )
+        there(system, &|version| format!("x ({version}, default: 0.5)\n"), "")
     });
     system.script_output(&["gem", "list", "--remote"], output(0, "x (2.0-1)\n"));
     system.script_handler(&["npm", "list"], move |system, _| {
@@ -88,24 +68,11 @@ fn with_tool(system: &FakeSystem, version: &str) {
 
 /// The calls that change something.
 fn changes(system: &FakeSystem) -> Vec<String> {
-    let asks = [
-        "-qa",
-        "list",
-        "check-update",
-        "list-updates",
-        "--version",
-        "--dry-run",
-        "view",
-    ];
+    let asks = ["-qa", "list", "check-update", "list-updates", "--version", "--dry-run", "view"];
     system
         .recorded_commands()
         .into_iter()
-        .filter(|command| {
-            !command
-                .argv
-                .iter()
-                .any(|word| asks.contains(&word.as_str()))
-        })
+        .filter(|command| !command.argv.iter().any(|word| asks.contains(&word.as_str())))
         .map(|command| command.argv.join(" "))
         .collect()
 }
@@ -156,22 +123,8 @@ fn dnf_and_yum_are_called_as_they_must_be() {
             "ensure changed '2.0-1' to '1.0-1'",
             "dnf -q -y downgrade x-1.0-1",
         ),
-        (
-            "dnf",
-            ONE,
-            json!({"ensure": "absent"}),
-            "",
-            "removed",
-            "rpm -e x",
-        ),
-        (
-            "dnf",
-            ONE,
-            json!({"ensure": "purged"}),
-            "",
-            "purged",
-            "dnf -y erase x",
-        ),
+        ("dnf", ONE, json!({"ensure": "absent"}), "", "removed", "rpm -e x"),
+        ("dnf", ONE, json!({"ensure": "purged"}), "", "purged", "dnf -y erase x"),
         (
             "dnf",
             "",
@@ -210,14 +163,7 @@ fn zypper_is_called_as_it_must_be() {
             "ensure changed '1.0-1' to '2.0-1'",
             "zypper --quiet install --auto-agree-with-licenses --no-confirm x",
         ),
-        (
-            "zypper",
-            ONE,
-            json!({"ensure": "absent"}),
-            "",
-            "removed",
-            "zypper remove --no-confirm x",
-        ),
+        ("zypper", ONE, json!({"ensure": "absent"}), "", "removed", "zypper remove --no-confirm x"),
     ]);
 }
 
@@ -240,14 +186,7 @@ fn the_tools_of_languages_are_called_as_they_must_be() {
             "ensure changed '1.0-1' to '2.0-1'",
             "pip3 install --disable-pip-version-check -q --upgrade x",
         ),
-        (
-            "pip",
-            ONE,
-            json!({"ensure": "absent"}),
-            "",
-            "removed",
-            "pip3 uninstall -y -q x",
-        ),
+        ("pip", ONE, json!({"ensure": "absent"}), "", "removed", "pip3 uninstall -y -q x"),
         (
             "gem",
             "",
@@ -280,14 +219,7 @@ fn the_tools_of_languages_are_called_as_they_must_be() {
             "removed",
             "gem uninstall --executables --all x --force",
         ),
-        (
-            "npm",
-            "",
-            json!({"ensure": "1.0.0"}),
-            "1.0.0",
-            "created",
-            "npm install --global x@1.0.0",
-        ),
+        ("npm", "", json!({"ensure": "1.0.0"}), "1.0.0", "created", "npm install --global x@1.0.0"),
         (
             "npm",
             ONE,
@@ -296,14 +228,7 @@ fn the_tools_of_languages_are_called_as_they_must_be() {
             "ensure changed '1.0-1' to '2.0-1'",
             "npm install --global x@latest",
         ),
-        (
-            "npm",
-            ONE,
-            json!({"ensure": "absent"}),
-            "",
-            "removed",
-            "npm uninstall --global x",
-        ),
+        ("npm", ONE, json!({"ensure": "absent"}), "", "removed", "npm uninstall --global x"),
     ]);
 }
 
@@ -322,10 +247,7 @@ fn the_machine_says_which_tool_it_has() {
     for (path, call) in [
         ("/usr/bin/dnf", "dnf -q -y install x"),
         ("/usr/bin/yum", "yum -q -y install x"),
-        (
-            "/usr/bin/zypper",
-            "zypper --quiet install --auto-agree-with-licenses --no-confirm x",
-        ),
+        ("/usr/bin/zypper", "zypper --quiet install --auto-agree-with-licenses --no-confirm x"),
     ] {
         let (system, engine) = fake();
         with_tool(&system, "");
@@ -341,9 +263,7 @@ fn a_file_is_installed_by_dpkg_alone() {
     let (system, engine) = fake();
     system.add_file("/var/lib/dpkg/status", "");
     system.add_file("/state", "");
-    system.script_handler(&["dpkg-query"], |system, _| {
-        output(0, &system.file_text("/state"))
-    });
+    system.script_handler(&["dpkg-query"], |system, _| output(0, &system.file_text("/state")));
     system.script_handler(&["dpkg"], |system, command| {
         let gone = command.argv.contains(&"--purge".to_owned());
         let line = "install ok installed x 1.0 amd64\n";
@@ -352,27 +272,15 @@ fn a_file_is_installed_by_dpkg_alone() {
     });
     let words = json!({"provider": "dpkg", "source": "/tmp/x.deb", "configfiles": "replace"});
     converges(&engine, "package", "x", words);
-    converges(
-        &engine,
-        "package",
-        "x",
-        json!({"provider": "dpkg", "ensure": "purged"}),
-    );
+    converges(&engine, "package", "x", json!({"provider": "dpkg", "ensure": "purged"}));
     let calls: Vec<String> = system
         .recorded_command_lines()
         .into_iter()
         .filter(|line| line.starts_with("dpkg "))
         .collect();
-    assert_eq!(
-        calls,
-        ["dpkg --force-confnew -i -- /tmp/x.deb", "dpkg --purge -- x"]
-    );
+    assert_eq!(calls, ["dpkg --force-confnew -i -- /tmp/x.deb", "dpkg --purge -- x"]);
     let outcome = apply(&engine, "package", "y", json!({"provider": "dpkg"}));
-    assert!(
-        error(&outcome).contains("without a source"),
-        "{}",
-        error(&outcome)
-    );
+    assert!(error(&outcome).contains("without a source"), "{}", error(&outcome));
 }
 
 #[test]
@@ -384,10 +292,7 @@ fn packages_are_asked_for_once_in_a_run() {
     let cx =
         muster_engine::ResourceContext::new(&system, muster_system::command::CancelFlag::default());
     let types = muster_engine::types::builtin_types();
-    let known = types
-        .iter()
-        .find(|known| known.schema().type_name == "package")
-        .unwrap();
+    let known = types.iter().find(|known| known.schema().type_name == "package").unwrap();
     for name in ["a", "b", "c"] {
         let package = check(&engine, "package", name, json!({"ensure": "absent"})).unwrap();
         known.read_state(&cx, &package).unwrap();
@@ -403,28 +308,13 @@ fn packages_are_asked_for_once_in_a_run() {
 fn what_a_tool_cannot_do_is_refused() {
     let (system, engine) = fake();
     with_tool(&system, "1.0-1");
-    let outcome = apply(
-        &engine,
-        "package",
-        "x",
-        json!({"provider": "gem", "mark": "hold"}),
-    );
-    assert!(
-        error(&outcome).contains("gem cannot hold packages"),
-        "{}",
-        error(&outcome)
-    );
+    let outcome = apply(&engine, "package", "x", json!({"provider": "gem", "mark": "hold"}));
+    assert!(error(&outcome).contains("gem cannot hold packages"), "{}", error(&outcome));
     for (words, expected) in [
         (json!({"provider": "portage"}), "must be one of apt, dpkg"),
-        (
-            json!({"mark": "hold", "ensure": "absent"}),
-            "cannot be given while `ensure` is",
-        ),
+        (json!({"mark": "hold", "ensure": "absent"}), "cannot be given while `ensure` is"),
         (json!({"source": "--evil"}), "must be a file or URL"),
-        (
-            json!({"uninstall_options": "evil"}),
-            "must be options that begin with `-`",
-        ),
+        (json!({"uninstall_options": "evil"}), "must be options that begin with `-`"),
     ] {
         let error = check(&engine, "package", "x", words).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
@@ -472,11 +362,8 @@ fn wrapper(directory: &Path, setting: &str, program: &str) -> String {
     let home = directory.join("home");
     std::fs::create_dir_all(&home).unwrap();
     let home = home.display();
-    std::fs::write(
-        &path,
-        format!("#!/bin/sh\nexport {setting}={home}\nexec {program} \"$@\"\n"),
-    )
-    .unwrap();
+    std::fs::write(&path, format!("#!/bin/sh\nexport {setting}={home}\nexec {program} \"$@\"\n"))
+        .unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     path.to_string_lossy().into_owned()
 }
@@ -503,10 +390,7 @@ fn a_real_gem_comes_and_goes() {
     let scratch = tempfile::tempdir().unwrap();
     let spec = "Gem::Specification.new do |s|\n s.name='mustertest'\n s.version='1.2.3'\n s.summary='x'\n s.authors=['x']\n s.files=[]\nend\n";
     std::fs::write(scratch.path().join("mustertest.gemspec"), spec).unwrap();
-    if !prepared(
-        scratch.path(),
-        &["/usr/bin/gem", "build", "mustertest.gemspec"],
-    ) {
+    if !prepared(scratch.path(), &["/usr/bin/gem", "build", "mustertest.gemspec"]) {
         return;
     }
     let command = wrapper(scratch.path(), "GEM_HOME", "/usr/bin/gem");
@@ -520,19 +404,12 @@ fn a_real_node_package_comes_and_goes() {
     let scratch = tempfile::tempdir().unwrap();
     let package = scratch.path().join("package");
     std::fs::create_dir(&package).unwrap();
-    std::fs::write(
-        package.join("package.json"),
-        r#"{"name":"mustertest","version":"1.2.3"}"#,
-    )
-    .unwrap();
+    std::fs::write(package.join("package.json"), r#"{"name":"mustertest","version":"1.2.3"}"#)
+        .unwrap();
     if !prepared(scratch.path(), &["/usr/bin/npm", "--version"]) {
         return;
     }
-    let command = wrapper(
-        scratch.path(),
-        "npm_config_prefix",
-        "/usr/bin/npm --offline",
-    );
+    let command = wrapper(scratch.path(), "npm_config_prefix", "/usr/bin/npm --offline");
     let words = json!({"provider": "npm", "command": command, "source": package});
     installs_and_removes("mustertest", &words, "1.2.3");
 }
@@ -566,10 +443,5 @@ fn a_real_python_package_comes_and_goes_in_a_virtual_environment() {
     let mut latest = words;
     latest["ensure"] = "latest".into();
     let outcome = apply(&here(), "package", "Mustertest", latest);
-    assert_eq!(
-        messages(&outcome.events),
-        ["created"],
-        "{}",
-        error(&outcome)
-    );
+    assert_eq!(messages(&outcome.events), ["created"], "{}", error(&outcome));
 }

@@ -23,49 +23,27 @@ fn a_host_is_added_changed_and_removed() {
     std::fs::set_permissions(scratch.path("/etc/hosts"), PermissionsExt::from_mode(0o640)).unwrap();
     let engine = &scratch.engine;
     let words = json!({"ip": "10.0.0.2", "host_aliases": ["web", "www"], "comment": "new"});
-    assert_eq!(
-        messages(&converges(engine, "host", "web1.example", words)),
-        ["created"]
-    );
+    assert_eq!(messages(&converges(engine, "host", "web1.example", words)), ["created"]);
     assert_eq!(
         scratch.text("/etc/hosts"),
         format!("{HOSTS}\n10.0.0.2\tweb1.example\tweb www\t# new\n")
     );
-    let events = converges(
-        engine,
-        "host",
-        "db",
-        json!({"ip": "10.0.0.3", "host_aliases": "store"}),
-    );
+    let events =
+        converges(engine, "host", "db", json!({"ip": "10.0.0.3", "host_aliases": "store"}));
     assert_eq!(
         messages(&events),
-        [
-            "ip changed '10.0.0.1' to '10.0.0.3'",
-            "defined 'host_aliases' as 'store'"
-        ]
+        ["ip changed '10.0.0.1' to '10.0.0.3'", "defined 'host_aliases' as 'store'"]
     );
     let events = converges(engine, "host", "db", json!({"host_aliases": []}));
     assert_eq!(messages(&events), ["undefined 'host_aliases' from store"]);
-    assert!(
-        scratch
-            .text("/etc/hosts")
-            .contains("\n10.0.0.3\tdb\nnonsense\n::1 localhost\n")
-    );
+    assert!(scratch.text("/etc/hosts").contains("\n10.0.0.3\tdb\nnonsense\n::1 localhost\n"));
     assert_eq!(
-        messages(&converges(
-            engine,
-            "host",
-            "web1.example",
-            json!({"ensure": "absent"})
-        )),
+        messages(&converges(engine, "host", "web1.example", json!({"ensure": "absent"}))),
         ["removed"]
     );
     converges(engine, "host", "db", json!({"ip": "10.0.0.1"}));
     assert_eq!(scratch.text("/etc/hosts"), format!("{HOSTS}\n"));
-    let mode = std::fs::metadata(scratch.path("/etc/hosts"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(scratch.path("/etc/hosts")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o640);
 }
 
@@ -84,10 +62,7 @@ fn a_host_without_address_cannot_be_made() {
 fn the_articles_mail_alias_goes_where_it_is_told() {
     let scratch = Scratch::new();
     let words = || json!({"recipient": "rip@devco.net", "target": "/tmp/aliases"});
-    assert_eq!(
-        messages(&converges(&scratch.engine, "mailalias", "rip", words())),
-        ["created"]
-    );
+    assert_eq!(messages(&converges(&scratch.engine, "mailalias", "rip", words())), ["created"]);
     assert_eq!(scratch.text("/tmp/aliases"), "rip: rip@devco.net\n");
 }
 
@@ -99,10 +74,7 @@ fn mail_aliases_are_quoted_where_they_must_be() {
     let found = engine.find_state("mailalias", "postmaster").unwrap();
     assert_eq!(
         found.get("recipient"),
-        Some(&ResourceValue::List(vec![
-            "root".to_owned(),
-            "admin".to_owned()
-        ]))
+        Some(&ResourceValue::List(vec!["root".to_owned(), "admin".to_owned()]))
     );
     let words = json!({"recipient": ["a-b+c@d.e", "|/bin/x -f \"y, z\"", "/var/mail/log"]});
     converges(engine, "mailalias", "robot", words);
@@ -113,11 +85,7 @@ fn mail_aliases_are_quoted_where_they_must_be() {
     );
     let events = converges(engine, "mailalias", "robot", json!({"file": "/etc/robots"}));
     assert_eq!(events.len(), 2);
-    assert!(
-        scratch
-            .text("/etc/aliases")
-            .ends_with("# end\nrobot: :include: /etc/robots\n")
-    );
+    assert!(scratch.text("/etc/aliases").ends_with("# end\nrobot: :include: /etc/robots\n"));
     let all = engine.list_instances("mailalias").unwrap();
     assert_eq!(all.len(), 2);
     assert_eq!(all[1].1["file"], ResourceValue::from("/etc/robots"));
@@ -145,9 +113,8 @@ fn a_hundred_requests_at_once_leave_a_valid_file() {
     assert!(text.starts_with(HOSTS));
     let mut added: Vec<&str> = text[HOSTS.len() + 1..].lines().collect();
     added.sort_unstable();
-    let mut expected: Vec<String> = (0..100)
-        .map(|number| format!("10.1.0.{number}\th{number}"))
-        .collect();
+    let mut expected: Vec<String> =
+        (0..100).map(|number| format!("10.1.0.{number}\th{number}")).collect();
     expected.sort_unstable();
     assert_eq!(added, expected);
 }
@@ -161,12 +128,7 @@ fn an_ssh_key_opens_its_users_account() {
     system.add_directory("/home/rip");
     let words = || json!({"user": "rip", "type": "ed25519", "key": KEY, "options": ["no-pty", "command=\"a, \\\"b\\\" c\""]});
     assert_eq!(
-        messages(&converges(
-            &engine,
-            "ssh_authorized_key",
-            "rip@laptop",
-            words()
-        )),
+        messages(&converges(&engine, "ssh_authorized_key", "rip@laptop", words())),
         ["created"]
     );
     let path = "/home/rip/.ssh/authorized_keys";
@@ -175,24 +137,13 @@ fn an_ssh_key_opens_its_users_account() {
         format!("no-pty,command=\"a, \\\"b\\\" c\" ssh-ed25519 {KEY} rip@laptop\n")
     );
     for (path, mode) in [(path, 0o600), ("/home/rip/.ssh", 0o700)] {
-        let found = muster_system::System::metadata(&system, path.as_ref())
-            .unwrap()
-            .unwrap();
-        assert_eq!(
-            (found.mode, found.uid, found.gid),
-            (mode, 1000, 1001),
-            "{path}"
-        );
+        let found = muster_system::System::metadata(&system, path.as_ref()).unwrap().unwrap();
+        assert_eq!((found.mode, found.uid, found.gid), (mode, 1000, 1001), "{path}");
     }
-    let found = engine
-        .find_state("ssh_authorized_key", "rip@laptop")
-        .unwrap();
+    let found = engine.find_state("ssh_authorized_key", "rip@laptop").unwrap();
     assert_eq!(
         (found.get("user"), found.get("type")),
-        (
-            Some(&ResourceValue::from("rip")),
-            Some(&ResourceValue::from("ssh-ed25519"))
-        )
+        (Some(&ResourceValue::from("rip")), Some(&ResourceValue::from("ssh-ed25519")))
     );
     converges(
         &engine,
@@ -211,22 +162,14 @@ fn an_ssh_key_is_not_written_through_a_users_link() {
     std::os::unix::fs::symlink("/etc", scratch.path("/home/rip/.ssh")).unwrap();
     let words = json!({"user": "rip", "type": "rsa", "key": KEY});
     let outcome = apply(&scratch.engine, "ssh_authorized_key", "k", words);
-    assert!(
-        error(&outcome).contains("is a symbolic link"),
-        "{}",
-        error(&outcome)
-    );
+    assert!(error(&outcome).contains("is a symbolic link"), "{}", error(&outcome));
     let outcome = apply(
         &scratch.engine,
         "ssh_authorized_key",
         "k",
         json!({"user": "ghost", "type": "rsa", "key": KEY}),
     );
-    assert!(
-        error(&outcome).contains("user `ghost` does not exist"),
-        "{}",
-        error(&outcome)
-    );
+    assert!(error(&outcome).contains("user `ghost` does not exist"), "{}", error(&outcome));
 }
 
 const CRONTAB: &str =
@@ -241,21 +184,13 @@ fn a_cron_job_is_marked_as_puppet_marks_it() {
         "command": "/bin/log rotate", "minute": [0, "30"], "hour": "*/2", "weekday": "Friday", "month": ["jan", "Feb"],
         "environment": ["PATH=/bin", "A=b"],
     });
-    assert_eq!(
-        messages(&converges(engine, "cron", "rotate logs", words)),
-        ["created"]
-    );
+    assert_eq!(messages(&converges(engine, "cron", "rotate logs", words)), ["created"]);
     let added = "# Puppet Name: rotate logs\nPATH=/bin\nA=b\n0,30 */2 * 1,2 5 /bin/log rotate\n";
-    assert_eq!(
-        scratch.text("/var/spool/cron/crontabs/root"),
-        format!("{CRONTAB}{added}")
-    );
+    assert_eq!(scratch.text("/var/spool/cron/crontabs/root"), format!("{CRONTAB}{added}"));
     let events = converges(engine, "cron", "rotate logs", json!({"special": "daily"}));
     assert_eq!(messages(&events)[0], "defined 'special' as 'daily'");
     assert!(
-        scratch
-            .text("/var/spool/cron/crontabs/root")
-            .ends_with("A=b\n@daily /bin/log rotate\n")
+        scratch.text("/var/spool/cron/crontabs/root").ends_with("A=b\n@daily /bin/log rotate\n")
     );
     converges(engine, "cron", "rotate logs", json!({"ensure": "absent"}));
     assert_eq!(scratch.text("/var/spool/cron/crontabs/root"), CRONTAB);
@@ -269,13 +204,7 @@ fn a_job_that_somebody_wrote_by_hand_is_not_written_twice() {
     assert!(converges(&scratch.engine, "cron", "backup", words()).is_empty());
     let found = scratch.engine.list_instances("cron").unwrap();
     let titles: Vec<&str> = found.iter().map(|(title, _)| title.as_str()).collect();
-    assert_eq!(
-        titles,
-        [
-            "unmanaged:/usr/bin/backup_--all",
-            "unmanaged:/usr/bin/daily"
-        ]
-    );
+    assert_eq!(titles, ["unmanaged:/usr/bin/backup_--all", "unmanaged:/usr/bin/daily"]);
 }
 
 #[test]
@@ -285,24 +214,16 @@ fn on_the_machine_itself_crontab_installs_the_job() {
         system.add_file("/var/spool/cron/crontabs/rip", &command.stdin);
         output(0, "")
     });
-    let events = converges(
-        &engine,
-        "cron",
-        "x",
-        json!({"command": "/bin/x", "user": "rip", "minute": 5}),
-    );
+    let events =
+        converges(&engine, "cron", "x", json!({"command": "/bin/x", "user": "rip", "minute": 5}));
     assert_eq!(messages(&events), ["created"]);
     assert_eq!(
         system.file_text("/var/spool/cron/crontabs/rip"),
         "# Puppet Name: x\n5 * * * * /bin/x\n"
     );
     system.script_output(&["crontab"], output(1, "you are not allowed"));
-    let outcome = apply(
-        &engine,
-        "cron",
-        "y",
-        json!({"command": "/bin/x", "minute": 6, "user": "rip"}),
-    );
+    let outcome =
+        apply(&engine, "cron", "y", json!({"command": "/bin/x", "minute": 6, "user": "rip"}));
     assert!(
         error(&outcome).contains("`crontab -u rip -` ended with code 1: you are not allowed"),
         "{}",
@@ -320,12 +241,8 @@ fn a_message_is_said_each_time() {
     }
 }
 
-const FORMATS: [&dyn RecordFormat; 4] = [
-    &HostsFormat,
-    &AliasesFormat,
-    &AuthorizedKeysFormat,
-    &CrontabFormat,
-];
+const FORMATS: [&dyn RecordFormat; 4] =
+    [&HostsFormat, &AliasesFormat, &AuthorizedKeysFormat, &CrontabFormat];
 
 /// Lines that look like the real thing, and some that do not.
 fn lines() -> impl Strategy<Value = Vec<u8>> {
@@ -363,13 +280,8 @@ fn record() -> FileRecord {
         ("key", text("AAAAnew")),
         ("command", text("/bin/new")),
     ];
-    let values = values
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value));
-    FileRecord {
-        name: "newcomer".to_owned(),
-        values: values.collect::<ResourceValues>(),
-    }
+    let values = values.into_iter().map(|(name, value)| (name.to_owned(), value));
+    FileRecord { name: "newcomer".to_owned(), values: values.collect::<ResourceValues>() }
 }
 
 proptest! {

@@ -25,17 +25,11 @@ static SCHEMA: TypeSchema = TypeSchema {
 };
 
 fn values(values: &[(&str, ResourceValue)]) -> ResourceValues {
-    values
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.clone()))
-        .collect()
+    values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
 }
 
 fn desired(wanted: ResourceValues) -> Resource {
-    Resource {
-        values: wanted,
-        ..Resource::without_values(&SCHEMA, "x").unwrap()
-    }
+    Resource { values: wanted, ..Resource::without_values(&SCHEMA, "x").unwrap() }
 }
 
 #[test]
@@ -54,26 +48,16 @@ fn properties_are_synced_in_the_order_of_the_schema() {
         ("zeal", ResourceValue::Int(7)),
     ]));
     let changes = compare_properties(&SCHEMA, &wanted, &found);
-    let messages: Vec<&str> = changes
-        .iter()
-        .map(|change| change.message.as_str())
-        .collect();
+    let messages: Vec<&str> = changes.iter().map(|change| change.message.as_str()).collect();
     assert_eq!(
         messages,
-        [
-            "defined 'zeal' as 7",
-            "undefined 'groups' from ['a']",
-            "comment changed 'old' to 'new'"
-        ]
+        ["defined 'zeal' as 7", "undefined 'groups' from ['a']", "comment changed 'old' to 'new'"]
     );
 }
 
 #[test]
 fn ensure_comes_alone() {
-    let wanted = desired(values(&[
-        ("ensure", "present".into()),
-        ("comment", "new".into()),
-    ]));
+    let wanted = desired(values(&[("ensure", "present".into()), ("comment", "new".into())]));
     let changes = compare_properties(&SCHEMA, &wanted, &ResourceState::absent());
     assert_eq!((changes.len(), changes[0].message.as_str()), (1, "created"));
     let wanted = desired(values(&[("comment", "new".into())]));
@@ -86,11 +70,7 @@ fn a_secret_is_in_no_event() {
     let (old, new) = (ResourceValue::from("$1$old"), ResourceValue::from("$1$new"));
     let change = PropertyChange::from_attribute(password, Some(&old), &new);
     for (outcome, status, message) in [
-        (
-            ChangeOutcome::Made,
-            ChangeEventStatus::Success,
-            "changed [redacted] to [redacted]",
-        ),
+        (ChangeOutcome::Made, ChangeEventStatus::Success, "changed [redacted] to [redacted]"),
         (
             ChangeOutcome::Planned,
             ChangeEventStatus::Noop,
@@ -104,10 +84,7 @@ fn a_secret_is_in_no_event() {
     ] {
         let event = change.to_event("Account[x]", &outcome);
         assert_eq!((event.status, event.message.as_str()), (status, message));
-        assert!(
-            !serde_json::to_string(&event).unwrap().contains("$1$"),
-            "{event:?}"
-        );
+        assert!(!serde_json::to_string(&event).unwrap().contains("$1$"), "{event:?}");
     }
 }
 
@@ -138,19 +115,12 @@ proptest! {
 /// What is logged by accident must not hold a secret.
 #[test]
 fn debug_output_never_shows_a_password() {
-    let wanted = desired(values(&[(
-        "password",
-        ResourceValue::Text("$6$new".to_owned()),
-    )]));
-    let found = ResourceState {
-        values: values(&[("password", ResourceValue::Text("$6$old".to_owned()))]),
-    };
+    let wanted = desired(values(&[("password", ResourceValue::Text("$6$new".to_owned()))]));
+    let found =
+        ResourceState { values: values(&[("password", ResourceValue::Text("$6$old".to_owned()))]) };
     let changes = compare_properties(&SCHEMA, &wanted, &found);
     let shown = format!("{wanted:?} {found:?} {changes:?}");
-    assert!(
-        !shown.contains("$6$") && shown.contains("password"),
-        "{shown}"
-    );
+    assert!(!shown.contains("$6$") && shown.contains("password"), "{shown}");
 }
 
 #[test]

@@ -45,9 +45,7 @@ fn prepare(system: &FakeSystem, before: Before) {
         Before::Nothing => {}
         Before::File(content) => system.add_file("/srv/x", content),
         Before::Directory => system.add_file("/srv/x/inner", "inner"),
-        Before::Link(target) => system
-            .create_symlink(target.as_ref(), "/srv/x".as_ref())
-            .unwrap(),
+        Before::Link(target) => system.create_symlink(target.as_ref(), "/srv/x".as_ref()).unwrap(),
     }
 }
 

@@ -67,34 +67,19 @@ impl Node {
     fn new(change: impl FnOnce(&mut PuppetBridgeOptions)) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let module = directory.path().join("modules/kv/lib/puppet");
-        for (path, text) in [
-            ("type/kv.rb", KV_TYPE),
-            ("provider/kv/json.rb", KV_PROVIDER),
-        ] {
+        for (path, text) in [("type/kv.rb", KV_TYPE), ("provider/kv/json.rb", KV_PROVIDER)] {
             let path = module.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
         let path = |name: &str| directory.path().join(name).display().to_string();
         let mut options = PuppetBridgeOptions::default();
-        for setting in [
-            "confdir",
-            "codedir",
-            "vardir",
-            "rundir",
-            "logdir",
-            "publicdir",
-            "ssldir",
-        ] {
+        for setting in ["confdir", "codedir", "vardir", "rundir", "logdir", "publicdir", "ssldir"] {
             options.settings.insert(setting.to_owned(), path(setting));
         }
         let modules = format!("{}:/usr/share/puppet/modules", path("modules"));
-        options
-            .settings
-            .insert("modulepath".to_owned(), modules.clone());
-        options
-            .settings
-            .insert("basemodulepath".to_owned(), modules);
+        options.settings.insert("modulepath".to_owned(), modules.clone());
+        options.settings.insert("basemodulepath".to_owned(), modules);
         change(&mut options);
         let system: Arc<dyn System> = Arc::new(RealSystem::new("/".into()));
         let types = Arc::new(PuppetTypes::new(Arc::clone(&system), options));
@@ -110,11 +95,7 @@ impl Node {
         }
         let engine = ResourceEngine::new(system)
             .with_type_source(Arc::clone(&types) as Arc<dyn ResourceTypeSource>);
-        Some(Self {
-            directory,
-            types,
-            engine,
-        })
+        Some(Self { directory, types, engine })
     }
 
     fn file(&self) -> PathBuf {
@@ -137,14 +118,8 @@ impl Node {
             Ok(resource) => resource,
             Err(error) => return vec![format!("refused: {}", error.one_line_message())],
         };
-        let outcome = self
-            .engine
-            .apply_resource(&resource, CancelFlag::default(), noop);
-        outcome
-            .events
-            .into_iter()
-            .map(|event| event.message)
-            .collect()
+        let outcome = self.engine.apply_resource(&resource, CancelFlag::default(), noop);
+        outcome.events.into_iter().map(|event| event.message).collect()
     }
 }
 
@@ -154,16 +129,10 @@ fn a_custom_type_is_created_changed_left_alone_and_removed() {
         return;
     };
     let first = json!({"ensure": "present", "value": "one", "options": {"a": [1, {"b": true}]}});
-    assert_eq!(
-        node.bring(&first, true),
-        ["current_value 'absent', should be 'present' (noop)"]
-    );
+    assert_eq!(node.bring(&first, true), ["current_value 'absent', should be 'present' (noop)"]);
     assert!(!node.file().exists());
     assert_eq!(node.apply(&first), ["created"]);
-    assert_eq!(
-        node.content(),
-        json!({"k": {"value": "one", "options": {"a": [1, {"b": true}]}}})
-    );
+    assert_eq!(node.content(), json!({"k": {"value": "one", "options": {"a": [1, {"b": true}]}}}));
     assert_eq!(node.apply(&first), [""; 0]);
     // Somebody else changes it behind our back.
     std::fs::write(node.file(), r#"{"k": {"value": "two", "options": {}}}"#).unwrap();
@@ -183,26 +152,16 @@ fn puppet_judges_what_it_is_given() {
     for (words, expected) in [
         (json!({"value": ""}), "must not be empty"),
         (json!({"ensure": "sideways"}), "Invalid value"),
-        (
-            json!({"colour": "red"}),
-            "has no property or parameter `colour`",
-        ),
+        (json!({"colour": "red"}), "has no property or parameter `colour`"),
     ] {
         let said = node.apply(&words);
         assert!(
-            said.iter()
-                .any(|line| line.starts_with("refused") && line.contains(expected)),
+            said.iter().any(|line| line.starts_with("refused") && line.contains(expected)),
             "{said:?}"
         );
     }
-    let unknown = node
-        .engine
-        .check_resource("no_such_type", "x", &Map::new())
-        .unwrap_err();
-    assert!(
-        matches!(unknown, EngineError::UnknownType { .. }),
-        "{unknown}"
-    );
+    let unknown = node.engine.check_resource("no_such_type", "x", &Map::new()).unwrap_err();
+    assert!(matches!(unknown, EngineError::UnknownType { .. }), "{unknown}");
     for name in ["../../etc/passwd", "Kv", "component", ""] {
         assert!(node.types.type_named(name).unwrap().is_none(), "{name}");
     }
@@ -222,15 +181,10 @@ fn a_failure_a_crash_and_a_hang_each_cost_one_call() {
         let said = node.apply(&json!({"ensure": "present", "value": value}));
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(
-            said.iter()
-                .all(|line| line.starts_with("change from 'one'") && line.contains(reason)),
+            said.iter().all(|line| line.starts_with("change from 'one'") && line.contains(reason)),
             "{said:?}"
         );
-        assert_eq!(
-            node.apply(&json!({"ensure": "present", "value": "one"})),
-            [""; 0],
-            "{value}"
-        );
+        assert_eq!(node.apply(&json!({"ensure": "present", "value": "one"})), [""; 0], "{value}");
     }
 }
 
@@ -240,10 +194,7 @@ fn a_refresh_reaches_the_provider_and_what_comes_first_is_told() {
         return;
     };
     let words = json!({"ensure": "present", "file": node.file()});
-    let resource = node
-        .engine
-        .check_resource("kv", "k", words.as_object().unwrap())
-        .unwrap();
+    let resource = node.engine.check_resource("kv", "k", words.as_object().unwrap()).unwrap();
     let kv = node.types.type_named("kv").unwrap().unwrap();
     let system = RealSystem::new("/".into());
     let cx = ResourceContext::new(&system, CancelFlag::default());
@@ -262,11 +213,7 @@ fn files_that_providers_keep_in_memory_are_read_again() {
     };
     let hosts = node.directory.path().join("hosts");
     std::fs::write(&hosts, "10.0.0.9\tother\n").unwrap();
-    let host = node
-        .types
-        .type_named("host")
-        .unwrap()
-        .expect("host_core is not installed");
+    let host = node.types.type_named("host").unwrap().expect("host_core is not installed");
     let system = RealSystem::new("/".into());
     let cx = ResourceContext::new(&system, CancelFlag::default());
     let words = json!({"ensure": "present", "ip": "10.0.0.1", "target": hosts});
@@ -278,15 +225,10 @@ fn files_that_providers_keep_in_memory_are_read_again() {
     .unwrap();
     let messages = || -> Vec<String> {
         let plan = host.read_and_plan(&cx, &resource).unwrap();
-        plan.changes
-            .iter()
-            .map(|change| change.message.clone())
-            .collect()
+        plan.changes.iter().map(|change| change.message.clone()).collect()
     };
     let plan = host.read_and_plan(&cx, &resource).unwrap();
-    plan.changes
-        .iter()
-        .for_each(|change| host.apply_change(&cx, &plan, change).unwrap());
+    plan.changes.iter().for_each(|change| host.apply_change(&cx, &plan, change).unwrap());
     assert_eq!(messages(), [""; 0]);
     std::fs::write(&hosts, "10.0.0.9\tother\n10.0.0.2\ta.example\n").unwrap();
     assert_eq!(messages(), ["ip changed '10.0.0.2' to '10.0.0.1'"]);
@@ -300,16 +242,8 @@ fn what_is_there_can_be_found_and_listed() {
     let group = node.types.type_named("group").unwrap().unwrap();
     let system = RealSystem::new("/".into());
     let cx = ResourceContext::new(&system, CancelFlag::default());
-    assert_eq!(
-        group.find(&cx, "root").unwrap().get("gid"),
-        Some(&ResourceValue::Int(0))
-    );
-    assert!(
-        group
-            .find(&cx, "no-group-of-that-name")
-            .unwrap()
-            .is_absent()
-    );
+    assert_eq!(group.find(&cx, "root").unwrap().get("gid"), Some(&ResourceValue::Int(0)));
+    assert!(group.find(&cx, "no-group-of-that-name").unwrap().is_absent());
     let all = group.list_instances(&cx).unwrap();
     assert!(all.iter().any(
         |(title, values)| title == "root" && values.get("gid") == Some(&ResourceValue::Int(0))
@@ -327,10 +261,7 @@ fn nobody_asks_and_the_process_ends_and_the_next_question_starts_another() {
         assert!(began.elapsed() < Duration::from_secs(30), "it stays");
         std::thread::yield_now();
     }
-    assert_eq!(
-        node.apply(&json!({"ensure": "present", "value": "one"})),
-        ["created"]
-    );
+    assert_eq!(node.apply(&json!({"ensure": "present", "value": "one"})), ["created"]);
 }
 
 /// A thousand questions take a few milliseconds each: less than a tenth of what starting Ruby alone does.
@@ -346,11 +277,7 @@ fn a_question_costs_a_small_part_of_a_start() {
         assert_eq!(node.apply(&words), [""; 0]);
     }
     // Checks and plans: 200 questions. Starting Ruby for each would take 100 s and more.
-    assert!(
-        began.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
@@ -380,10 +307,7 @@ fn without_puppet_and_in_a_scratch_root_the_reason_is_told() {
     };
     let types = PuppetTypes::new(Arc::new(RealSystem::new("/".into())), absent);
     let line = types.type_named("augeas").unwrap_err().one_line_message();
-    assert!(
-        line.contains("`augeas`") && line.contains("install puppet-agent"),
-        "{line}"
-    );
+    assert!(line.contains("`augeas`") && line.contains("install puppet-agent"), "{line}");
     let scratch = FakeSystem::new().with_root("/srv/image");
     let types = PuppetTypes::new(Arc::new(scratch), PuppetBridgeOptions::default());
     let line = types.type_named("augeas").unwrap_err().one_line_message();

@@ -45,14 +45,8 @@ fn age_and_size_choose_and_patterns_restrict() {
         ),
         (json!({"recurse": 1, "age": "9"}), vec!["/tmp/old.log"]),
         (json!({"recurse": true, "age": "11d"}), vec![]),
-        (
-            json!({"recurse": true, "size": "4k"}),
-            vec!["/tmp/young.log"],
-        ),
-        (
-            json!({"recurse": true, "size": "100b"}),
-            vec!["/tmp/young.log", "/tmp/old.log"],
-        ),
+        (json!({"recurse": true, "size": "4k"}), vec!["/tmp/young.log"]),
+        (json!({"recurse": true, "size": "100b"}), vec!["/tmp/young.log", "/tmp/old.log"]),
         (
             json!({"recurse": true, "size": "4", "age": "1w", "matches": ["*.log"]}),
             vec!["/tmp/young.log", "/tmp/old.log"],
@@ -75,30 +69,13 @@ fn a_directory_goes_only_with_all_that_is_in_it() {
     let resource = check(&engine, "tidy", "/tmp", words).unwrap();
     let cx = ResourceContext::new(&system, CancelFlag::default());
     let found = generate(&cx, &resource, &Others::default()).unwrap();
-    assert_eq!(
-        titles(&found),
-        [
-            "/tmp/old.log",
-            "/tmp/old/inner",
-            "/tmp/old",
-            "/tmp/mixed/old"
-        ]
-    );
+    assert_eq!(titles(&found), ["/tmp/old.log", "/tmp/old/inner", "/tmp/old", "/tmp/mixed/old"]);
     assert_eq!(found[2].get_list("require"), ["File[/tmp/old/inner]"]);
     assert_eq!(found[2].get_list("tag"), ["t"]);
     assert_eq!(apply_all(&engine, &found).len(), 4);
-    assert!(
-        system
-            .metadata("/tmp/mixed/young".as_ref())
-            .unwrap()
-            .is_some()
-    );
+    assert!(system.metadata("/tmp/mixed/young".as_ref()).unwrap().is_some());
     assert!(system.metadata("/tmp/old".as_ref()).unwrap().is_none());
-    assert!(
-        generate(&cx, &resource, &Others::default())
-            .unwrap()
-            .is_empty()
-    );
+    assert!(generate(&cx, &resource, &Others::default()).unwrap().is_empty());
 }
 
 #[test]
@@ -118,10 +95,7 @@ fn what_tidy_cannot_mean_is_refused() {
     let (_, engine) = fake();
     for (words, expected) in [
         (json!({"age": "1y"}), "must be a number and s, m, h, d or w"),
-        (
-            json!({"size": "big"}),
-            "must be a number and b, k, m, g or t",
-        ),
+        (json!({"size": "big"}), "must be a number and b, k, m, g or t"),
         (json!({"matches": "*"}), "requires `recurse`"),
         (json!({"recurse": "deep"}), "a number of levels"),
         (json!({"backup": ".bak"}), "only be stored in a filebucket"),
@@ -134,10 +108,7 @@ fn what_tidy_cannot_mean_is_refused() {
 #[test]
 fn hosts_that_the_catalog_does_not_have_are_purged() {
     let (system, engine) = fake();
-    system.add_file(
-        "/etc/hosts",
-        "127.0.0.1 localhost\n10.0.0.1 db\n# kept\n10.0.0.2 web\n",
-    );
+    system.add_file("/etc/hosts", "127.0.0.1 localhost\n10.0.0.1 db\n# kept\n10.0.0.2 web\n");
     let others = Others::of(
         &engine,
         [
@@ -150,10 +121,7 @@ fn hosts_that_the_catalog_does_not_have_are_purged() {
     let cx = ResourceContext::new(&system, CancelFlag::default());
     let found = generate(&cx, &resource, &others).unwrap();
     assert_eq!(apply_all(&engine, &found), ["Host[db]: removed"]);
-    assert_eq!(
-        system.file_text("/etc/hosts"),
-        "127.0.0.1 localhost\n# kept\n10.0.0.2 web\n"
-    );
+    assert_eq!(system.file_text("/etc/hosts"), "127.0.0.1 localhost\n# kept\n10.0.0.2 web\n");
 }
 
 #[test]
@@ -169,24 +137,12 @@ fn users_of_the_system_and_named_numbers_are_spared() {
         let resource = check(&engine, "resources", "user", words).unwrap();
         let cx = ResourceContext::new(&system, CancelFlag::default());
         let found = generate(&cx, &resource, &Others::default()).unwrap();
-        titles(&found)
-            .into_iter()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+        titles(&found).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(purged(json!({"purge": true})), ["ann", "bob"]);
-    assert_eq!(
-        purged(json!({"purge": true, "unless_uid": [2000, "7"]})),
-        ["ann"]
-    );
-    assert_eq!(
-        purged(json!({"purge": true, "unless_system_user": 1500})),
-        ["bob"]
-    );
-    assert_eq!(
-        purged(json!({"purge": true, "unless_system_user": false})).len(),
-        5
-    );
+    assert_eq!(purged(json!({"purge": true, "unless_uid": [2000, "7"]})), ["ann"]);
+    assert_eq!(purged(json!({"purge": true, "unless_system_user": 1500})), ["bob"]);
+    assert_eq!(purged(json!({"purge": true, "unless_system_user": false})).len(), 5);
     assert!(purged(json!({})).is_empty());
 }
 
@@ -194,10 +150,7 @@ fn users_of_the_system_and_named_numbers_are_spared() {
 fn a_cron_job_is_purged_where_it_is() {
     let (system, engine) = fake();
     let system = system.with_root("/scratch");
-    system.add_file(
-        "/var/spool/cron/crontabs/ann",
-        "# Puppet Name: old\n* * * * * /bin/true\n",
-    );
+    system.add_file("/var/spool/cron/crontabs/ann", "# Puppet Name: old\n* * * * * /bin/true\n");
     let resource = check(&engine, "resources", "cron", json!({"purge": true})).unwrap();
     let cx = ResourceContext::new(&system, CancelFlag::default());
     let found = generate(&cx, &resource, &Others::default()).unwrap();
@@ -224,28 +177,16 @@ fn a_declared_bucket_is_used_by_files_of_the_same_run() {
     let cx = ResourceContext::new(&system, CancelFlag::default()).with_bucket("/var/bucket");
     for (name, words) in [
         ("main", json!({"path": "/srv/bucket"})),
-        (
-            "far",
-            json!({"path": false, "server": "puppet.example.com"}),
-        ),
+        ("far", json!({"path": false, "server": "puppet.example.com"})),
     ] {
         let bucket = check(&engine, "filebucket", name, words).unwrap();
-        assert!(
-            generate(&cx, &bucket, &Others::default())
-                .unwrap()
-                .is_empty()
-        );
+        assert!(generate(&cx, &bucket, &Others::default()).unwrap().is_empty());
     }
     let types = muster_engine::types::builtin_types();
-    let known = types
-        .iter()
-        .find(|known| known.schema().type_name == "file")
-        .unwrap();
-    for (bucket, place) in [
-        ("main", "/srv/bucket"),
-        ("far", "/var/bucket"),
-        ("puppet", "/var/bucket"),
-    ] {
+    let known = types.iter().find(|known| known.schema().type_name == "file").unwrap();
+    for (bucket, place) in
+        [("main", "/srv/bucket"), ("far", "/var/bucket"), ("puppet", "/var/bucket")]
+    {
         system.add_file("/srv/x", bucket);
         let words = json!({"content": "new", "backup": bucket});
         let file = check(&engine, "file", "/srv/x", words).unwrap();
@@ -263,10 +204,8 @@ fn a_declared_bucket_is_used_by_files_of_the_same_run() {
 fn keys_of_a_user_that_the_catalog_does_not_have_are_purged() {
     let (system, engine) = fake();
     let system = system.with_root("/scratch");
-    system.add_file(
-        "/etc/passwd",
-        "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n",
-    );
+    system
+        .add_file("/etc/passwd", "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n");
     system.add_file(
         "/home/ann/.ssh/authorized_keys",
         "# mine\nssh-rsa AAAA ann@laptop\nssh-rsa BBBB thief\nssh-ed25519 CCCC\n",
@@ -290,24 +229,15 @@ fn keys_of_a_user_that_the_catalog_does_not_have_are_purged() {
     assert_eq!(found[0].get_list("tag"), ["t"]);
     assert_eq!(
         apply_all(&engine, &found),
-        [
-            "Ssh_authorized_key[thief]: removed",
-            "Ssh_authorized_key[CCCC]: removed"
-        ]
+        ["Ssh_authorized_key[thief]: removed", "Ssh_authorized_key[CCCC]: removed"]
     );
     assert_eq!(
         system.file_text("/home/ann/.ssh/authorized_keys"),
         "# mine\nssh-rsa AAAA ann@laptop\n"
     );
-    assert_eq!(
-        titles(&purged(json!({"purge_ssh_keys": ["%h/none", "/srv/keys"]}))),
-        ["other"]
-    );
+    assert_eq!(titles(&purged(json!({"purge_ssh_keys": ["%h/none", "/srv/keys"]}))), ["other"]);
     assert!(purged(json!({"purge_ssh_keys": false})).is_empty());
     assert!(purged(json!({"purge_ssh_keys": true, "ensure": "absent"})).is_empty());
     let error = check(&engine, "user", "ann", json!({"purge_ssh_keys": "keys"})).unwrap_err();
-    assert!(
-        error.to_string().contains("must be true, false or paths"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("must be true, false or paths"), "{error}");
 }

@@ -12,9 +12,7 @@ use crate::support::{Others, Scratch, apply_all, check, generate};
 
 fn directory(scratch: &Scratch, words: &serde_json::Value) -> Resource {
     let mut all = json!({"ensure": "directory", "recurse": true});
-    all.as_object_mut()
-        .unwrap()
-        .extend(words.as_object().unwrap().clone());
+    all.as_object_mut().unwrap().extend(words.as_object().unwrap().clone());
     check(&scratch.engine, "file", "/tmp/d", all).unwrap()
 }
 
@@ -31,11 +29,7 @@ fn titles(all: &[Resource]) -> Vec<&str> {
 }
 
 fn mode(scratch: &Scratch, path: &str) -> u32 {
-    std::fs::symlink_metadata(scratch.path(path))
-        .unwrap()
-        .permissions()
-        .mode()
-        & 0o7777
+    std::fs::symlink_metadata(scratch.path(path)).unwrap().permissions().mode() & 0o7777
 }
 
 #[test]
@@ -45,17 +39,10 @@ fn mode_and_owner_go_all_the_way_down() {
     scratch.write("/tmp/d/sub/b", "b");
     let resource = directory(&scratch, &json!({"mode": "0640"}));
     let all = with_children(&scratch, &resource, &Others::default());
-    assert_eq!(
-        titles(&all),
-        ["/tmp/d", "/tmp/d/a", "/tmp/d/sub", "/tmp/d/sub/b"]
-    );
+    assert_eq!(titles(&all), ["/tmp/d", "/tmp/d/a", "/tmp/d/sub", "/tmp/d/sub/b"]);
     apply_all(&scratch.engine, &all);
     assert_eq!(
-        (
-            mode(&scratch, "/tmp/d/a"),
-            mode(&scratch, "/tmp/d/sub"),
-            mode(&scratch, "/tmp/d/sub/b")
-        ),
+        (mode(&scratch, "/tmp/d/a"), mode(&scratch, "/tmp/d/sub"), mode(&scratch, "/tmp/d/sub/b")),
         (0o640, 0o750, 0o640)
     );
     assert!(apply_all(&scratch.engine, &all).is_empty());
@@ -86,26 +73,14 @@ fn a_directory_becomes_a_copy_of_its_source() {
     scratch.write("/tmp/d/a", "other");
     let words = json!({"source": "/tmp/from", "purge": true, "force": true});
     let resource = directory(&scratch, &words);
-    let said = apply_all(
-        &scratch.engine,
-        &with_children(&scratch, &resource, &Others::default()),
-    );
+    let said = apply_all(&scratch.engine, &with_children(&scratch, &resource, &Others::default()));
     assert_eq!(said.len(), 6, "{said:#?}");
-    assert!(
-        said.contains(&"File[/tmp/d/deep]: removed".to_owned()),
-        "{said:#?}"
-    );
+    assert!(said.contains(&"File[/tmp/d/deep]: removed".to_owned()), "{said:#?}");
     assert_eq!(
-        (
-            scratch.text("/tmp/d/a").as_str(),
-            scratch.text("/tmp/d/sub/b").as_str()
-        ),
+        (scratch.text("/tmp/d/a").as_str(), scratch.text("/tmp/d/sub/b").as_str()),
         ("a", "b")
     );
-    assert_eq!(
-        std::fs::read_link(scratch.path("/tmp/d/link")).unwrap(),
-        PathBuf::from("a")
-    );
+    assert_eq!(std::fs::read_link(scratch.path("/tmp/d/link")).unwrap(), PathBuf::from("a"));
     assert!(!scratch.path("/tmp/d/old").exists() && !scratch.path("/tmp/d/deep").exists());
     let again = with_children(&scratch, &resource, &Others::default());
     assert!(apply_all(&scratch.engine, &again).is_empty());
@@ -138,24 +113,13 @@ fn the_first_source_counts_or_all_of_them_the_earlier_first() {
     let both = directory(&scratch, &words("all"));
     let all = with_children(&scratch, &both, &Others::default());
     apply_all(&scratch.engine, &all);
-    assert_eq!(
-        (
-            scratch.text("/tmp/d/a").as_str(),
-            scratch.text("/tmp/d/b").as_str()
-        ),
-        ("1", "2")
-    );
+    assert_eq!((scratch.text("/tmp/d/a").as_str(), scratch.text("/tmp/d/b").as_str()), ("1", "2"));
 }
 
 #[test]
 fn purging_spares_what_the_catalog_has() {
     let scratch = Scratch::new();
-    for path in [
-        "/tmp/d/kept/inner",
-        "/tmp/d/kept/other",
-        "/tmp/d/gone",
-        "/tmp/d/sub/x",
-    ] {
+    for path in ["/tmp/d/kept/inner", "/tmp/d/kept/other", "/tmp/d/gone", "/tmp/d/sub/x"] {
         scratch.write(path, "x");
     }
     let others = Others::of(
@@ -185,10 +149,7 @@ fn without_force_a_directory_stays_and_its_files_go() {
     scratch.write("/tmp/d/sub/x", "x");
     let resource = directory(&scratch, &json!({"purge": true}));
     let all = with_children(&scratch, &resource, &Others::default());
-    assert_eq!(
-        apply_all(&scratch.engine, &all),
-        ["File[/tmp/d/sub/x]: removed"]
-    );
+    assert_eq!(apply_all(&scratch.engine, &all), ["File[/tmp/d/sub/x]: removed"]);
     assert!(scratch.path("/tmp/d/sub").is_dir());
 }
 
@@ -211,10 +172,7 @@ fn levels_patterns_and_numbers_have_limits() {
     assert_eq!(count(json!({"ignore": ".*"})), 4);
     assert_eq!(count(json!({"max_files": 5})), 5);
     let error = found(json!({"max_files": 4})).unwrap_err();
-    assert!(
-        error.to_string().contains("contains more than 4 entries"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("contains more than 4 entries"), "{error}");
 }
 
 #[test]
@@ -241,13 +199,9 @@ struct Modules;
 
 impl FileSourceResolver for Modules {
     fn locate_file(&self, url: &str) -> Result<Option<PathBuf>, String> {
-        let path = url
-            .strip_prefix("puppet:///modules/")
-            .ok_or("another server")?;
+        let path = url.strip_prefix("puppet:///modules/").ok_or("another server")?;
         let (module, rest) = path.split_once('/').unwrap_or((path, ""));
-        Ok(Some(PathBuf::from(format!(
-            "/tmp/modules/{module}/files/{rest}"
-        ))))
+        Ok(Some(PathBuf::from(format!("/tmp/modules/{module}/files/{rest}"))))
     }
 }
 
@@ -258,9 +212,7 @@ fn puppet_urls_need_somebody_who_finds_them() {
     let file = |title: &str, words| check(&scratch.engine, "file", title, words).unwrap();
     let words = json!({"source": "puppet:///modules/web/conf/a"});
     let resource = file("/tmp/a", words);
-    let outcome = scratch
-        .engine
-        .apply_resource(&resource, CancelFlag::default(), false);
+    let outcome = scratch.engine.apply_resource(&resource, CancelFlag::default(), false);
     assert!(
         outcome
             .error
@@ -270,17 +222,11 @@ fn puppet_urls_need_somebody_who_finds_them() {
     );
     let cx = ResourceContext::new(&*scratch.system, CancelFlag::default()).with_sources(&Modules);
     let types = muster_engine::types::builtin_types();
-    let known = types
-        .iter()
-        .find(|known| known.schema().type_name == "file")
-        .unwrap();
+    let known = types.iter().find(|known| known.schema().type_name == "file").unwrap();
     let plan = known.plan(&resource, &known.read_state(&cx, &resource).unwrap());
     known.apply_change(&cx, &plan, &plan.changes[0]).unwrap();
     assert_eq!(scratch.text("/tmp/a"), "abc");
-    let tree = file(
-        "/tmp/d",
-        json!({"source": "puppet:///modules/web/conf", "recurse": "remote"}),
-    );
+    let tree = file("/tmp/d", json!({"source": "puppet:///modules/web/conf", "recurse": "remote"}));
     let children = known.generate_resources(&cx, &tree, &()).unwrap();
     assert_eq!(titles(&children), ["/tmp/d/a"]);
 }

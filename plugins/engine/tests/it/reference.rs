@@ -42,17 +42,8 @@ fn page() -> String {
 }
 
 fn section(page: &mut String, schema: &TypeSchema) {
-    let TypeSchema {
-        type_name,
-        doc,
-        namevar,
-        ..
-    } = schema;
-    writeln!(
-        page,
-        "\n## {type_name}\n\n{doc} The title is the default of `{namevar}`.\n"
-    )
-    .unwrap();
+    let TypeSchema { type_name, doc, namevar, .. } = schema;
+    writeln!(page, "\n## {type_name}\n\n{doc} The title is the default of `{namevar}`.\n").unwrap();
     table(page, schema.attributes.iter());
 }
 
@@ -63,9 +54,7 @@ fn table<'a>(page: &mut String, attributes: impl Iterator<Item = &'a AttributeSc
             AttributeRole::Property => format!("**{}**", attribute.name),
             AttributeRole::Parameter => attribute.name.to_owned(),
         };
-        let default = attribute
-            .default
-            .map_or_else(String::new, |word| format!("`{word}`"));
+        let default = attribute.default.map_or_else(String::new, |word| format!("`{word}`"));
         let (value, doc) = (value(attribute.kind), attribute.doc.replace('|', "\\|"));
         writeln!(page, "| {name} | {value} | {default} | {doc} |").unwrap();
     }

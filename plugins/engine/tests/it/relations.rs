@@ -43,19 +43,9 @@ fn each_type_knows_what_comes_before_it() {
             json!({"user": "rip", "target": "/k"}),
             vec![("user", "rip"), ("file", "/k")],
         ),
-        (
-            "cron",
-            "job",
-            json!({"user": "rip", "command": "x"}),
-            vec![("user", "rip")],
-        ),
+        ("cron", "job", json!({"user": "rip", "command": "x"}), vec![("user", "rip")]),
         ("cron", "job", json!({"command": "x"}), vec![]),
-        (
-            "host",
-            "h",
-            json!({"ip": "10.0.0.1"}),
-            vec![("file", "/etc/hosts")],
-        ),
+        ("host", "h", json!({"ip": "10.0.0.1"}), vec![("file", "/etc/hosts")]),
         (
             "mailalias",
             "m",
@@ -71,10 +61,8 @@ fn each_type_knows_what_comes_before_it() {
     ] {
         let resource = check(&engine, kind, title, words).unwrap();
         let found = autorequires(&resource, &others);
-        let found: Vec<(&str, &str)> = found
-            .iter()
-            .map(|(kind, name)| (*kind, name.as_str()))
-            .collect();
+        let found: Vec<(&str, &str)> =
+            found.iter().map(|(kind, name)| (*kind, name.as_str())).collect();
         assert_eq!(found, expected, "{}", resource.reference());
     }
 }

@@ -10,9 +10,7 @@ use crate::support::{check, fake};
 /// Saturday 16 March 2024, 01:30 UTC.
 const START: i64 = 1_710_552_600;
 /// Seconds from there at which is asked, and how long before that the resource was last looked at; `None` is never.
-const NOWS: [i64; 8] = [
-    0, 1800, 14_400, 39_600, 72_001, 90_000, 1_296_000, 4_060_800,
-];
+const NOWS: [i64; 8] = [0, 1800, 14_400, 39_600, 72_001, 90_000, 1_296_000, 4_060_800];
 const AGES: [Option<i64>; 8] = [
     None,
     Some(0),
@@ -101,10 +99,7 @@ fn six_schedules_are_always_there() {
             ScheduleResourceType::allows_change(&schedule, None, now, &TimeZone::UTC).unwrap();
         assert_eq!(allowed, name != "never", "{name}");
     }
-    assert_eq!(
-        ScheduleResourceType::predeclared_schedule("fortnightly"),
-        None
-    );
+    assert_eq!(ScheduleResourceType::predeclared_schedule("fortnightly"), None);
 }
 
 #[test]
@@ -118,10 +113,7 @@ fn what_is_no_time_is_refused() {
         (json!({"weekday": "Someday"}), "must be the name of a day"),
         (json!({"weekday": 7}), "must be the name of a day"),
         (json!({"repeat": 0}), "must be 1 or more"),
-        (
-            json!({"repeat": 2, "periodmatch": "number"}),
-            "1 unless `periodmatch` is `distance`",
-        ),
+        (json!({"repeat": 2, "periodmatch": "number"}), "1 unless `periodmatch` is `distance`"),
         (json!({"period": "yearly"}), "must be one of hourly"),
     ] {
         let error = check(&engine, "schedule", "s", words).unwrap_err();

@@ -24,31 +24,18 @@ esac
 fn with_script() -> Scratch {
     let scratch = Scratch::new();
     scratch.write("/etc/init.d/httpd", SCRIPT);
-    std::fs::set_permissions(
-        scratch.path("/etc/init.d/httpd"),
-        PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
+    std::fs::set_permissions(scratch.path("/etc/init.d/httpd"), PermissionsExt::from_mode(0o755))
+        .unwrap();
     scratch
 }
 
 #[test]
 fn an_init_script_is_started_and_stopped() {
     let scratch = with_script();
-    let events = converges(
-        &scratch.engine,
-        "service",
-        "httpd",
-        json!({"ensure": "running"}),
-    );
+    let events = converges(&scratch.engine, "service", "httpd", json!({"ensure": "running"}));
     assert_eq!(messages(&events), ["ensure changed 'stopped' to 'running'"]);
     assert!(scratch.path("/tmp/daemon").exists());
-    let events = converges(
-        &scratch.engine,
-        "service",
-        "httpd",
-        json!({"ensure": "stopped"}),
-    );
+    let events = converges(&scratch.engine, "service", "httpd", json!({"ensure": "stopped"}));
     assert_eq!(messages(&events), ["ensure changed 'running' to 'stopped'"]);
     assert!(!scratch.path("/tmp/daemon").exists());
 }
@@ -64,28 +51,15 @@ fn an_init_script_is_enabled_by_links() {
     );
     assert_eq!(
         messages(&events),
-        [
-            "ensure changed 'stopped' to 'running'",
-            "enable changed 'false' to 'true'"
-        ]
+        ["ensure changed 'stopped' to 'running'", "enable changed 'false' to 'true'"]
     );
     let link = std::fs::read_link(scratch.path("/etc/rc3.d/S01httpd")).unwrap();
     assert_eq!(link.to_str(), Some("../init.d/httpd"));
     assert!(std::fs::read_link(scratch.path("/etc/rc6.d/K01httpd")).is_ok());
-    let events = converges(
-        &scratch.engine,
-        "service",
-        "httpd",
-        json!({"enable": false}),
-    );
+    let events = converges(&scratch.engine, "service", "httpd", json!({"enable": false}));
     assert_eq!(messages(&events), ["enable changed 'true' to 'false'"]);
     assert!(std::fs::read_link(scratch.path("/etc/rc3.d/S01httpd")).is_err());
-    let outcome = apply(
-        &scratch.engine,
-        "service",
-        "httpd",
-        json!({"enable": "mask"}),
-    );
+    let outcome = apply(&scratch.engine, "service", "httpd", json!({"enable": "mask"}));
     assert!(error(&outcome).contains("init scripts cannot be masked"));
 }
 
@@ -124,12 +98,7 @@ fn an_unknown_service_is_stopped_and_cannot_run() {
 fn a_failing_script_fails_the_resource() {
     let scratch = with_script();
     scratch.write("/etc/init.d/httpd", "#!/bin/sh\necho broken >&2; exit 1\n");
-    let outcome = apply(
-        &scratch.engine,
-        "service",
-        "httpd",
-        json!({"ensure": "running"}),
-    );
+    let outcome = apply(&scratch.engine, "service", "httpd", json!({"ensure": "running"}));
     assert_eq!(
         outcome.events[0].message,
         "change from 'stopped' to 'running' failed: \
@@ -144,15 +113,9 @@ fn with_systemd(system: &FakeSystem, load: &str, active: &str, enabled: &str) {
         system.add_file(path, value);
     }
     system.script_handler(&["systemctl", "show"], |system, _| {
-        let (load, active, enabled) = (
-            system.file_text("/load"),
-            system.file_text("/active"),
-            system.file_text("/enabled"),
-        );
-        output(
-            0,
-            &format!("LoadState={load}\nActiveState={active}\nUnitFileState={enabled}\n"),
-        )
+        let (load, active, enabled) =
+            (system.file_text("/load"), system.file_text("/active"), system.file_text("/enabled"));
+        output(0, &format!("LoadState={load}\nActiveState={active}\nUnitFileState={enabled}\n"))
     });
     for (verb, path, value) in [
         ("start", "/active", "active"),
@@ -194,33 +157,18 @@ fn systemctl_is_told_what_to_do() {
             "active",
             "masked",
             json!({"ensure": "running", "enable": true}),
-            vec![
-                "systemctl unmask -- nginx.service",
-                "systemctl enable -- nginx.service",
-            ],
+            vec!["systemctl unmask -- nginx.service", "systemctl enable -- nginx.service"],
         ),
-        (
-            "active",
-            "enabled",
-            json!({"enable": "mask"}),
-            vec!["systemctl mask -- nginx.service"],
-        ),
-        (
-            "reloading",
-            "enabled",
-            json!({"ensure": "running", "enable": "true"}),
-            vec![],
-        ),
+        ("active", "enabled", json!({"enable": "mask"}), vec!["systemctl mask -- nginx.service"]),
+        ("reloading", "enabled", json!({"ensure": "running", "enable": "true"}), vec![]),
         ("active", "static", json!({"enable": true}), vec![]),
     ] {
         let (system, engine) = fake();
         with_systemd(&system, "loaded", active, enabled);
         converges(&engine, "service", "nginx", words.clone());
         let lines = system.recorded_command_lines();
-        let changes: Vec<&String> = lines
-            .iter()
-            .filter(|line| !line.starts_with("systemctl show"))
-            .collect();
+        let changes: Vec<&String> =
+            lines.iter().filter(|line| !line.starts_with("systemctl show")).collect();
         assert_eq!(changes, calls, "{words}");
     }
 }
@@ -234,16 +182,8 @@ fn an_unknown_unit_says_what_was_looked_for() {
         error(&outcome),
         "there is no such service: looked for a systemd unit ngnix.service"
     );
-    assert!(
-        check(&engine, "service", "--all", json!({}))
-            .unwrap_err()
-            .is_invalid()
-    );
-    assert!(
-        check(&engine, "service", "../x", json!({}))
-            .unwrap_err()
-            .is_invalid()
-    );
+    assert!(check(&engine, "service", "--all", json!({})).unwrap_err().is_invalid());
+    assert!(check(&engine, "service", "../x", json!({})).unwrap_err().is_invalid());
 }
 
 #[test]
@@ -260,9 +200,7 @@ fn a_script_is_restarted_by_itself_only_when_the_resource_says_that_it_can() {
         let system = RealSystem::new(scratch.path("/"));
         let cx = ResourceContext::new(&system, CancelFlag::default());
         let provider = choose_provider(&cx, &resource).unwrap();
-        provider
-            .run_operation(&cx, &resource, ServiceOperation::Restart)
-            .unwrap();
+        provider.run_operation(&cx, &resource, ServiceOperation::Restart).unwrap();
         let told = scratch.text("/tmp/told");
         assert_eq!(told.lines().collect::<Vec<_>>(), calls, "{words}");
     }
@@ -276,9 +214,6 @@ fn search_and_find_tell_both_properties() {
     let found = scratch.engine.find_state("service", "httpd").unwrap();
     assert_eq!(
         (found.get("ensure"), found.get("enable")),
-        (
-            Some(&ResourceValue::from("stopped")),
-            Some(&ResourceValue::from("false"))
-        )
+        (Some(&ResourceValue::from("stopped")), Some(&ResourceValue::from("false")))
     );
 }

@@ -21,10 +21,7 @@ fn a_supervised_service_is_started_found_again_and_stopped() {
     assert!(converges(&later, "service", "worker", words("running")).is_empty());
     let events = converges(&later, "service", "worker", words("stopped"));
     assert_eq!(messages(&events), ["ensure changed 'running' to 'stopped'"]);
-    assert_eq!(
-        scratch.text("/var/lib/muster/services/worker/stdout"),
-        "here\n"
-    );
+    assert_eq!(scratch.text("/var/lib/muster/services/worker/stdout"), "here\n");
 }
 
 #[test]
@@ -34,11 +31,7 @@ fn what_ends_at_once_has_not_started() {
         json!({"ensure": "running", "provider": "supervised", "binary": "echo no >&2; exit 3"});
     let outcome = apply(&scratch.engine, "service", "worker", words);
     assert_eq!(outcome.events[0].status, ChangeEventStatus::Failure);
-    assert!(
-        error(&outcome).ends_with("ended immediately with code 3: no"),
-        "{}",
-        error(&outcome)
-    );
+    assert!(error(&outcome).ends_with("ended immediately with code 3: no"), "{}", error(&outcome));
     let outcome = apply(
         &scratch.engine,
         "service",
@@ -55,16 +48,10 @@ fn base_does_what_the_resource_says_and_knows_a_process_by_its_line() {
     system.script_handler(&["ps", "-eo", "pid=,args="], |system, _| {
         output(0, &system.file_text("/table"))
     });
-    system.script_handler(
-        &["/bin/sh", "-c", "/opt/bin/thing --daemon"],
-        |system, _| {
-            system.add_file(
-                "/table",
-                "    1 init\n 4711 /opt/bin/thing --daemon\n 4712 other\n",
-            );
-            output(0, "")
-        },
-    );
+    system.script_handler(&["/bin/sh", "-c", "/opt/bin/thing --daemon"], |system, _| {
+        system.add_file("/table", "    1 init\n 4711 /opt/bin/thing --daemon\n 4712 other\n");
+        output(0, "")
+    });
     system.script_handler(&["kill", "4711"], |system, _| {
         system.add_file("/table", "    1 init\n");
         output(0, "")
@@ -77,11 +64,7 @@ fn base_does_what_the_resource_says_and_knows_a_process_by_its_line() {
     assert_eq!(messages(&events), ["ensure changed 'stopped' to 'running'"]);
     let events = converges(&engine, "service", "thing", words("stopped"));
     assert_eq!(messages(&events), ["ensure changed 'running' to 'stopped'"]);
-    let outcome = apply(
-        &engine,
-        "service",
-        "other",
-        json!({"ensure": "running", "provider": "base"}),
-    );
+    let outcome =
+        apply(&engine, "service", "other", json!({"ensure": "running", "provider": "base"}));
     assert!(error(&outcome).contains("Services must specify a start command or a binary"));
 }

@@ -29,11 +29,7 @@ impl Scratch {
             std::fs::create_dir(directory.path().join(name)).unwrap();
         }
         let system: Arc<dyn System> = Arc::new(RealSystem::new(directory.path().to_owned()));
-        Self {
-            directory,
-            engine: ResourceEngine::new(Arc::clone(&system)),
-            system,
-        }
+        Self { directory, engine: ResourceEngine::new(Arc::clone(&system)), system }
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
@@ -60,12 +56,7 @@ pub(crate) fn fake() -> (FakeSystem, ResourceEngine) {
 
 /// What a scripted program leaves.
 pub(crate) fn output(code: i32, text: &str) -> CommandOutput {
-    CommandOutput {
-        code,
-        combined: text.into(),
-        stdout: text.into(),
-        truncated: false,
-    }
+    CommandOutput { code, combined: text.into(), stdout: text.into(), truncated: false }
 }
 
 /// `words` is a JSON object.
@@ -75,9 +66,7 @@ pub(crate) fn check(
     title: &str,
     words: Json,
 ) -> Result<Resource, EngineError> {
-    let Json::Object(words) = words else {
-        panic!("not an object")
-    };
+    let Json::Object(words) = words else { panic!("not an object") };
     engine.check_resource(kind, title, &words)
 }
 
@@ -98,27 +87,14 @@ pub(crate) fn converges(
     let resource = check(engine, kind, title, words).unwrap();
     let noop = engine.apply_resource(&resource, CancelFlag::default(), true);
     assert!(noop.error.is_none(), "{:?}", noop.error);
-    assert!(
-        noop.events
-            .iter()
-            .all(|event| event.status == ChangeEventStatus::Noop)
-    );
+    assert!(noop.events.iter().all(|event| event.status == ChangeEventStatus::Noop));
     let first = engine.apply_resource(&resource, CancelFlag::default(), false);
     assert!(first.error.is_none(), "{:?}", first.error);
-    assert_eq!(
-        bare(&noop.events),
-        bare(&first.events),
-        "noop told something else than was done"
-    );
-    let plan = engine
-        .plan_resource(&resource, CancelFlag::default())
-        .unwrap();
+    assert_eq!(bare(&noop.events), bare(&first.events), "noop told something else than was done");
+    let plan = engine.plan_resource(&resource, CancelFlag::default()).unwrap();
     assert!(plan.is_empty(), "still to do: {:?}", plan.changes);
     let second = engine.apply_resource(&resource, CancelFlag::default(), false);
-    assert!(
-        second.error.is_none() && second.events.is_empty(),
-        "{second:?}"
-    );
+    assert!(second.error.is_none() && second.events.is_empty(), "{second:?}");
     first.events
 }
 
@@ -142,10 +118,7 @@ pub(crate) fn messages(events: &[ChangeEvent]) -> Vec<&str> {
 
 /// The text of the error with all its causes.
 pub(crate) fn error(outcome: &ApplyOutcome) -> String {
-    outcome
-        .error
-        .as_ref()
-        .map_or_else(String::new, EngineError::reason)
+    outcome.error.as_ref().map_or_else(String::new, EngineError::reason)
 }
 
 /// No words at all.
@@ -166,10 +139,7 @@ impl CatalogResources for Others {
     }
 
     fn resources_of_type(&self, type_name: &str) -> Vec<&Resource> {
-        self.0
-            .iter()
-            .filter(|other| other.type_name == type_name)
-            .collect()
+        self.0.iter().filter(|other| other.type_name == type_name).collect()
     }
 }
 
@@ -191,20 +161,14 @@ pub(crate) fn generate(
     others: &Others,
 ) -> Result<Vec<Resource>, EngineError> {
     let types = muster_engine::types::builtin_types();
-    let known = types
-        .iter()
-        .find(|known| known.schema().type_name == resource.type_name)
-        .unwrap();
+    let known = types.iter().find(|known| known.schema().type_name == resource.type_name).unwrap();
     known.generate_resources(cx, resource, others)
 }
 
 /// What comes before the resource without being told to.
 pub(crate) fn autorequires(resource: &Resource, others: &Others) -> Vec<AutorequireTarget> {
     let types = muster_engine::types::builtin_types();
-    let known = types
-        .iter()
-        .find(|known| known.schema().type_name == resource.type_name)
-        .unwrap();
+    let known = types.iter().find(|known| known.schema().type_name == resource.type_name).unwrap();
     known.autorequires(resource, others)
 }
 
@@ -215,10 +179,7 @@ pub(crate) fn apply_all(engine: &ResourceEngine, all: &[Resource]) -> Vec<String
         let outcome = engine.apply_resource(resource, CancelFlag::default(), false);
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
         said.extend(
-            outcome
-                .events
-                .iter()
-                .map(|event| format!("{}: {}", event.resource, event.message)),
+            outcome.events.iter().map(|event| format!("{}: {}", event.resource, event.message)),
         );
     }
     said

@@ -34,13 +34,10 @@ impl AgentAction for FilemgrTouchAction {
                 if file.status().is_hard_linked() {
                     return Err(hard_link_error(&admitted));
                 }
-                file.set_times_to_now()
-                    .map_err(|error| to_action_error(&error))?;
+                file.set_times_to_now().map_err(|error| to_action_error(&error))?;
             } else {
                 let entry = require_parent(&admitted)?;
-                entry
-                    .create_file(FILE_MODE)
-                    .map_err(|error| to_action_error(&error))?;
+                entry.create_file(FILE_MODE).map_err(|error| to_action_error(&error))?;
             }
             Ok(FileChangeOutput { changed: true })
         })
@@ -91,9 +88,7 @@ fn require_parent(admitted: &AdmittedPath) -> Result<&ConfinedEntry, ActionError
 
 /// A file with several hard links is not changed: one of its links may be in a denied directory.
 fn hard_link_error(admitted: &AdmittedPath) -> ActionError {
-    let message = format!(
-        "{} is not changed: it has more than one hard link",
-        admitted.path.display()
-    );
+    let message =
+        format!("{} is not changed: it has more than one hard link", admitted.path.display());
     ActionError::denied_by_rule(message, "plugins.filemgr.hard_link".to_owned())
 }

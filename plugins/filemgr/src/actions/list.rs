@@ -48,9 +48,7 @@ impl AgentAction for FilemgrListAction {
                     admitted.path.display()
                 )));
             };
-            let names = directory
-                .list_entries()
-                .map_err(|error| to_action_error(&error))?;
+            let names = directory.list_entries().map_err(|error| to_action_error(&error))?;
             let count = names.len();
             let to_row = |name: String| {
                 // Skip entries that were removed since the directory was read.
@@ -62,11 +60,7 @@ impl AgentAction for FilemgrListAction {
                     size: found.size,
                 })
             };
-            let entries = names
-                .into_iter()
-                .take(MAX_LISTED_ENTRIES)
-                .filter_map(to_row)
-                .collect();
+            let entries = names.into_iter().take(MAX_LISTED_ENTRIES).filter_map(to_row).collect();
             Ok(FilemgrListOutput { count, entries })
         })
         .await?

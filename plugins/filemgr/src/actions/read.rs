@@ -54,9 +54,8 @@ impl AgentAction for FilemgrReadAction {
                     admitted.path.display()
                 )));
             };
-            let content = file
-                .read_content(MAX_FILE_BYTES)
-                .map_err(|error| to_action_error(&error))?;
+            let content =
+                file.read_content(MAX_FILE_BYTES).map_err(|error| to_action_error(&error))?;
             let size = content.len() as u64;
             let start = u64::try_from(input.offset)
                 .unwrap_or_else(|_| size.saturating_sub(input.offset.unsigned_abs()))

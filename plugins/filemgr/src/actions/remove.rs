@@ -45,9 +45,7 @@ impl AgentAction for FilemgrRemoveAction {
                 return Ok(FileChangeOutput { changed: false });
             };
             if found.metadata.kind != FileEntryKind::Directory {
-                entry
-                    .remove_entry(false)
-                    .map_err(|error| to_action_error(&error))?;
+                entry.remove_entry(false).map_err(|error| to_action_error(&error))?;
                 return Ok(FileChangeOutput { changed: true });
             }
             if path.parent().is_none_or(|parent| parent == Path::new("/")) {
@@ -57,9 +55,7 @@ impl AgentAction for FilemgrRemoveAction {
                 return refused("it contains a path that is denied on this node");
             }
             if input.recursive {
-                entry
-                    .remove_tree()
-                    .map_err(|error| to_action_error(&error))?;
+                entry.remove_tree().map_err(|error| to_action_error(&error))?;
                 return Ok(FileChangeOutput { changed: true });
             }
             match entry.remove_entry(true) {

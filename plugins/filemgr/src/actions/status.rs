@@ -96,7 +96,5 @@ fn read_for_checksum(admitted: &AdmittedPath) -> Result<Option<Vec<u8>>, ActionE
     {
         return Ok(None);
     }
-    file.read_content(MAX_CHECKSUM_BYTES)
-        .map(Some)
-        .map_err(|error| to_action_error(&error))
+    file.read_content(MAX_CHECKSUM_BYTES).map(Some).map_err(|error| to_action_error(&error))
 }

@@ -15,9 +15,7 @@ static DDL: LazyLock<AgentDdl> =
     LazyLock::new(|| AgentDdl::from_slice(DOCUMENT).expect("the target's own DDL is one"));
 
 fuzz_target!(|bytes: &[u8]| {
-    let action = DDL
-        .find_action("y")
-        .expect("the target's own action is declared");
+    let action = DDL.find_action("y").expect("the target's own action is declared");
     let _ = read_activation(bytes);
     let outputs = match read_reply(bytes, action) {
         Ok(Ok(data)) => data,

@@ -74,9 +74,8 @@ impl ExternalAction {
             request: self.encode_request(cx, &input)?,
             facts: encode_json(cx.node.facts().as_map())?,
         };
-        let directory = CallDirectory::create(files, self.rights.account.clone())
-            .await
-            .map_err(|error| {
+        let directory =
+            CallDirectory::create(files, self.rights.account.clone()).await.map_err(|error| {
                 program_error(&self.program, &format!("cannot create its files: {error}"))
             })?;
         let environment = self.build_environment(cx, &directory);
@@ -96,10 +95,7 @@ impl ExternalAction {
             return self.read_script_result(&output, &reply, &secrets);
         }
         if !output.status.success() {
-            return Err(program_error(
-                &self.program,
-                &exit_summary(&output, &secrets),
-            ));
+            return Err(program_error(&self.program, &exit_summary(&output, &secrets)));
         }
         protocol::read_reply(&reply, &self.action)
             .map_err(|error| program_error(&self.program, &error.to_string()))?
@@ -138,11 +134,7 @@ impl ExternalAction {
         let left = cx.deadline.saturating_duration_since(Instant::now());
         request.ttl = left.as_secs().max(1);
         request.msgtime = since_epoch(SystemTime::now()).as_secs();
-        if self.script {
-            encode_json(&request.to_script_json())
-        } else {
-            encode_json(&request)
-        }
+        if self.script { encode_json(&request.to_script_json()) } else { encode_json(&request) }
     }
 
     fn build_environment(
@@ -150,16 +142,11 @@ impl ExternalAction {
         cx: &CallContext,
         directory: &CallDirectory,
     ) -> BTreeMap<String, String> {
-        let trace = cx
-            .trace
-            .map(|trace| (TRACEPARENT_VARIABLE.to_owned(), trace.to_string()));
+        let trace = cx.trace.map(|trace| (TRACEPARENT_VARIABLE.to_owned(), trace.to_string()));
         let mut environment = self.protocol_environment(cx, directory);
         // The authorised agent, action and caller, for programs that cannot parse the request safely.
         environment.insert("MUSTER_ACTION".to_owned(), cx.action.to_string());
-        environment.insert(
-            "MUSTER_REQUEST_ID".to_owned(),
-            cx.request.simple().to_string(),
-        );
+        environment.insert("MUSTER_REQUEST_ID".to_owned(), cx.request.simple().to_string());
         environment.extend(trace);
         environment
     }
@@ -194,10 +181,8 @@ pub(super) async fn check_activation(
 ) -> Result<bool, String> {
     let to_message = |error: &dyn std::fmt::Display| format!("activation check: {error}");
     let request = serde_json::to_vec(&protocol::activation_request(agent));
-    let files = CallFiles {
-        request: request.map_err(|error| to_message(&error))?,
-        facts: b"{}".to_vec(),
-    };
+    let files =
+        CallFiles { request: request.map_err(|error| to_message(&error))?, facts: b"{}".to_vec() };
     let directory = CallDirectory::create(files, rights.account.clone())
         .await
         .map_err(|error| to_message(&error))?;
@@ -206,12 +191,8 @@ pub(super) async fn check_activation(
         protocol::ACTIVATION_REQUEST_PROTOCOL,
         &plugin_config_path(config_file, agent),
     );
-    let plan = rights.build_plan(
-        program,
-        &directory,
-        protocol::ACTIVATION_REQUEST_PROTOCOL,
-        environment,
-    );
+    let plan =
+        rights.build_plan(program, &directory, protocol::ACTIVATION_REQUEST_PROTOCOL, environment);
     let output = process::run_sandboxed(
         &rights.helper,
         &plan,
@@ -267,18 +248,9 @@ fn choria_environment(
     config: &Path,
 ) -> BTreeMap<String, String> {
     [
-        (
-            "CHORIA_EXTERNAL_REQUEST",
-            path_text(&directory.file_path("request")),
-        ),
-        (
-            "CHORIA_EXTERNAL_REPLY",
-            path_text(&directory.file_path("reply")),
-        ),
-        (
-            "CHORIA_EXTERNAL_FACTS",
-            path_text(&directory.file_path("facts")),
-        ),
+        ("CHORIA_EXTERNAL_REQUEST", path_text(&directory.file_path("request"))),
+        ("CHORIA_EXTERNAL_REPLY", path_text(&directory.file_path("reply"))),
+        ("CHORIA_EXTERNAL_FACTS", path_text(&directory.file_path("facts"))),
         ("CHORIA_EXTERNAL_CONFIG", path_text(config)),
         ("CHORIA_EXTERNAL_PROTOCOL", protocol.to_owned()),
     ]
@@ -339,18 +311,12 @@ impl CallDirectory {
             .prefix("muster-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir()?;
-        let contents: [(&str, &[u8]); 3] = [
-            ("request", &files.request),
-            ("reply", b""),
-            ("facts", &files.facts),
-        ];
+        let contents: [(&str, &[u8]); 3] =
+            [("request", &files.request), ("reply", b""), ("facts", &files.facts)];
         for (name, bytes) in contents {
             let path = directory.path().join(name);
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path)?;
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             file.write_all(bytes)?;
             if let Some(owner) = owner {
                 chown(&path, Some(owner.uid), Some(owner.gid))?;
@@ -359,9 +325,7 @@ impl CallDirectory {
         if let Some(owner) = owner {
             chown(directory.path(), Some(owner.uid), Some(owner.gid))?;
         }
-        Ok(Self {
-            temp_dir: TempDirGuard(Some(directory)),
-        })
+        Ok(Self { temp_dir: TempDirGuard(Some(directory)) })
     }
 
     fn file_path(&self, name: &str) -> PathBuf {
@@ -372,10 +336,7 @@ impl CallDirectory {
     async fn read_reply(self) -> (Result<Vec<u8>, ReplyFileError>, Self) {
         let path = self.file_path("reply");
         let read = tokio::task::spawn_blocking(move || read_reply_file(&path)).await;
-        (
-            read.unwrap_or_else(|error| Err(io::Error::other(error).into())),
-            self,
-        )
+        (read.unwrap_or_else(|error| Err(io::Error::other(error).into())), self)
     }
 }
 
@@ -401,10 +362,7 @@ fn read_reply_file(path: &Path) -> Result<Vec<u8>, ReplyFileError> {
         Err(error) => return Err(error.into()),
     }
     let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(path)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
     let mut bytes = Vec::new();
     file.take(MAX_REPLY_BYTES + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
@@ -446,10 +404,9 @@ fn map_run_error(program: &Path, error: &ProgramRunError) -> ActionError {
 fn map_reply_error(program: &Path, error: &ReplyFileError) -> ActionError {
     let action_error = program_error(program, &error.to_string());
     match error {
-        ReplyFileError::Oversized(bytes) => ActionError {
-            reason: Some(ReplyReason::Oversized { bytes: *bytes }),
-            ..action_error
-        },
+        ReplyFileError::Oversized(bytes) => {
+            ActionError { reason: Some(ReplyReason::Oversized { bytes: *bytes }), ..action_error }
+        }
         ReplyFileError::Read(_) | ReplyFileError::NoFile => action_error,
     }
 }
@@ -459,11 +416,9 @@ fn exit_summary(output: &ProgramOutput, secrets: &[String]) -> String {
     let stderr = redact_secrets(&String::from_utf8_lossy(&output.stderr), secrets);
     let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
     match last {
-        Some(line) => format!(
-            "{}: {}",
-            output.status,
-            line.trim().chars().take(500).collect::<String>()
-        ),
+        Some(line) => {
+            format!("{}: {}", output.status, line.trim().chars().take(500).collect::<String>())
+        }
         None => output.status.to_string(),
     }
 }
@@ -481,12 +436,8 @@ fn log_output(agent: &str, output: &ProgramOutput, secrets: &[String]) {
 fn redact_lines(output: &[u8], secrets: &[String]) -> Vec<String> {
     let text = redact_secrets(&String::from_utf8_lossy(output), secrets);
     let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let printable = |line: &str| {
-        line.chars()
-            .filter(|character| !character.is_control())
-            .take(1000)
-            .collect()
-    };
+    let printable =
+        |line: &str| line.chars().filter(|character| !character.is_control()).take(1000).collect();
     lines.take(MAX_LOGGED_LINES).map(printable).collect()
 }
 
@@ -497,20 +448,14 @@ fn sensitive_values(action: &ActionSchema, input: &Map<String, Value>) -> Vec<St
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
-    texts
-        .filter(|text| text.chars().count() >= MIN_SECRET_CHARS)
-        .collect()
+    texts.filter(|text| text.chars().count() >= MIN_SECRET_CHARS).collect()
 }
 
 /// Replaces each secret in the text. The longest come first: a secret that is part of a longer one would leave the rest of it readable.
 fn redact_secrets(text: &str, secrets: &[String]) -> String {
     let mut longest_first: Vec<&String> = secrets.iter().collect();
     longest_first.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    longest_first
-        .into_iter()
-        .fold(text.to_owned(), |text, secret| {
-            text.replace(secret, REDACTED)
-        })
+    longest_first.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret, REDACTED))
 }
 
 #[cfg(test)]

@@ -87,11 +87,7 @@ impl AgentDirectory {
         let directories = std::iter::once(directory).chain(options.paths.clone());
         Self {
             directories: directories.collect(),
-            rules: AgentLoadRules {
-                options,
-                builtin,
-                helper,
-            },
+            rules: AgentLoadRules { options, builtin, helper },
             config_file,
             entries: BTreeMap::new(),
         }
@@ -136,15 +132,9 @@ impl AgentDirectory {
 
     /// Withdraws agents whose DDL no longer exists.
     fn withdraw_missing(&mut self, found: &BTreeMap<PathBuf, FileStamps>) -> Vec<AgentChange> {
-        let missing: Vec<PathBuf> = self
-            .entries
-            .keys()
-            .filter(|path| !found.contains_key(*path))
-            .cloned()
-            .collect();
-        let offered = missing
-            .iter()
-            .filter_map(|path| self.entries.remove(path)?.offered);
+        let missing: Vec<PathBuf> =
+            self.entries.keys().filter(|path| !found.contains_key(*path)).cloned().collect();
+        let offered = missing.iter().filter_map(|path| self.entries.remove(path)?.offered);
         offered
             .map(|name| {
                 tracing::info!(agent = name, "external agent removed");
@@ -157,11 +147,7 @@ impl AgentDirectory {
         let rules = self.rules.clone();
         let loaded =
             tokio::task::spawn_blocking(move || candidate::load_candidate(&path, &rules)).await;
-        let AgentCandidate {
-            agent,
-            activation,
-            rights,
-        } = match loaded {
+        let AgentCandidate { agent, activation, rights } = match loaded {
             Ok(Ok(Some(candidate))) => candidate,
             Ok(Ok(None)) => return LoadOutcome::Foreign,
             Ok(Err(error)) => return LoadOutcome::Refused(error_chain(&error)),
@@ -238,15 +224,9 @@ fn stamp_directories(directories: &[PathBuf]) -> BTreeMap<PathBuf, FileStamps> {
         let stamps = ddl_files::stamp_files(&files.collect::<Vec<_>>());
         (path, stamps)
     };
-    ddl_files::find_ddls(directories)
-        .into_iter()
-        .map(stamps)
-        .collect()
+    ddl_files::find_ddls(directories).into_iter().map(stamps).collect()
 }
 
 fn file_stem(path: &Path) -> String {
-    path.file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -99,14 +99,9 @@ pub(super) fn load_candidate(
     let uid = geteuid().as_raw();
     let path = ddl_files::trusted_path(path, uid)?;
     let bytes = read_ddl(&path)?;
-    let ddl = AgentDdl::from_slice(&bytes).map_err(|source| AgentLoadError::Ddl {
-        path: path.clone(),
-        source,
-    })?;
-    let scripts = ddl
-        .actions()
-        .iter()
-        .any(|action| action.implemented_by().is_some());
+    let ddl = AgentDdl::from_slice(&bytes)
+        .map_err(|source| AgentLoadError::Ddl { path: path.clone(), source })?;
+    let scripts = ddl.actions().iter().any(|action| action.implemented_by().is_some());
     if ddl.metadata().provider.as_deref() != Some("external") && !scripts {
         return Ok(None);
     }
@@ -125,19 +120,11 @@ pub(super) fn load_candidate(
         if !script {
             activation = Some(program.clone());
         }
-        let external = ExternalAction {
-            program,
-            action: action.clone(),
-            script,
-            rights: Arc::clone(&rights),
-        };
+        let external =
+            ExternalAction { program, action: action.clone(), script, rights: Arc::clone(&rights) };
         builder = builder.with_handler(action.name(), Arc::new(external));
     }
-    Ok(Some(AgentCandidate {
-        agent: builder.build()?,
-        activation,
-        rights,
-    }))
+    Ok(Some(AgentCandidate { agent: builder.build()?, activation, rights }))
 }
 
 /// The files besides the DDL whose change counts as a change of the agent, as far as they are known.
@@ -147,13 +134,7 @@ pub(super) fn companion_files(ddl: &Path) -> Vec<PathBuf> {
     };
     let directory = ddl.with_file_name(name);
     let mut files: Vec<PathBuf> = std::fs::read_dir(&directory)
-        .map(|entries| {
-            entries
-                .flatten()
-                .map(|entry| entry.path())
-                .take(100)
-                .collect()
-        })
+        .map(|entries| entries.flatten().map(|entry| entry.path()).take(100).collect())
         .unwrap_or_default();
     files.push(directory);
     files.sort();
@@ -163,10 +144,7 @@ pub(super) fn companion_files(ddl: &Path) -> Vec<PathBuf> {
 fn check_name(name: &str, path: &Path, rules: &AgentLoadRules) -> Result<(), AgentLoadError> {
     let name = name.to_owned();
     if path.file_stem().is_none_or(|stem| *stem != *name) {
-        return Err(AgentLoadError::Name {
-            path: path.to_owned(),
-            name,
-        });
+        return Err(AgentLoadError::Name { path: path.to_owned(), name });
     }
     if RESERVED_NAMES.contains(&name.as_str()) {
         return Err(AgentLoadError::Reserved(name));
@@ -213,14 +191,10 @@ fn go_architecture() -> &'static str {
 }
 
 fn check_executable(program: &Path) -> Result<(), AgentLoadError> {
-    let found = std::fs::metadata(program).map_err(|source| AgentLoadError::Read {
-        path: program.to_owned(),
-        source,
-    })?;
+    let found = std::fs::metadata(program)
+        .map_err(|source| AgentLoadError::Read { path: program.to_owned(), source })?;
     if found.permissions().mode() & 0o111 == 0 {
-        return Err(AgentLoadError::NotExecutable {
-            path: program.to_owned(),
-        });
+        return Err(AgentLoadError::NotExecutable { path: program.to_owned() });
     }
     Ok(())
 }
@@ -228,9 +202,7 @@ fn check_executable(program: &Path) -> Result<(), AgentLoadError> {
 fn refuse_unsafe_template(program: &Path) -> Result<(), AgentLoadError> {
     let prefix = read_prefix(program, MAX_TEMPLATE_BYTES)?;
     if finds_action_by_text(&prefix) {
-        return Err(AgentLoadError::UnsafeTemplate {
-            path: program.to_owned(),
-        });
+        return Err(AgentLoadError::UnsafeTemplate { path: program.to_owned() });
     }
     Ok(())
 }
@@ -241,10 +213,7 @@ fn read_ddl(path: &Path) -> Result<Vec<u8>, AgentLoadError> {
 }
 
 fn read_prefix(path: &Path, limit: u64) -> Result<Vec<u8>, AgentLoadError> {
-    let failed = |source| AgentLoadError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| AgentLoadError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
@@ -262,10 +231,7 @@ fn resolve_rights(
         None => None,
     };
     if options.is_root() {
-        tracing::warn!(
-            agent = ddl.name(),
-            "the agent's programs run as root, as configured"
-        );
+        tracing::warn!(agent = ddl.name(), "the agent's programs run as root, as configured");
     }
     let account = match &user {
         Some(user) => Some(resolve_account(user, options.group.as_deref())?),
@@ -331,10 +297,8 @@ fn find_user(name: &str) -> Result<User, AgentLoadError> {
         name: name.to_owned(),
         source,
     })?;
-    let found = found.ok_or_else(|| AgentLoadError::NoAccount {
-        kind: "user",
-        name: name.to_owned(),
-    })?;
+    let found =
+        found.ok_or_else(|| AgentLoadError::NoAccount { kind: "user", name: name.to_owned() })?;
     if geteuid() != Uid::from_raw(0) && found.uid != geteuid() {
         return Err(AgentLoadError::NotRoot(name.to_owned()));
     }
@@ -351,16 +315,10 @@ fn resolve_account(user: &User, group: Option<&str>) -> Result<UnixAccount, Agen
                 source,
             })?
             .map(|group| group.gid)
-            .ok_or_else(|| AgentLoadError::NoAccount {
-                kind: "group",
-                name: name.to_owned(),
-            })?,
+            .ok_or_else(|| AgentLoadError::NoAccount { kind: "group", name: name.to_owned() })?,
     };
-    let failed = |source| AgentLoadError::Account {
-        kind: "groups of",
-        name: user.name.clone(),
-        source,
-    };
+    let failed =
+        |source| AgentLoadError::Account { kind: "groups of", name: user.name.clone(), source };
     let name = std::ffi::CString::new(user.name.as_str())
         .map_err(|_| failed(nix::errno::Errno::EINVAL))?;
     let groups = getgrouplist(&name, gid).map_err(failed)?;

@@ -45,17 +45,10 @@ pub(super) fn find_ddls(directories: &[PathBuf]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for directory in directories {
         collect_ddls(directory, 0, &mut found);
-        collect_ddls(
-            &directory.join("mcollective/agent"),
-            MAX_SEARCH_DEPTH,
-            &mut found,
-        );
+        collect_ddls(&directory.join("mcollective/agent"), MAX_SEARCH_DEPTH, &mut found);
     }
     let mut names = BTreeSet::new();
-    found.retain(|path| {
-        path.file_stem()
-            .is_some_and(|name| names.insert(name.to_owned()))
-    });
+    found.retain(|path| path.file_stem().is_some_and(|name| names.insert(name.to_owned())));
     found
 }
 
@@ -77,10 +70,7 @@ fn collect_ddls(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
             if depth > 0 {
                 collect_ddls(&path, depth - 1, found);
             }
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "json") {
             found.push(path);
         }
     }
@@ -88,12 +78,8 @@ fn collect_ddls(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 
 /// The current metadata of the files.
 pub(super) fn stamp_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> FileStamps {
-    let stamp = |path: &PathBuf| {
-        (
-            path.clone(),
-            std::fs::metadata(path).ok().as_ref().map(file_stamp),
-        )
-    };
+    let stamp =
+        |path: &PathBuf| (path.clone(), std::fs::metadata(path).ok().as_ref().map(file_stamp));
     paths.into_iter().map(stamp).collect()
 }
 
@@ -109,29 +95,18 @@ fn file_stamp(found: &Metadata) -> FileStamp {
 
 /// The canonical path of the file, if only root and `uid` can change or replace it.
 pub(super) fn trusted_path(path: &Path, uid: u32) -> Result<PathBuf, FileTrustError> {
-    let to_error = |path: &Path, source| FileTrustError::Metadata {
-        path: path.to_owned(),
-        source,
-    };
-    let path = path
-        .canonicalize()
-        .map_err(|source| to_error(path, source))?;
+    let to_error = |path: &Path, source| FileTrustError::Metadata { path: path.to_owned(), source };
+    let path = path.canonicalize().map_err(|source| to_error(path, source))?;
     for (depth, ancestor) in path.ancestors().enumerate() {
         let found = std::fs::metadata(ancestor).map_err(|source| to_error(ancestor, source))?;
         let (owner, mode) = (found.uid(), found.mode() & 0o7777);
         if owner != 0 && owner != uid {
-            return Err(FileTrustError::Owner {
-                path: ancestor.to_owned(),
-                uid: owner,
-            });
+            return Err(FileTrustError::Owner { path: ancestor.to_owned(), uid: owner });
         }
         // In a sticky directory such as /tmp, every user can create files but cannot replace those of other users.
         let sticky = depth > 0 && mode & 0o1000 != 0;
         if mode & 0o022 != 0 && !sticky {
-            return Err(FileTrustError::Writable {
-                path: ancestor.to_owned(),
-                mode,
-            });
+            return Err(FileTrustError::Writable { path: ancestor.to_owned(), mode });
         }
     }
     Ok(path)
@@ -188,22 +163,13 @@ mod tests {
         mode(&file, 0o755);
         assert!(trusted_path(&file, uid).is_ok());
         mode(&file, 0o775);
-        assert!(matches!(
-            trusted_path(&file, uid),
-            Err(FileTrustError::Writable { .. })
-        ));
+        assert!(matches!(trusted_path(&file, uid), Err(FileTrustError::Writable { .. })));
         mode(&file, 0o755);
         mode(&directory, 0o777);
-        assert!(matches!(
-            trusted_path(&file, uid),
-            Err(FileTrustError::Writable { .. })
-        ));
+        assert!(matches!(trusted_path(&file, uid), Err(FileTrustError::Writable { .. })));
         mode(&directory, 0o755);
         if uid != 0 {
-            assert!(matches!(
-                trusted_path(&file, uid + 1),
-                Err(FileTrustError::Owner { .. })
-            ));
+            assert!(matches!(trusted_path(&file, uid + 1), Err(FileTrustError::Owner { .. })));
         }
     }
 }

@@ -15,11 +15,7 @@ pub fn describe_enforcement(
 ) -> String {
     let user = options.user.as_ref().map_or_else(
         || {
-            let default = if root {
-                "an unprivileged user"
-            } else {
-                "the daemon's user"
-            };
+            let default = if root { "an unprivileged user" } else { "the daemon's user" };
             default.to_owned()
         },
         |user| format!("user {user}"),
@@ -32,10 +28,8 @@ pub fn describe_enforcement(
         ("file size", limits.file_bytes.is_some()),
         ("processor time", limits.cpu_seconds.is_some()),
     ];
-    let limited: Vec<&str> = limited
-        .into_iter()
-        .filter_map(|(name, set)| set.then_some(name))
-        .collect();
+    let limited: Vec<&str> =
+        limited.into_iter().filter_map(|(name, set)| set.then_some(name)).collect();
     let limited = match limited.join(", ") {
         none if none.is_empty() => "nothing".to_owned(),
         some => some,
@@ -72,12 +66,8 @@ mod tests {
     use crate::external::{ConfinementMode, ExternalAgentOptions};
     use crate::sandbox::LandlockSupport;
 
-    const WHOLE: LandlockSupport = LandlockSupport {
-        files: true,
-        tcp: true,
-        devices: true,
-        scopes: true,
-    };
+    const WHOLE: LandlockSupport =
+        LandlockSupport { files: true, tcp: true, devices: true, scopes: true };
 
     #[test]
     fn what_the_kernel_cannot_do_is_not_claimed() {
@@ -99,15 +89,9 @@ mod tests {
             describe_enforcement(&ddl, &strict, WHOLE, true),
             "user nobody; limited: nothing; confined by Landlock and seccomp; no capabilities; no new privileges"
         );
-        let old = LandlockSupport {
-            scopes: false,
-            ..WHOLE
-        };
+        let old = LandlockSupport { scopes: false, ..WHOLE };
         assert!(describe_enforcement(&ddl, &strict, old, true).contains("except for signals"));
-        let none = LandlockSupport {
-            files: false,
-            ..old
-        };
+        let none = LandlockSupport { files: false, ..old };
         assert!(describe_enforcement(&ddl, &strict, none, true).contains("not run"));
         let root = ExternalAgentOptions {
             user: Some("root".to_owned()),

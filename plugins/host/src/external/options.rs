@@ -154,10 +154,7 @@ mod tests {
         assert_eq!(options.agent_options("x").user.as_deref(), Some("nobody"));
         let disk = options.agent_options("disk");
         assert_eq!((disk.user, disk.confine), (None, ConfinementMode::Required));
-        assert_eq!(
-            ExternalOptions::default().agent_options("x").open_files,
-            Some(1024)
-        );
+        assert_eq!(ExternalOptions::default().agent_options("x").open_files, Some(1024));
         assert!(
             serde_json::from_value::<ExternalOptions>(json!({"agents": {"x": {"usr": "y"}}}))
                 .is_err()

@@ -13,10 +13,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Child;
-#[expect(
-    clippy::disallowed_types,
-    reason = "this crate is permitted to start processes"
-)]
+#[expect(clippy::disallowed_types, reason = "this crate is permitted to start processes")]
 use tokio::process::Command;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -46,15 +43,8 @@ impl SandboxHelper {
     pub fn current_exe() -> io::Result<Self> {
         // This path refers to the running program even if an upgrade replaced its file.
         let running = Path::new("/proc/self/exe");
-        let program = if running.exists() {
-            running.to_owned()
-        } else {
-            std::env::current_exe()?
-        };
-        Ok(Self {
-            program,
-            arguments: vec!["exec-sandboxed".into()],
-        })
+        let program = if running.exists() { running.to_owned() } else { std::env::current_exe()? };
+        Ok(Self { program, arguments: vec!["exec-sandboxed".into()] })
     }
 }
 
@@ -97,10 +87,7 @@ pub(super) async fn run_sandboxed(
     deadline: Instant,
     cancel: &CancellationToken,
 ) -> Result<ProgramOutput, ProgramRunError> {
-    let start_error = |source| ProgramRunError::Start {
-        program: plan.program.clone(),
-        source,
-    };
+    let start_error = |source| ProgramRunError::Start { program: plan.program.clone(), source };
     // Install the SIGCHLD handler before the child starts, so that no signal is missed.
     let child_signals = signal(SignalKind::child()).map_err(start_error)?;
     let child = spawn_helper(helper, &plan.to_argument()?).map_err(start_error)?;
@@ -108,23 +95,14 @@ pub(super) async fn run_sandboxed(
     // The supervisor task outlives this future; dropping the guard makes it end the group.
     let stop = cancel.child_token();
     let _stop_guard = stop.clone().drop_guard();
-    let supervisor = ProgramSupervisor {
-        child,
-        group,
-        child_signals,
-        deadline,
-        stop,
-    };
+    let supervisor = ProgramSupervisor { child, group, child_signals, deadline, stop };
     match tokio::spawn(supervisor.supervise()).await {
         Ok(result) => result,
         Err(error) => Err(start_error(io::Error::other(error))),
     }
 }
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "this crate is permitted to start processes"
-)]
+#[expect(clippy::disallowed_types, reason = "this crate is permitted to start processes")]
 fn spawn_helper(helper: &SandboxHelper, plan: &str) -> io::Result<Child> {
     Command::new(&helper.program)
         .args(&helper.arguments)
@@ -148,10 +126,7 @@ impl ProgramGroup {
     fn from_child(child: &Child) -> io::Result<Self> {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the program has no process id"))?;
-        Ok(Self {
-            leader: Pid::from_raw(id),
-            reaped: false,
-        })
+        Ok(Self { leader: Pid::from_raw(id), reaped: false })
     }
 
     /// Signals every process of the group; a concurrent fork cannot escape the signal.
@@ -162,10 +137,7 @@ impl ProgramGroup {
     /// Whether the leader exited; does not reap it.
     fn has_leader_exited(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        !matches!(
-            waitid(Id::Pid(self.leader), flags),
-            Ok(WaitStatus::StillAlive)
-        )
+        !matches!(waitid(Id::Pid(self.leader), flags), Ok(WaitStatus::StillAlive))
     }
 }
 
@@ -188,16 +160,8 @@ struct ProgramSupervisor {
 impl ProgramSupervisor {
     async fn supervise(mut self) -> Result<ProgramOutput, ProgramRunError> {
         let started_at = Instant::now();
-        let stdout = self
-            .child
-            .stdout
-            .take()
-            .map(|stream| tokio::spawn(read_capped(stream)));
-        let stderr = self
-            .child
-            .stderr
-            .take()
-            .map(|stream| tokio::spawn(read_capped(stream)));
+        let stdout = self.child.stdout.take().map(|stream| tokio::spawn(read_capped(stream)));
+        let stderr = self.child.stderr.take().map(|stream| tokio::spawn(read_capped(stream)));
         let stop_reason = tokio::select! {
             () = wait_leader_exit(&mut self.child_signals, &self.group) => None,
             () = tokio::time::sleep_until(self.deadline) => Some(ProgramRunError::Timeout(started_at.elapsed())),
@@ -218,15 +182,10 @@ impl ProgramSupervisor {
         let (stdout, stderr) = (collect_output(stdout).await, collect_output(stderr).await);
         match (stop_reason, status) {
             (Some(error), _) => Err(error),
-            (None, Ok(status)) => Ok(ProgramOutput {
-                status,
-                stdout,
-                stderr,
-            }),
-            (None, Err(source)) => Err(ProgramRunError::Start {
-                program: PathBuf::from("the program"),
-                source,
-            }),
+            (None, Ok(status)) => Ok(ProgramOutput { status, stdout, stderr }),
+            (None, Err(source)) => {
+                Err(ProgramRunError::Start { program: PathBuf::from("the program"), source })
+            }
         }
     }
 }

@@ -151,13 +151,10 @@ pub fn read_reply(
         5 => ReplyStatus::Other,
         other => return Err(ExternalReplyError::Status(other)),
     };
-    let message = raw
-        .statusmsg
-        .filter(|message| !message.trim().is_empty())
-        .map_or_else(
-            || "the agent returned no error message".to_owned(),
-            |message| shorten_message(&message),
-        );
+    let message = raw.statusmsg.filter(|message| !message.trim().is_empty()).map_or_else(
+        || "the agent returned no error message".to_owned(),
+        |message| shorten_message(&message),
+    );
     Ok(Err(ActionError {
         status,
         message,
@@ -194,10 +191,7 @@ pub fn script_failure(code: i32, message: &str) -> ActionError {
         5 => ReplyStatus::Other,
         _ => ReplyStatus::Failed,
     };
-    ActionError {
-        status,
-        ..ActionError::failed(message)
-    }
+    ActionError { status, ..ActionError::failed(message) }
 }
 
 fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ExternalReplyError> {
@@ -225,10 +219,9 @@ fn expect_protocol(
     expected: &'static str,
 ) -> Result<(), ExternalReplyError> {
     match found {
-        Some(found) if found != expected => Err(ExternalReplyError::Protocol {
-            found: shorten_message(&found),
-            expected,
-        }),
+        Some(found) if found != expected => {
+            Err(ExternalReplyError::Protocol { found: shorten_message(&found), expected })
+        }
         _ => Ok(()),
     }
 }
@@ -313,22 +306,13 @@ mod tests {
             read(json!({"statuscode": 0, "data": {"count": "3"}})),
             Err(ExternalReplyError::Outputs(_))
         ));
-        assert_eq!(
-            read(json!({"statuscode": 6})),
-            Err(ExternalReplyError::Status(6))
-        );
+        assert_eq!(read(json!({"statuscode": 6})), Err(ExternalReplyError::Status(6)));
         assert!(matches!(
             read(json!({"protocol": "x", "statuscode": 0})),
             Err(ExternalReplyError::Protocol { .. })
         ));
-        assert!(matches!(
-            read(json!([])),
-            Err(ExternalReplyError::Malformed(_))
-        ));
-        assert_eq!(
-            read_reply(b" \n", &action()),
-            Err(ExternalReplyError::Nothing)
-        );
+        assert!(matches!(read(json!([])), Err(ExternalReplyError::Malformed(_))));
+        assert_eq!(read_reply(b" \n", &action()), Err(ExternalReplyError::Nothing));
     }
 
     #[test]

@@ -73,14 +73,10 @@ impl LandlockSupport {
 
     /// The features that are not enforced, although the kernel confines programs to files.
     pub fn missing_features(self) -> Vec<&'static str> {
-        [
-            (self.tcp, "TCP ports"),
-            (self.devices, "device ioctls"),
-            (self.scopes, "signals"),
-        ]
-        .into_iter()
-        .filter_map(|(enforced, name)| (!enforced).then_some(name))
-        .collect()
+        [(self.tcp, "TCP ports"), (self.devices, "device ioctls"), (self.scopes, "signals")]
+            .into_iter()
+            .filter_map(|(enforced, name)| (!enforced).then_some(name))
+            .collect()
     }
 }
 
@@ -89,10 +85,7 @@ pub(super) fn build_ruleset(
     plan: &SandboxPlan,
     confinement: &SandboxConfinement,
 ) -> Result<RulesetCreated, RulesetError> {
-    let (all, read) = (
-        AccessFs::from_all(NEWEST_ABI),
-        AccessFs::from_read(NEWEST_ABI),
-    );
+    let (all, read) = (AccessFs::from_all(NEWEST_ABI), AccessFs::from_read(NEWEST_ABI));
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?

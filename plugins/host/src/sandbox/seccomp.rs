@@ -101,10 +101,8 @@ const NAMESPACE_FLAGS: [libc::c_int; 7] = [
 /// Applies both filters to this process and its descendants. The process has set `no_new_privs` before.
 pub(super) fn install_filters(confinement: &SandboxConfinement) -> Result<(), Error> {
     apply_filter(&unknown_syscall_filter())?;
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED_SYSCALLS
-        .iter()
-        .map(|call| (syscall_number(*call), Vec::new()))
-        .collect();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED_SYSCALLS.iter().map(|call| (syscall_number(*call), Vec::new())).collect();
     for (call, refused) in [
         (libc::SYS_socket, socket_rules(confinement)?),
         (libc::SYS_clone, namespace_rules()?),
@@ -126,10 +124,7 @@ pub(super) fn install_filters(confinement: &SandboxConfinement) -> Result<(), Er
 }
 
 /// `c_long` has 32 bits on some architectures.
-#[expect(
-    clippy::useless_conversion,
-    reason = "the type differs between architectures"
-)]
+#[expect(clippy::useless_conversion, reason = "the type differs between architectures")]
 fn syscall_number(call: libc::c_long) -> i64 {
     i64::from(call)
 }
@@ -154,12 +149,7 @@ fn unknown_syscall_filter() -> BpfProgram {
         (ret, 0, 0, enosys),
     ]
     .into_iter()
-    .map(|(code, jt, jf, k)| sock_filter {
-        code: u16::try_from(code).unwrap_or(0),
-        jt,
-        jf,
-        k,
-    })
+    .map(|(code, jt, jf, k)| sock_filter { code: u16::try_from(code).unwrap_or(0), jt, jf, k })
     .collect()
 }
 
@@ -228,10 +218,5 @@ fn argument_condition(
     value: libc::c_int,
 ) -> Result<SeccompCondition, Error> {
     let value = u64::from(value.unsigned_abs());
-    Ok(SeccompCondition::new(
-        index,
-        SeccompCmpArgLen::Dword,
-        operator,
-        value,
-    )?)
+    Ok(SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value)?)
 }

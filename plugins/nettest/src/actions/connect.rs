@@ -51,17 +51,8 @@ impl AgentAction for NettestConnectAction {
                 (true, "connected".to_owned(), address)
             }
             Ok(Err(error)) => (false, error.to_string(), None),
-            Err(_) => (
-                false,
-                format!("no connection within {} s", time_limit.as_secs_f64()),
-                None,
-            ),
+            Err(_) => (false, format!("no connection within {} s", time_limit.as_secs_f64()), None),
         };
-        Ok(NettestConnectOutput {
-            connected,
-            result,
-            address,
-            ms,
-        })
+        Ok(NettestConnectOutput { connected, result, address, ms })
     }
 }

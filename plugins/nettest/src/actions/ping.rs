@@ -53,14 +53,7 @@ impl AgentAction for NettestPingAction {
         let system = Arc::clone(&cx.system);
         let output = cx
             .run_blocking(move |cancel| {
-                let argv = [
-                    "ping",
-                    "-n",
-                    "-c",
-                    &count.to_string(),
-                    "-W",
-                    &wait.to_string(),
-                ];
+                let argv = ["ping", "-n", "-c", &count.to_string(), "-W", &wait.to_string()];
                 let mut command = Command::new(argv);
                 command.argv.push(input.host);
                 command.timeout = Some(limit.max(Duration::from_secs(1)));
@@ -74,23 +67,15 @@ impl AgentAction for NettestPingAction {
             })?;
         let text = output.combined_text();
         parse_ping_output(&text).ok_or_else(|| {
-            let first_line = text
-                .lines()
-                .find(|line| !line.is_empty())
-                .unwrap_or_default();
-            ActionError::failed(format!(
-                "`ping` ended with code {}: {first_line}",
-                output.code
-            ))
+            let first_line = text.lines().find(|line| !line.is_empty()).unwrap_or_default();
+            ActionError::failed(format!("`ping` ended with code {}: {first_line}", output.code))
         })
     }
 }
 
 /// Parses the summary that the `ping` programs of iputils and busybox print.
 fn parse_ping_output(text: &str) -> Option<NettestPingOutput> {
-    let summary = text
-        .lines()
-        .find(|line| line.contains("packets transmitted"))?;
+    let summary = text.lines().find(|line| line.contains("packets transmitted"))?;
     let number = |word: &str| -> Option<u32> {
         let part = summary.split(',').find(|part| part.contains(word))?;
         part.split_ascii_whitespace().next()?.parse().ok()
@@ -101,12 +86,7 @@ fn parse_ping_output(text: &str) -> Option<NettestPingOutput> {
         let (_, values) = line.split_once('=')?;
         values.split('/').nth(1)?.trim().parse().ok()
     });
-    Some(NettestPingOutput {
-        alive: received > 0,
-        sent,
-        received,
-        rtt,
-    })
+    Some(NettestPingOutput { alive: received > 0, sent, received, rtt })
 }
 
 #[cfg(test)]
@@ -120,25 +100,12 @@ mod tests {
         let iputils = "PING ::1 (::1) 56 data bytes\n64 bytes from ::1: icmp_seq=1 ttl=64 time=0.040 ms\n\n\
                        --- ::1 ping statistics ---\n2 packets transmitted, 1 received, 50% packet loss, time 1001ms\n\
                        rtt min/avg/max/mdev = 0.040/0.045/0.051/0.005 ms\n";
-        let expected = NettestPingOutput {
-            alive: true,
-            sent: 2,
-            received: 1,
-            rtt: Some(0.045),
-        };
+        let expected = NettestPingOutput { alive: true, sent: 2, received: 1, rtt: Some(0.045) };
         assert_eq!(parse_ping_output(iputils), Some(expected));
         let busybox = "--- 192.0.2.1 ping statistics ---\n3 packets transmitted, 0 packets received, 100% packet loss\n";
-        let expected = NettestPingOutput {
-            alive: false,
-            sent: 3,
-            received: 0,
-            rtt: None,
-        };
+        let expected = NettestPingOutput { alive: false, sent: 3, received: 0, rtt: None };
         assert_eq!(parse_ping_output(busybox), Some(expected));
-        assert_eq!(
-            parse_ping_output("ping: nowhere: Name or service not known\n"),
-            None
-        );
+        assert_eq!(parse_ping_output("ping: nowhere: Name or service not known\n"), None);
     }
 
     proptest! {

@@ -30,10 +30,7 @@ impl AgentAction for PackageInstallAction {
     ) -> Result<PackageChangeOutput, ActionError> {
         self.0
             .run_exclusive(cx, move |packages| {
-                packages.ensure_state(
-                    &input.package,
-                    input.version.as_deref().unwrap_or("present"),
-                )
+                packages.ensure_state(&input.package, input.version.as_deref().unwrap_or("present"))
             })
             .await
     }

@@ -20,9 +20,7 @@ impl AgentAction for PackagePurgeAction {
         input: PackageNameInput,
     ) -> Result<PackageChangeOutput, ActionError> {
         self.0
-            .run_exclusive(cx, move |packages| {
-                packages.ensure_state(&input.package, "purged")
-            })
+            .run_exclusive(cx, move |packages| packages.ensure_state(&input.package, "purged"))
             .await
     }
 }

@@ -30,12 +30,7 @@ impl AgentAction for PackageRefreshAction {
         cx: &CallContext,
         _: PackageRefreshInput,
     ) -> Result<PackageRefreshOutput, ActionError> {
-        let output = self
-            .0
-            .run_exclusive(cx, NodePackages::refresh_lists)
-            .await?;
-        Ok(PackageRefreshOutput {
-            output: output.trim_end().to_owned(),
-        })
+        let output = self.0.run_exclusive(cx, NodePackages::refresh_lists).await?;
+        Ok(PackageRefreshOutput { output: output.trim_end().to_owned() })
     }
 }

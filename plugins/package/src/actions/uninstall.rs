@@ -20,9 +20,7 @@ impl AgentAction for PackageUninstallAction {
         input: PackageNameInput,
     ) -> Result<PackageChangeOutput, ActionError> {
         self.0
-            .run_exclusive(cx, move |packages| {
-                packages.ensure_state(&input.package, "absent")
-            })
+            .run_exclusive(cx, move |packages| packages.ensure_state(&input.package, "absent"))
             .await
     }
 }

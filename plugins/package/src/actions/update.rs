@@ -19,8 +19,6 @@ impl AgentAction for PackageUpdateAction {
         cx: &CallContext,
         input: PackageNameInput,
     ) -> Result<PackageChangeOutput, ActionError> {
-        self.0
-            .run_exclusive(cx, move |packages| packages.update_package(&input.package))
-            .await
+        self.0.run_exclusive(cx, move |packages| packages.update_package(&input.package)).await
     }
 }

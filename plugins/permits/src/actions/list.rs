@@ -25,11 +25,7 @@ fn member_row(member: &PoolMember, at: Millis) -> PoolMemberRow {
         run: member.run.to_string(),
         fence: member.revision,
         priority: member.priority.into(),
-        limit: if member.occupied {
-            0
-        } else {
-            member.limit.into()
-        },
+        limit: if member.occupied { 0 } else { member.limit.into() },
         age: at.saturating_sub(member.since) / 1000,
         expires: member.expires.saturating_sub(at) / 1000,
         occupied: member.occupied,
@@ -48,24 +44,14 @@ impl AgentAction for PermitListAction {
     ) -> Result<PermitListOutput, ActionError> {
         let names = match input.pool {
             Some(pool) => vec![parse_pool_input(&pool)?],
-            None => self
-                .0
-                .list_pools()
-                .await
-                .map_err(|error| to_action_error(&error))?,
+            None => self.0.list_pools().await.map_err(|error| to_action_error(&error))?,
         };
         let mut pools = Vec::new();
         for name in names {
-            let (at, holders, waiting) = self
-                .0
-                .inspect_pool(&name)
-                .await
-                .map_err(|error| to_action_error(&error))?;
+            let (at, holders, waiting) =
+                self.0.inspect_pool(&name).await.map_err(|error| to_action_error(&error))?;
             let rows = |members: &[PoolMember]| -> Vec<PoolMemberRow> {
-                members
-                    .iter()
-                    .map(|member| member_row(member, at))
-                    .collect()
+                members.iter().map(|member| member_row(member, at)).collect()
             };
             pools.push(PermitPoolRow {
                 pool: name.to_string(),

@@ -40,8 +40,6 @@ impl AgentAction for PermitReleaseAction {
             ),
             None => None,
         };
-        Ok(PermitReleaseOutput {
-            released: self.0.revoke_permits(&pool, run),
-        })
+        Ok(PermitReleaseOutput { released: self.0.revoke_permits(&pool, run) })
     }
 }

@@ -113,28 +113,18 @@ fn send_signal(
     target: &ProcessDetails,
     signal: Signal,
 ) -> Result<bool, String> {
-    let process = ProcessId {
-        pid: target.process.pid,
-        started: target.stat.started,
-    };
-    system
-        .signal_process(&process, signal, false)
-        .map_err(|error| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            format!("{error}{}", cause.unwrap_or_default())
-        })
+    let process = ProcessId { pid: target.process.pid, started: target.stat.started };
+    system.signal_process(&process, signal, false).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        format!("{error}{}", cause.unwrap_or_default())
+    })
 }
 
 /// Accepts `TERM`, `SIGTERM` or `term`.
 fn parse_signal(name: &str) -> Result<Signal, ActionError> {
     let upper = name.to_ascii_uppercase();
-    let full = if upper.starts_with("SIG") {
-        upper
-    } else {
-        format!("SIG{upper}")
-    };
-    full.parse()
-        .map_err(|_| ActionError::invalid_input(format!("unknown signal `{name}`")))
+    let full = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
+    full.parse().map_err(|_| ActionError::invalid_input(format!("unknown signal `{name}`")))
 }
 
 /// The PIDs of process 1, of the daemon, and of its ancestors.

@@ -48,11 +48,7 @@ impl From<&ProcessDetails> for ProcessRow {
             state: details.stat.state.to_string(),
             memory_bytes: details.memory,
             cpu_seconds: details.cpu_seconds(),
-            command: details
-                .command_line()
-                .chars()
-                .take(MAX_COMMAND_CHARS)
-                .collect(),
+            command: details.command_line().chars().take(MAX_COMMAND_CHARS).collect(),
         }
     }
 }
@@ -69,16 +65,11 @@ impl AgentAction for ProcessListAction {
     ) -> Result<ProcessListOutput, ActionError> {
         let filter = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, None)?;
         let system = Arc::clone(&cx.system);
-        let found = cx
-            .run_blocking(move |cancel| filter.find_processes(&*system, &cancel))
-            .await??;
+        let found =
+            cx.run_blocking(move |cancel| filter.find_processes(&*system, &cancel)).await??;
         Ok(ProcessListOutput {
             count: found.len(),
-            processes: found
-                .iter()
-                .take(MAX_LISTED)
-                .map(ProcessRow::from)
-                .collect(),
+            processes: found.iter().take(MAX_LISTED).map(ProcessRow::from).collect(),
         })
     }
 }

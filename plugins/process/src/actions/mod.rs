@@ -83,9 +83,7 @@ impl ProcessFilter {
         let users = read_user_names(system);
         let found = all.into_iter().filter_map(|process| {
             let matched = self.matches_process(&process);
-            matched
-                .then(|| read_details(system, &users, &process))
-                .flatten()
+            matched.then(|| read_details(system, &users, &process)).flatten()
         });
         // The details were read before the arguments were read again, so both belong to the same process.
         let found = found.filter(|details| self.matches_process(&details.process));
@@ -96,10 +94,7 @@ impl ProcessFilter {
 
     fn matches_process(&self, process: &ProcessEntry) -> bool {
         self.pid.is_none_or(|pid| pid == process.pid)
-            && self
-                .pattern
-                .as_ref()
-                .is_none_or(|pattern| process.matches_pattern(pattern))
+            && self.pattern.as_ref().is_none_or(|pattern| process.matches_pattern(pattern))
     }
 }
 
@@ -111,17 +106,12 @@ fn read_details(
 ) -> Option<ProcessDetails> {
     let stat = read_stat(system, process.pid)?;
     let status = read_proc_file(system, process.pid, "status")?;
-    let owner = find_status_field(&status, "Uid:")?
-        .split_ascii_whitespace()
-        .nth(1)?;
+    let owner = find_status_field(&status, "Uid:")?.split_ascii_whitespace().nth(1)?;
     let owner: u32 = owner.parse().ok()?;
     Some(ProcessDetails {
         stat,
         memory: resident_bytes(&status).unwrap_or_default(),
-        user: users
-            .get(&owner)
-            .cloned()
-            .unwrap_or_else(|| owner.to_string()),
+        user: users.get(&owner).cloned().unwrap_or_else(|| owner.to_string()),
         process: table::read_process(system, process.pid)?,
     })
 }
@@ -132,18 +122,14 @@ fn read_stat(system: &dyn System, pid: u32) -> Option<ProcessStat> {
 
 fn read_proc_file(system: &dyn System, pid: u32, file: &str) -> Option<String> {
     let path = format!("/proc/{pid}/{file}");
-    let bytes = system
-        .read_file(Path::new(&path), MAX_PROC_FILE_BYTES)
-        .ok()?;
+    let bytes = system.read_file(Path::new(&path), MAX_PROC_FILE_BYTES).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A line of `/proc/PID/status`. The second user ID in the `Uid` line is the effective one.
 fn find_status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = status.lines();
-    lines
-        .find_map(|line| line.strip_prefix(name))
-        .map(str::trim)
+    lines.find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 /// Resident memory in bytes, from `/proc/PID/status`. Kernel threads have none.
@@ -155,9 +141,7 @@ fn resident_bytes(status: &str) -> Option<u64> {
 
 /// User names by user ID. A user without a name is shown by ID.
 fn read_user_names(system: &dyn System) -> BTreeMap<u32, String> {
-    let passwd = system
-        .read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES)
-        .unwrap_or_default();
+    let passwd = system.read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES).unwrap_or_default();
     let passwd = String::from_utf8_lossy(&passwd);
     let entries = passwd.lines().rev().filter_map(|line| {
         let mut fields = line.split(':');

@@ -79,10 +79,7 @@ fn check_certificate(
         not_after: 0,
     };
     let missing = |item: &str, setting: &str| {
-        format!(
-            "there is no {item} in {}",
-            settings.setting_path(setting).display()
-        )
+        format!("there is no {item} in {}", settings.setting_path(setting).display())
     };
     let Some(certificate) = puppet.read_text(&settings.setting_path("hostcert"))? else {
         found.problem = missing("certificate", "hostcert");
@@ -96,10 +93,8 @@ fn check_certificate(
             found.not_after = info.not_after;
         }
         Ok(info) => {
-            found.problem = format!(
-                "the certificate is for `{}`, not for this node",
-                info.name.escape_debug()
-            );
+            found.problem =
+                format!("the certificate is for `{}`, not for this node", info.name.escape_debug());
             return Ok(found);
         }
         Err(error) => {

@@ -65,10 +65,7 @@ fn start_service(
     let changed = outcome.has_changed();
     match outcome.error {
         Some(error) => Err(ActionError::failed(error.one_line_message())),
-        None => Ok(DaemonizePuppetOutput {
-            changed,
-            output: String::new(),
-        }),
+        None => Ok(DaemonizePuppetOutput { changed, output: String::new() }),
     }
 }
 
@@ -81,10 +78,7 @@ fn run_daemon_command(
     let mut command = Command::new(context.options.daemon_command.clone());
     command.cancel = cancel;
     command.timeout = Some(Duration::from_secs(context.options.request_timeout));
-    let output = cx
-        .system
-        .run_command(&command)
-        .map_err(|error| to_action_error(&error))?;
+    let output = cx.system.run_command(&command).map_err(|error| to_action_error(&error))?;
     if !output.is_success() {
         return Err(ActionError::failed(format!(
             "`{}` exited with code {}: {}",
@@ -93,8 +87,5 @@ fn run_daemon_command(
             first_error_line(&output.combined_text())
         )));
     }
-    Ok(DaemonizePuppetOutput {
-        changed: true,
-        output: printable_tail(&output),
-    })
+    Ok(DaemonizePuppetOutput { changed: true, output: printable_tail(&output) })
 }

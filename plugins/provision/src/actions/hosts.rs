@@ -53,10 +53,8 @@ impl AgentAction for SetPuppetHostAction {
             .run_step(cx, input.fence, move |context, cx, _| {
                 let path = &context.options.hosts;
                 // Serialise edits, so that no concurrent edit is lost.
-                let _guard = context
-                    .lock
-                    .open_guarded()
-                    .map_err(|error| to_action_error(&error))?;
+                let _guard =
+                    context.lock.open_guarded().map_err(|error| to_action_error(&error))?;
                 let result = write_hosts_file(&*cx.system, path, &input.host, &addresses);
                 result.map_err(|error| to_action_error(&error))
             })

@@ -56,17 +56,13 @@ impl AgentAction for ProvisionLockAction {
         input: ProvisionLockInput,
     ) -> Result<ProvisionLockOutput, ActionError> {
         if !LEASE_SECONDS_RANGE.contains(&input.lease) {
-            return Err(ActionError::invalid_input(
-                "lease must be 5 to 3600 seconds",
-            ));
+            return Err(ActionError::invalid_input("lease must be 5 to 3600 seconds"));
         }
         let lease = Duration::from_secs(input.lease);
         self.0
             .run_blocking(cx, move |context, cx, _| {
                 let now = cx.system.now();
-                context
-                    .lock
-                    .acquire_lock(&input.owner, lease, input.fence, now)?;
+                context.lock.acquire_lock(&input.owner, lease, input.fence, now)?;
                 Ok(context.lock.lock_status(now)?.into())
             })
             .await

@@ -11,14 +11,8 @@ use crate::puppet::to_action_error;
 use crate::step_context::StepContext;
 
 /// Files that `wipe` removes, by the names of Puppet's settings.
-const WIPED_SETTINGS: [&str; 6] = [
-    "hostprivkey",
-    "hostpubkey",
-    "hostcsr",
-    "hostcert",
-    "localcacert",
-    "hostcrl",
-];
+const WIPED_SETTINGS: [&str; 6] =
+    ["hostprivkey", "hostpubkey", "hostcsr", "hostcert", "localcacert", "hostcrl"];
 
 pub(crate) struct ProvisionDisableAction(pub(crate) Arc<StepContext>);
 pub(crate) struct IsDisabledAction(pub(crate) Arc<StepContext>);
@@ -53,14 +47,9 @@ async fn finish_provisioning(
 ) -> Result<ProvisionDisableOutput, ActionError> {
     context
         .run_blocking(cx, move |context, cx, _| {
-            let changed = context
-                .lock
-                .finish_provisioning(fence, unlock, cx.system.now())?;
+            let changed = context.lock.finish_provisioning(fence, unlock, cx.system.now())?;
             context.changed.notify_one();
-            Ok(ProvisionDisableOutput {
-                disabled: true,
-                changed,
-            })
+            Ok(ProvisionDisableOutput { disabled: true, changed })
         })
         .await
 }
@@ -106,10 +95,7 @@ impl AgentAction for IsDisabledAction {
         self.0
             .run_blocking(cx, |context, _, _| {
                 let (disabled, provisioning) = context.lock.read_markers();
-                Ok(IsDisabledOutput {
-                    disabled,
-                    provisioning,
-                })
+                Ok(IsDisabledOutput { disabled, provisioning })
             })
             .await
     }
@@ -133,13 +119,9 @@ impl AgentAction for ReprovisionAction {
                     let settings = puppet.read_settings()?;
                     for setting in WIPED_SETTINGS {
                         let path = settings.setting_path(setting);
-                        let existing = cx
-                            .system
-                            .metadata(&path)
-                            .map_err(|error| to_action_error(&error))?;
-                        cx.system
-                            .remove_file(&path)
-                            .map_err(|error| to_action_error(&error))?;
+                        let existing =
+                            cx.system.metadata(&path).map_err(|error| to_action_error(&error))?;
+                        cx.system.remove_file(&path).map_err(|error| to_action_error(&error))?;
                         if existing.is_some() {
                             wiped.push(path.display().to_string());
                         }
@@ -148,10 +130,7 @@ impl AgentAction for ReprovisionAction {
                 // Last, so that no provisioning begins while files are being removed.
                 let is_cleared = context.lock.clear_disabled()?;
                 context.changed.notify_one();
-                Ok(ReprovisionOutput {
-                    changed: is_cleared || !wiped.is_empty(),
-                    wiped,
-                })
+                Ok(ReprovisionOutput { changed: is_cleared || !wiped.is_empty(), wiped })
             })
             .await
     }

@@ -41,12 +41,7 @@ fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<Strin
             port.ok_or_else(|| ActionError::invalid_input("port must be between 1 and 65535"))?;
         // Set the CA's port too: Puppet derives it from the server's port only if nothing else is configured.
         let port = port.to_string();
-        args.extend([
-            "--serverport".to_owned(),
-            port.clone(),
-            "--ca_port".to_owned(),
-            port,
-        ]);
+        args.extend(["--serverport".to_owned(), port.clone(), "--ca_port".to_owned(), port]);
     }
     Ok(args)
 }

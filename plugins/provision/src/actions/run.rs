@@ -88,15 +88,12 @@ async fn run_puppet(
     }
     // Acquire the node's lock before the permit, so that this node holds no permit while it waits.
     let lock = context
-        .run_step(cx, input.fence, |context, _, _| {
-            match acquire_run_lock(context) {
-                Ok(lock) => Ok(lock),
-                Err(LockError::Running { .. }) => Err(run_error(
-                    PuppetRunClass::Locked,
-                    "another run is in progress on this node",
-                )),
-                Err(error) => Err(ActionError::failed(error_chain(&error))),
+        .run_step(cx, input.fence, |context, _, _| match acquire_run_lock(context) {
+            Ok(lock) => Ok(lock),
+            Err(LockError::Running { .. }) => {
+                Err(run_error(PuppetRunClass::Locked, "another run is in progress on this node"))
             }
+            Err(error) => Err(ActionError::failed(error_chain(&error))),
         })
         .await?;
     let permit = acquire_permit(context, cx).await?;
@@ -105,10 +102,7 @@ async fn run_puppet(
     call.cancel = cx.cancel.child_token();
     let work = context.run_step(&call, input.fence, move |context, cx, cancel| {
         let _lock = lock;
-        run_once(
-            &context.puppet_runner(cx, cancel, context.options.run_timeout),
-            &args,
-        )
+        run_once(&context.puppet_runner(cx, cancel, context.options.run_timeout), &args)
     });
     let Some(permit) = permit else {
         return work.await;
@@ -145,9 +139,7 @@ async fn acquire_permit(
     let request = PermitRequest::new(pool, limit, cx.request, timeout);
     cx.report_progress("waiting for a permit");
     let permit = context.permits.acquire_permit(request, &cx.cancel).await;
-    permit
-        .map(Some)
-        .map_err(|error| run_error(PuppetRunClass::NoPermit, &error_chain(&error)))
+    permit.map(Some).map_err(|error| run_error(PuppetRunClass::NoPermit, &error_chain(&error)))
 }
 
 /// Acquires the engine's run lock only; Puppet takes its own lock.
@@ -164,11 +156,9 @@ fn run_once(puppet: &PuppetRunner<'_>, args: &[String]) -> Result<RunPuppetOutpu
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let started = Instant::now();
     let (exit, text, output) = match puppet.run(&args) {
-        Ok(output) => (
-            ProcessExit::Code(output.code),
-            output.combined_text(),
-            printable_tail(&output),
-        ),
+        Ok(output) => {
+            (ProcessExit::Code(output.code), output.combined_text(), printable_tail(&output))
+        }
         Err(SystemError::Timeout { .. }) => (ProcessExit::Timeout, String::new(), String::new()),
         Err(SystemError::Cancelled { .. }) => {
             (ProcessExit::Cancelled, String::new(), String::new())
@@ -176,9 +166,8 @@ fn run_once(puppet: &PuppetRunner<'_>, args: &[String]) -> Result<RunPuppetOutpu
         Err(error) => return Err(to_action_error(&error)),
     };
     let after = puppet.summary_version(&settings);
-    let summary = (after.is_some() && after != before)
-        .then(|| puppet.read_summary(&settings))
-        .flatten();
+    let summary =
+        (after.is_some() && after != before).then(|| puppet.read_summary(&settings)).flatten();
     let (class, problem) = classify_run(&ProvisionRunEvidence {
         exit,
         summary: summary.as_ref(),

@@ -31,9 +31,9 @@ impl AgentAction for ProvisionerRetryAction {
         input: NodeControlInput,
     ) -> Result<NodeControlOutput, ActionError> {
         let node = parse_node(&input)?;
-        let changed = self.0.change_record(&node, |record| {
-            record.request_retry(&cx.caller, unix_millis_now())
-        });
+        let changed = self
+            .0
+            .change_record(&node, |record| record.request_retry(&cx.caller, unix_millis_now()));
         Ok(build_output(changed.await?))
     }
 }

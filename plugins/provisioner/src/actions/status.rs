@@ -36,19 +36,10 @@ impl AgentAction for ProvisionerStatusAction {
         let mut more = 0;
         for record in self.0.list_records().await? {
             let state_name = record.state.as_str();
-            let count = counts
-                .get(state_name)
-                .and_then(Value::as_u64)
-                .unwrap_or_default();
+            let count = counts.get(state_name).and_then(Value::as_u64).unwrap_or_default();
             counts.insert(state_name.to_owned(), (count + 1).into());
-            let matches = input
-                .state
-                .as_deref()
-                .is_none_or(|state| state == state_name)
-                && input
-                    .node
-                    .as_deref()
-                    .is_none_or(|node| node == record.identity.as_str());
+            let matches = input.state.as_deref().is_none_or(|state| state == state_name)
+                && input.node.as_deref().is_none_or(|node| node == record.identity.as_str());
             if matches && nodes.len() < MAX_LISTED_NODES {
                 nodes.push(build_row(&record, input.history));
             } else if matches {
@@ -86,11 +77,7 @@ fn build_row(record: &NodeRecord, history: bool) -> ProvisionedNodeRow {
         serial: text("serial"),
         since: record.since,
         changed: record.changed,
-        history: if history {
-            record.history.iter().map(row).collect()
-        } else {
-            Vec::new()
-        },
+        history: if history { record.history.iter().map(row).collect() } else { Vec::new() },
     }
 }
 

@@ -9,10 +9,8 @@ use muster_puppet::wrapper::trace::{TraceLine, TraceSplitter};
 
 fn notes(lines: &[TraceLine], relations: &CatalogRelations) -> Vec<RefreshEvent> {
     let mut follower = TraceInterpreter::new(false);
-    let mut notes: Vec<RefreshEvent> = lines
-        .iter()
-        .flat_map(|line| follower.process_line(line, relations))
-        .collect();
+    let mut notes: Vec<RefreshEvent> =
+        lines.iter().flat_map(|line| follower.process_line(line, relations)).collect();
     notes.extend(follower.finish_run(relations));
     notes
 }

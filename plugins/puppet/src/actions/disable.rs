@@ -48,13 +48,9 @@ impl AgentAction for PuppetDisableAction {
                     disable_message: reason,
                 });
             }
-            let message = input
-                .message
-                .unwrap_or_else(|| format!("Disabled via Muster by {caller}"));
-            let attributes = FileAttributes {
-                mode: Some(0o644),
-                ..FileAttributes::default()
-            };
+            let message =
+                input.message.unwrap_or_else(|| format!("Disabled via Muster by {caller}"));
+            let attributes = FileAttributes { mode: Some(0o644), ..FileAttributes::default() };
             let lock = json!({ "disabled_message": message }).to_string();
             system
                 .write_file(&paths.disabled_lock_path(), lock.as_bytes(), &attributes)

@@ -36,17 +36,12 @@ impl AgentAction for PuppetEnableAction {
         cx.run_blocking(move |_| {
             let paths = find_paths(&runs.options, &*system)?;
             let previous_reason = disabled_reason(&*system, &paths).map_err(to_action_error)?;
-            system
-                .remove_file(&paths.disabled_lock_path())
-                .map_err(to_action_error)?;
+            system.remove_file(&paths.disabled_lock_path()).map_err(to_action_error)?;
             let status = match previous_reason {
                 Some(reason) => format!("enabled; the reason for disabling was: {reason}"),
                 None => "already enabled".to_owned(),
             };
-            Ok(PuppetEnableOutput {
-                status,
-                enabled: true,
-            })
+            Ok(PuppetEnableOutput { status, enabled: true })
         })
         .await?
     }

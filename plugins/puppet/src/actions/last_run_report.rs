@@ -59,11 +59,7 @@ impl LastRunReportOutput {
             failed: report.resources_with(&["failed", "failed_to_restart"]),
             skipped: report.resources_with(&["skipped"]),
             metrics: report.all_metrics(),
-            logs: if logs {
-                report.log_lines(&[])
-            } else {
-                Vec::new()
-            },
+            logs: if logs { report.log_lines(&[]) } else { Vec::new() },
         }
     }
 }

@@ -34,8 +34,7 @@ impl AgentAction for LastRunSummaryAction {
         input: LastRunSummaryInput,
     ) -> Result<LastRunSummaryOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| summarise_last_run(&runs, &*system, input.logs))
-            .await?
+        cx.run_blocking(move |_| summarise_last_run(&runs, &*system, input.logs)).await?
     }
 }
 
@@ -46,9 +45,7 @@ fn summarise_last_run(
 ) -> Result<LastRunSummaryOutput, ActionError> {
     let paths = find_paths(&runs.options, system)?;
     let Some(summary) = activity::read_summary(system, &paths).map_err(to_action_error)? else {
-        return Err(ActionError::failed(
-            "no readable summary of a Puppet run found",
-        ));
+        return Err(ActionError::failed("no readable summary of a Puppet run found"));
     };
     let report = program::wait_for_report(system, &paths);
     let now = since_epoch(system.now());

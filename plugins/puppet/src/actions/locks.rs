@@ -120,8 +120,6 @@ fn puppet_lock_rows(
 
 /// Name of a process, from `/proc/PID/comm`.
 fn process_name(system: &dyn System, pid: u32) -> Option<String> {
-    let name = system
-        .read_file(format!("/proc/{pid}/comm").as_ref(), 4096)
-        .ok()?;
+    let name = system.read_file(format!("/proc/{pid}/comm").as_ref(), 4096).ok()?;
     Some(String::from_utf8_lossy(&name).trim().to_owned())
 }

@@ -151,16 +151,11 @@ fn parse_request(
     };
     let limit = match input.limit {
         None => NonZeroU32::new(options.limit),
-        Some(limit) => Some(
-            u32::try_from(limit)
-                .ok()
-                .and_then(NonZeroU32::new)
-                .ok_or_else(|| {
-                    ActionError::invalid_input(format!(
-                        "limit {limit} is not between 1 and 4294967295"
-                    ))
-                })?,
-        ),
+        Some(limit) => {
+            Some(u32::try_from(limit).ok().and_then(NonZeroU32::new).ok_or_else(|| {
+                ActionError::invalid_input(format!("limit {limit} is not between 1 and 4294967295"))
+            })?)
+        }
     };
     let run_options = PuppetRunOptions {
         noop: input.noop,
@@ -168,10 +163,7 @@ fn parse_request(
         skip_tags: split_words(input.skip_tags),
         environment: input.environment,
         splay: input.splay,
-        splaylimit: input
-            .splaylimit
-            .map(|value| parse_seconds("splaylimit", value))
-            .transpose()?,
+        splaylimit: input.splaylimit.map(|value| parse_seconds("splaylimit", value)).transpose()?,
         server: input.server,
         ignoreschedules: input.ignoreschedules,
         use_cached_catalog: input.use_cached_catalog,
@@ -180,10 +172,7 @@ fn parse_request(
     if options.engine == CatalogEngine::Native {
         refuse_puppet_inputs(&run_options)?;
     }
-    let wait = input
-        .wait
-        .map(|value| parse_seconds("wait", value))
-        .transpose()?;
+    let wait = input.wait.map(|value| parse_seconds("wait", value)).transpose()?;
     let priority = input.priority.unwrap_or_default();
     Ok(PuppetRunRequest {
         id: id.unwrap_or_else(Uuid::now_v7),
@@ -213,10 +202,7 @@ fn refuse_puppet_inputs(run_options: &PuppetRunOptions) -> Result<(), ActionErro
         ("server", run_options.server.is_some()),
         ("splay", run_options.splay == Some(true)),
         ("splaylimit", run_options.splaylimit.is_some()),
-        (
-            "use_cached_catalog",
-            run_options.use_cached_catalog == Some(false),
-        ),
+        ("use_cached_catalog", run_options.use_cached_catalog == Some(false)),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(ActionError::invalid_input(format!(
@@ -227,20 +213,14 @@ fn refuse_puppet_inputs(run_options: &PuppetRunOptions) -> Result<(), ActionErro
 }
 
 fn parse_seconds(name: &str, value: i64) -> Result<u64, ActionError> {
-    u64::try_from(value)
-        .ok()
-        .filter(|value| *value <= 86_400)
-        .ok_or_else(|| {
-            ActionError::invalid_input(format!("{name} {value} is not between 0 and 86400 seconds"))
-        })
+    u64::try_from(value).ok().filter(|value| *value <= 86_400).ok_or_else(|| {
+        ActionError::invalid_input(format!("{name} {value} is not between 0 and 86400 seconds"))
+    })
 }
 
 /// Splits a comma-separated list.
 fn split_words(text: Option<String>) -> Vec<String> {
     let text = text.unwrap_or_default();
     let words = text.split(',').map(str::trim);
-    words
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect()
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }

@@ -37,12 +37,7 @@ impl AgentAction for PuppetRunsAction {
     ) -> Result<PuppetRunsOutput, ActionError> {
         let id = input.run.as_deref().map(parse_run_id).transpose()?;
         let runs = Arc::clone(&self.0);
-        let runs = cx
-            .run_blocking(move |_| runs.list_outcomes(id, input.count))
-            .await?;
-        Ok(PuppetRunsOutput {
-            count: runs.len(),
-            runs,
-        })
+        let runs = cx.run_blocking(move |_| runs.list_outcomes(id, input.count)).await?;
+        Ok(PuppetRunsOutput { count: runs.len(), runs })
     }
 }

@@ -32,8 +32,7 @@ impl AgentAction for PuppetStatusAction {
         _: PuppetStatusInput,
     ) -> Result<PuppetStatusOutput, ActionError> {
         let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| build_status(&runs, &*system))
-            .await?
+        cx.run_blocking(move |_| build_status(&runs, &*system)).await?
     }
 }
 
@@ -54,10 +53,7 @@ fn build_status(
         .as_ref()
         .is_some_and(|outcome| !outcome.state.is_waiting() && !outcome.state.is_over());
     let now = since_epoch(system.now());
-    let lastrun = activity
-        .summary
-        .as_ref()
-        .and_then(PuppetRunSummary::last_run);
+    let lastrun = activity.summary.as_ref().and_then(PuppetRunSummary::last_run);
     let since = lastrun.map(|then| now.as_secs().saturating_sub(then));
     let (status, applying) = match activity.status_name() {
         "disabled" => ("disabled", activity.run.is_held() || is_ours),

@@ -26,11 +26,7 @@ impl RunDriver {
         run_options: PuppetRunOptions,
         targets: Vec<String>,
     ) -> Result<(), RunFailure> {
-        let name = if self.record.before_replay.is_some() {
-            "replay"
-        } else {
-            "run"
-        };
+        let name = if self.record.before_replay.is_some() { "replay" } else { "run" };
         let directory = self.runs.records.run_directory(self.record.id).join(name);
         let (options, engine) = (self.runs.options.clone(), self.runs.engine_dir());
         let (system, trace) = (Arc::clone(&self.system), self.trace.clone());
@@ -108,9 +104,7 @@ impl RunDriver {
         };
         let active_run = Arc::clone(&self.active_run);
         let on_applying = move || {
-            active_run
-                .outcome
-                .send_modify(|outcome| outcome.state = PuppetRunState::Applying);
+            active_run.outcome.send_modify(|outcome| outcome.state = PuppetRunState::Applying);
         };
         let mut work = tokio::task::spawn_blocking(move || monitor.run_to_end(on_applying));
         let timeout = tokio::time::sleep(Duration::from_millis(left));

@@ -116,10 +116,9 @@ impl RunDriver {
 
     pub(super) fn check_disabled(&self) -> Result<(), RunFailure> {
         match lock::disabled_reason(&self.puppet_state()) {
-            Some(reason) => Err(RunFailure(
-                PuppetRunClass::Disabled,
-                classification::disabled_message(&reason),
-            )),
+            Some(reason) => {
+                Err(RunFailure(PuppetRunClass::Disabled, classification::disabled_message(&reason)))
+            }
             None => Ok(()),
         }
     }

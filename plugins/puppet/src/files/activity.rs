@@ -51,12 +51,7 @@ pub(crate) struct AgentActivity {
 impl AgentActivity {
     /// Activity of a machine without Puppet.
     pub(crate) fn without_puppet() -> Self {
-        Self {
-            disabled: None,
-            run: LockHolder::Nobody,
-            daemon_present: false,
-            summary: None,
-        }
+        Self { disabled: None, run: LockHolder::Nobody, daemon_present: false, summary: None }
     }
 
     pub(crate) fn is_idling(&self) -> bool {
@@ -117,24 +112,15 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
     let Ok(pid) = text.trim().parse::<u32>() else {
         return Ok(LockHolder::Stale(None));
     };
-    let proc = |file: &str| {
-        read_bounded(
-            system,
-            format!("/proc/{pid}/{file}").as_ref(),
-            MAX_LOCK_BYTES,
-        )
-    };
+    let proc =
+        |file: &str| read_bounded(system, format!("/proc/{pid}/{file}").as_ref(), MAX_LOCK_BYTES);
     let name = proc("comm")?.unwrap_or_default();
     let name = name.trim_end();
     let is_puppet = name.ends_with("puppet")
         || name.contains("puppet-")
         || (name.contains("ruby")
             && proc("cmdline")?.is_some_and(|words| words.contains("puppet")));
-    Ok(if is_puppet {
-        LockHolder::Process(pid)
-    } else {
-        LockHolder::Stale(Some(pid))
-    })
+    Ok(if is_puppet { LockHolder::Process(pid) } else { LockHolder::Stale(Some(pid)) })
 }
 
 /// The summary at the first location where one exists; `None` if it cannot be parsed, for example while it is being written.

@@ -82,8 +82,7 @@ impl PuppetRunReport {
             clippy::cast_sign_loss,
             reason = "counters are whole and small; a cast saturates"
         )]
-        self.metric_value("resources", name)
-            .map(|value| value as u64)
+        self.metric_value("resources", name).map(|value| value as u64)
     }
 
     /// All values, by metric and name.
@@ -126,11 +125,7 @@ impl PuppetRunReport {
     pub(crate) fn resources_with(&self, flags: &[&str]) -> Vec<String> {
         let has_flag = |status: &Value, flag: &str| status.get(flag).and_then(Value::as_bool);
         self.resource_statuses()
-            .filter(|(_, status)| {
-                flags
-                    .iter()
-                    .any(|flag| has_flag(status, flag) == Some(true))
-            })
+            .filter(|(_, status)| flags.iter().any(|flag| has_flag(status, flag) == Some(true)))
             .map(|(reference, _)| reference.clone())
             .take(MAX_LISTED_ITEMS)
             .collect()
@@ -151,10 +146,7 @@ impl PuppetRunReport {
             };
             events.into_iter().flatten().map(to_event).collect()
         };
-        self.resource_statuses()
-            .flat_map(events_of)
-            .take(MAX_LISTED_ITEMS)
-            .collect()
+        self.resource_statuses().flat_map(events_of).take(MAX_LISTED_ITEMS).collect()
     }
 
     /// Last lines of the log, of these levels; of all levels when none is given.

@@ -64,9 +64,7 @@ impl PuppetRunSummary {
     /// Whether the run or any resource failed.
     pub(crate) fn has_failures(&self) -> bool {
         let has_any = |name| self.resource_count(name).unwrap_or_default() > 0;
-        let failures = self
-            .section_value("events", "failure")
-            .and_then(Value::as_u64);
+        let failures = self.section_value("events", "failure").and_then(Value::as_u64);
         self.is_failed_run()
             || has_any("failed")
             || has_any("failed_to_restart")

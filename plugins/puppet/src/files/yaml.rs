@@ -21,9 +21,7 @@ fn strip_symbols(value: Value) -> Value {
         Value::String(text) => Value::String(strip_symbol(text)),
         Value::Array(items) => items.into_iter().map(strip_symbols).collect(),
         Value::Object(map) => Value::Object(
-            map.into_iter()
-                .map(|(key, value)| (strip_symbol(key), strip_symbols(value)))
-                .collect(),
+            map.into_iter().map(|(key, value)| (strip_symbol(key), strip_symbols(value))).collect(),
         ),
         other => other,
     }
@@ -33,9 +31,7 @@ fn strip_symbol(text: String) -> String {
     match text.strip_prefix(':') {
         Some(word)
             if word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-                && word
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '?') =>
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '?') =>
         {
             word.to_owned()
         }

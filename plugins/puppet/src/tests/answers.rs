@@ -11,39 +11,22 @@ async fn m14_disable_writes_puppets_own_bytes_and_the_first_message_stays() {
     let machine = Machine::new("exit 1");
     let puppet = machine.puppet();
     let lock = machine.state("agent_disabled.lock");
-    let answer = ask(&puppet, "disable", json!({"message": "hand hacking"}))
-        .await
-        .unwrap();
+    let answer = ask(&puppet, "disable", json!({"message": "hand hacking"})).await.unwrap();
     assert_eq!(
         (&answer["enabled"], &answer["disable_message"]),
         (&json!(false), &json!("hand hacking"))
     );
-    assert_eq!(
-        std::fs::read(&lock).unwrap(),
-        br#"{"disabled_message":"hand hacking"}"#
-    );
-    assert_eq!(
-        std::fs::metadata(&lock).unwrap().permissions().mode() & 0o777,
-        0o644
-    );
-    let again = ask(&puppet, "disable", json!({"message": "another"}))
-        .await
-        .unwrap();
+    assert_eq!(std::fs::read(&lock).unwrap(), br#"{"disabled_message":"hand hacking"}"#);
+    assert_eq!(std::fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o644);
+    let again = ask(&puppet, "disable", json!({"message": "another"})).await.unwrap();
     assert_eq!(again["disable_message"], "hand hacking");
     let status = ask(&puppet, "status", json!({})).await.unwrap();
     assert_eq!(
-        (
-            &status["status"],
-            &status["enabled"],
-            &status["disable_message"]
-        ),
+        (&status["status"], &status["enabled"], &status["disable_message"]),
         (&json!("disabled"), &json!(false), &json!("hand hacking"))
     );
     for _ in 0..2 {
-        assert_eq!(
-            ask(&puppet, "enable", json!({})).await.unwrap()["enabled"],
-            true
-        );
+        assert_eq!(ask(&puppet, "enable", json!({})).await.unwrap()["enabled"], true);
         assert!(!lock.exists());
     }
     let by = ask(&puppet, "disable", json!({})).await.unwrap();
@@ -70,11 +53,7 @@ async fn locks_are_told_with_their_holders() {
     let machine = Machine::new("exit 1");
     let puppet = machine.puppet();
     std::fs::write(machine.state("agent_catalog_run.lock"), "999999999").unwrap();
-    std::fs::write(
-        machine.state("agent_disabled.lock"),
-        "{\"disabled_message\":\"no\"}",
-    )
-    .unwrap();
+    std::fs::write(machine.state("agent_disabled.lock"), "{\"disabled_message\":\"no\"}").unwrap();
     let told = ask(&puppet, "locks", json!({})).await.unwrap();
     let locks: Vec<_> = told["locks"]
         .as_array()
@@ -99,15 +78,8 @@ async fn a_machine_without_a_run_says_so() {
     let puppet = machine.puppet();
     for action in ["last_run_summary", "last_run_report"] {
         let error = ask(&puppet, action, json!({})).await.unwrap_err();
-        assert!(
-            error.message.starts_with("no readable"),
-            "{}",
-            error.message
-        );
+        assert!(error.message.starts_with("no readable"), "{}", error.message);
     }
     let status = ask(&puppet, "status", json!({})).await.unwrap();
-    assert_eq!(
-        status["message"],
-        "Currently stopped; last completed run unknown"
-    );
+    assert_eq!(status["message"], "Currently stopped; last completed run unknown");
 }

@@ -13,9 +13,7 @@ use crate::{Options, data_sources};
 
 async fn query(system: &Arc<dyn System>) -> Result<Map<String, Value>, ActionError> {
     let node = TestNode::named("dev1.example.net").unwrap();
-    let cx = node
-        .context("rpcutil", "get_data", Arc::clone(system))
-        .unwrap();
+    let cx = node.context("rpcutil", "get_data", Arc::clone(system)).unwrap();
     let source = data_sources(Options::default()).unwrap().remove(0);
     source.query_values(&cx, None).await
 }
@@ -24,10 +22,7 @@ async fn data(system: &Arc<dyn System>) -> Map<String, Value> {
     query(system).await.unwrap()
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one Puppet's life, in the order of its files"
-)]
+#[expect(clippy::too_many_lines, reason = "one Puppet's life, in the order of its files")]
 #[tokio::test]
 async fn puppet_is_told_from_the_files_that_it_leaves() {
     let system = FakeSystem::new();
@@ -40,15 +35,7 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
     let told = |values: &Map<String, Value>, names: &[&str]| -> Vec<Value> {
         names.iter().map(|name| values[*name].clone()).collect()
     };
-    let state = [
-        "enabled",
-        "applying",
-        "daemon_present",
-        "idling",
-        "status",
-        "lastrun",
-        "failed",
-    ];
+    let state = ["enabled", "applying", "daemon_present", "idling", "status", "lastrun", "failed"];
     assert_eq!(
         told(&idle, &state),
         [
@@ -68,22 +55,13 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
     system.add_file("/proc/4711/comm", "ruby\n");
     system.add_file("/proc/4711/cmdline", "ruby\0irb\0");
     assert_eq!(data(&shared).await["applying"], json!(false));
-    system.add_file(
-        "/proc/4711/cmdline",
-        "/usr/bin/ruby\0/usr/bin/puppet\0agent\0",
-    );
+    system.add_file("/proc/4711/cmdline", "/usr/bin/ruby\0/usr/bin/puppet\0agent\0");
     system.add_file("/run/puppet/agent.pid", "12\n");
     system.add_file("/proc/12/comm", "puppet\n");
     let busy = data(&shared).await;
     assert_eq!(
         told(&busy, &state[..5]),
-        [
-            json!(true),
-            json!(true),
-            json!(true),
-            json!(false),
-            json!("applying a catalog")
-        ]
+        [json!(true), json!(true), json!(true), json!(false), json!("applying a catalog")]
     );
 
     system.add_file(
@@ -96,17 +74,7 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
     system.add_file("/var/cache/puppet/public/last_run_summary.yaml", summary);
     let off = data(&shared).await;
     assert_eq!(
-        told(
-            &off,
-            &[
-                "enabled",
-                "disable_message",
-                "status",
-                "lastrun",
-                "since_lastrun",
-                "failed"
-            ]
-        ),
+        told(&off, &["enabled", "disable_message", "status", "lastrun", "since_lastrun", "failed"]),
         [
             json!(false),
             json!("hand hacking"),
@@ -127,21 +95,11 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
                 "total_time"
             ]
         ),
-        [
-            json!(120),
-            json!(2),
-            json!(1),
-            json!("1699999990"),
-            json!(12.5)
-        ]
+        [json!(120), json!(2), json!(1), json!("1699999990"), json!(12.5)]
     );
     // A run without a catalog counts no failure; an old or torn summary is no summary.
     let failed = "---\nversion:\n  config:\n  puppet: 7.23.0\nresources:\n  failed: 0\n  total: 0\ntime:\n  last_run: 1\n";
-    for (text, failed) in [
-        (failed, json!(true)),
-        ("false", Value::Null),
-        ("--- [", Value::Null),
-    ] {
+    for (text, failed) in [(failed, json!(true)), ("false", Value::Null), ("--- [", Value::Null)] {
         system.add_file("/var/cache/puppet/public/last_run_summary.yaml", text);
         assert_eq!(data(&shared).await["failed"], failed, "{text}");
     }

@@ -7,18 +7,11 @@ use super::machine::{Machine, ask};
 fn with(name: &str) -> Machine {
     let machine = Machine::new("exit 1");
     let fixture = |kind: &str| {
-        let path = format!(
-            "{}/tests/fixtures/{name}.{kind}.yaml",
-            env!("CARGO_MANIFEST_DIR")
-        );
+        let path = format!("{}/tests/fixtures/{name}.{kind}.yaml", env!("CARGO_MANIFEST_DIR"));
         std::fs::read(path).unwrap()
     };
     std::fs::create_dir_all(machine.path("var/public")).unwrap();
-    std::fs::write(
-        machine.path("var/public/last_run_summary.yaml"),
-        fixture("summary"),
-    )
-    .unwrap();
+    std::fs::write(machine.path("var/public/last_run_summary.yaml"), fixture("summary")).unwrap();
     std::fs::write(machine.state("last_run_report.yaml"), fixture("report")).unwrap();
     machine
 }
@@ -29,45 +22,27 @@ async fn m23_a_run_without_a_catalog_has_failed_though_every_counter_is_zero() {
     let puppet = machine.puppet();
     let summary = ask(&puppet, "last_run_summary", json!({})).await.unwrap();
     assert_eq!(
-        (
-            &summary["failed_run"],
-            &summary["class"],
-            &summary["failed_resources"]
-        ),
+        (&summary["failed_run"], &summary["class"], &summary["failed_resources"]),
         (&json!(true), &json!("compile_failed"), &json!(0))
     );
-    let report = ask(&puppet, "last_run_report", json!({"logs": true}))
-        .await
-        .unwrap();
+    let report = ask(&puppet, "last_run_report", json!({"logs": true})).await.unwrap();
     assert_eq!(
-        (
-            &report["status"],
-            &report["transaction_completed"],
-            &report["class"]
-        ),
+        (&report["status"], &report["transaction_completed"], &report["class"]),
         (&json!("failed"), &json!(false), &json!("compile_failed"))
     );
     let lines = report["logs"].as_array().unwrap();
-    assert!(lines.iter().any(|line| {
-        line.as_str()
-            .unwrap()
-            .contains("Could not retrieve catalog")
-    }));
+    assert!(
+        lines.iter().any(|line| { line.as_str().unwrap().contains("Could not retrieve catalog") })
+    );
 }
 
 #[tokio::test]
 async fn m24_a_run_from_the_cache_looks_healthy_and_is_told() {
     let machine = with("m24");
     let puppet = machine.puppet();
-    let summary = ask(&puppet, "last_run_summary", json!({"logs": true}))
-        .await
-        .unwrap();
+    let summary = ask(&puppet, "last_run_summary", json!({"logs": true})).await.unwrap();
     assert_eq!(
-        (
-            &summary["failed_run"],
-            &summary["class"],
-            &summary["cached_catalog_status"]
-        ),
+        (&summary["failed_run"], &summary["class"], &summary["cached_catalog_status"]),
         (&json!(false), &json!("stale_catalog"), &json!("on_failure"))
     );
     assert_eq!(

@@ -17,42 +17,20 @@ async fn a2_5_the_answer_is_the_runs_result() {
     let machine = Machine::new(CHANGED);
     let puppet = machine.puppet();
     let outcome = ask(&puppet, "runonce", json!({})).await.unwrap();
-    let told: Vec<_> = [
-        "state",
-        "class",
-        "exitcode",
-        "total",
-        "changed",
-        "failed",
-        "config_version",
-    ]
-    .map(|name| outcome[name].clone())
-    .to_vec();
+    let told: Vec<_> =
+        ["state", "class", "exitcode", "total", "changed", "failed", "config_version"]
+            .map(|name| outcome[name].clone())
+            .to_vec();
     assert_eq!(
         told,
-        [
-            json!("finished"),
-            json!("changed"),
-            json!(2),
-            json!(9),
-            json!(2),
-            json!(0),
-            json!("7")
-        ]
+        [json!("finished"), json!("changed"), json!(2), json!(9), json!(2), json!(0), json!("7")]
     );
-    assert!(
-        outcome["finished_at"].as_u64() >= outcome["started_at"].as_u64(),
-        "{outcome}"
-    );
+    assert!(outcome["finished_at"].as_u64() >= outcome["started_at"].as_u64(), "{outcome}");
     assert_eq!(outcome["transaction_uuid"].as_str().unwrap().len(), 36);
     machine.behave("report failed 9 1 1; exit 0");
     let failed = ask(&puppet, "runonce", json!({})).await.unwrap_err();
     assert_eq!(failed.status, ReplyStatus::Failed);
-    assert!(
-        failed.message.starts_with("failed+changed: "),
-        "{}",
-        failed.message
-    );
+    assert!(failed.message.starts_with("failed+changed: "), "{}", failed.message);
     assert_eq!(failed.data["failed"], 1, "the exit code was 0");
     let runs = ask(&puppet, "runs", json!({})).await.unwrap();
     assert_eq!(runs["count"], 2);
@@ -120,14 +98,9 @@ async fn a_run_of_one_name_is_made_once() {
 async fn a_disabled_node_refuses_and_touches_nothing() {
     let machine = Machine::new(CHANGED);
     let puppet = machine.puppet();
-    ask(&puppet, "disable", json!({"message": "hand hacking"}))
-        .await
-        .unwrap();
+    ask(&puppet, "disable", json!({"message": "hand hacking"})).await.unwrap();
     let outcome = run(&puppet, json!({})).await;
-    assert_eq!(
-        (&outcome["state"], &outcome["reason"]),
-        (&json!("refused"), &json!("disabled"))
-    );
+    assert_eq!((&outcome["state"], &outcome["reason"]), (&json!("refused"), &json!("disabled")));
     assert!(outcome["error"].as_str().unwrap().contains("hand hacking"));
     assert_eq!(machine.calls(), 0);
 }
@@ -140,20 +113,13 @@ impl Foreign {
     fn new(machine: &Machine) -> Self {
         let program = machine.path("puppet");
         std::fs::copy("/bin/sleep", &program).unwrap();
-        let child = std::process::Command::new(program)
-            .arg("60")
-            .spawn()
-            .unwrap();
+        let child = std::process::Command::new(program).arg("60").spawn().unwrap();
         // `spawn` returns a moment before the kernel shows the arguments of the new program.
         let arguments = format!("/proc/{}/cmdline", child.id());
         while std::fs::read(&arguments).unwrap().is_empty() {
             std::thread::yield_now();
         }
-        std::fs::write(
-            machine.state("agent_catalog_run.lock"),
-            child.id().to_string(),
-        )
-        .unwrap();
+        std::fs::write(machine.state("agent_catalog_run.lock"), child.id().to_string()).unwrap();
         Self(child)
     }
 }
@@ -211,10 +177,7 @@ async fn who_was_quicker_is_waited_for_too() {
         "say notice Puppet 'Run of Puppet configuration client already in progress; skipping'; exit 1",
     );
     let outcome = run(&machine.puppet(), json!({"wait": 0})).await;
-    assert_eq!(
-        (&outcome["state"], &outcome["class"]),
-        (&json!("refused"), &json!("locked"))
-    );
+    assert_eq!((&outcome["state"], &outcome["class"]), (&json!("refused"), &json!("locked")));
 }
 
 const ENDLESS: &str =
@@ -251,10 +214,7 @@ async fn a_run_that_takes_too_long_is_ended() {
     let mut machine = Machine::new(ENDLESS);
     machine.options.timeout = 1;
     let outcome = run(&machine.puppet(), json!({})).await;
-    assert_eq!(
-        (&outcome["state"], &outcome["reason"]),
-        (&json!("aborted"), &json!("timeout"))
-    );
+    assert_eq!((&outcome["state"], &outcome["reason"]), (&json!("aborted"), &json!("timeout")));
     assert!(!is_alive(&machine));
 }
 
@@ -274,24 +234,14 @@ async fn without_a_broker_there_is_no_permit_and_no_run() {
 async fn a2_8_a_server_is_refused_unless_the_operator_allows_it() {
     let mut machine = Machine::new(CHANGED);
     let input = json!({"server": "evil.example.net:8140", "tags": "a,b", "noop": false, "environment": "dev"});
-    let refused = ask(&machine.puppet(), "runonce", input.clone())
-        .await
-        .unwrap_err();
+    let refused = ask(&machine.puppet(), "runonce", input.clone()).await.unwrap_err();
     assert_eq!(refused.status, ReplyStatus::Other);
-    assert!(
-        refused.message.contains("allow_server_override"),
-        "{}",
-        refused.message
-    );
+    assert!(refused.message.contains("allow_server_override"), "{}", refused.message);
     assert_eq!(machine.calls(), 0);
     machine.options.allow_server_override = true;
     ask(&machine.puppet(), "runonce", input).await.unwrap();
     let argv = machine.argv();
-    for pair in [
-        ["--server", "evil.example.net"],
-        ["--tags", "a,b"],
-        ["--environment", "dev"],
-    ] {
+    for pair in [["--server", "evil.example.net"], ["--tags", "a,b"], ["--environment", "dev"]] {
         assert!(argv.windows(2).any(|found| found == pair), "{argv:?}");
     }
     assert!(argv.contains(&"--no-noop".to_owned()));
@@ -325,24 +275,16 @@ async fn each_state_is_told_with_both_clocks() {
     ask_in(&machine.puppet(), &cx, json!({})).await.unwrap();
     source.close();
     let told = source.take_events(usize::MAX).await.unwrap();
-    let states: Vec<&str> = told
-        .iter()
-        .map(|event| event["state"].as_str().unwrap())
-        .collect();
+    let states: Vec<&str> = told.iter().map(|event| event["state"].as_str().unwrap()).collect();
     assert!(states.ends_with(&["applying", "finished"]), "{states:?}");
-    assert!(
-        told.iter()
-            .all(|event| event["at"].is_u64() && event["elapsed"].is_f64())
-    );
+    assert!(told.iter().all(|event| event["at"].is_u64() && event["elapsed"].is_f64()));
 }
 
 #[tokio::test]
 async fn a_run_in_the_background_is_asked_for_later() {
     let machine = Machine::new("sleep 0.3; report changed 9 2 0");
     let puppet = machine.puppet();
-    let begun = ask(&puppet, "runonce", json!({"background": true}))
-        .await
-        .unwrap();
+    let begun = ask(&puppet, "runonce", json!({"background": true})).await.unwrap();
     let id = begun["run"].as_str().unwrap();
     let outcome = until(&puppet, id, &["finished"]).await;
     assert_eq!(outcome["class"], "changed");
@@ -357,18 +299,10 @@ async fn a_caller_whose_time_is_over_learns_the_name_and_the_run_goes_on() {
     let mut cx = context("runonce");
     cx.deadline = tokio::time::Instant::now() + Duration::from_millis(3500);
     let error = ask_in(&puppet, &cx, json!({})).await.unwrap_err();
-    assert!(
-        error.message.contains("the request reached its deadline"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("the request reached its deadline"), "{}", error.message);
     std::fs::write(machine.state("go"), "").unwrap();
-    let outcome = until(
-        &puppet,
-        error.data["run"].as_str().unwrap(),
-        &["finished", "aborted"],
-    )
-    .await;
+    let outcome =
+        until(&puppet, error.data["run"].as_str().unwrap(), &["finished", "aborted"]).await;
     assert_eq!(outcome["class"], "changed");
 }
 
@@ -398,9 +332,7 @@ async fn our_own_engine_can_take_puppets_place() {
     assert_eq!(run(&puppet, json!({})).await["class"], "clean");
     std::fs::write(&catalog, "{").unwrap();
     assert_eq!(run(&puppet, json!({})).await["class"], "compile_failed");
-    let refused = ask(&puppet, "runonce", json!({"environment": "dev"}))
-        .await
-        .unwrap_err();
+    let refused = ask(&puppet, "runonce", json!({"environment": "dev"})).await.unwrap_err();
     assert_eq!(refused.status, ReplyStatus::InvalidData);
     assert_eq!(machine.calls(), 0);
 }

@@ -31,9 +31,7 @@ impl Daemon {
     }
 
     fn ask(&self, action: &str, input: Value) -> Value {
-        self.runtime
-            .block_on(ask(&self.puppet, action, input))
-            .unwrap()
+        self.runtime.block_on(ask(&self.puppet, action, input)).unwrap()
     }
 
     fn until(&self, run: &str, wanted: &[&str]) -> Value {
@@ -78,9 +76,7 @@ fn a_program_that_ended_in_between_has_its_result_all_the_same() {
     first.kill();
     std::fs::write(machine.state("go"), "").unwrap();
     let exit = machine.path("muster/puppet/runs").join(id).join("run/exit");
-    tokio::runtime::Runtime::new()
-        .unwrap()
-        .block_on(until_there(&exit));
+    tokio::runtime::Runtime::new().unwrap().block_on(until_there(&exit));
     let second = Daemon::start(&machine);
     let outcome = second.until(id, &["finished", "aborted"]);
     assert_eq!(outcome["class"], "changed", "{outcome}");
@@ -92,9 +88,7 @@ fn a_run_that_had_not_begun_when_the_daemon_was_killed_is_told_so() {
     let machine = Machine::new(SLOW);
     // Somebody holds the node's lock.
     let engine = StateDir::open(&machine.path("muster/engine")).unwrap();
-    let lock = engine
-        .acquire_lock("run.lock", std::time::Duration::ZERO)
-        .unwrap();
+    let lock = engine.acquire_lock("run.lock", std::time::Duration::ZERO).unwrap();
     let first = Daemon::start(&machine);
     let begun = first.ask("runonce", json!({"background": true}));
     let id = begun["run"].as_str().unwrap();
@@ -103,9 +97,7 @@ fn a_run_that_had_not_begun_when_the_daemon_was_killed_is_told_so() {
     let second = Daemon::start(&machine);
     let outcome = second.until(id, &["aborted"]);
     assert_eq!(outcome["reason"], "daemon_restart", "{outcome}");
-    let again = second
-        .runtime
-        .block_on(run(&second.puppet, json!({"run": id})));
+    let again = second.runtime.block_on(run(&second.puppet, json!({"run": id})));
     assert_eq!(again["reason"], "daemon_restart", "and it is never run");
     assert_eq!(machine.calls(), 0);
     second.kill();
@@ -122,11 +114,7 @@ async fn a_daemon_that_stops_answers_and_lets_the_program_go_on() {
         stop.cancel();
     });
     let error = answer.unwrap_err();
-    assert!(
-        error.message.contains("the daemon is stopping"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("the daemon is stopping"), "{}", error.message);
     std::fs::write(machine.state("go"), "").unwrap();
     until(&puppet, error.data["run"].as_str().unwrap(), &["finished"]).await;
 }
@@ -134,10 +122,7 @@ async fn a_daemon_that_stops_answers_and_lets_the_program_go_on() {
 fn owed(machine: &Machine) -> Vec<String> {
     let engine = StateDir::open(&machine.path("muster/engine")).unwrap();
     let debts = RefreshLedger::read_owed(&engine).unwrap();
-    debts
-        .into_iter()
-        .map(|debt| format!("{} by {}", debt.target, debt.source))
-        .collect()
+    debts.into_iter().map(|debt| format!("{} by {}", debt.target, debt.source)).collect()
 }
 
 fn catalog() -> String {
@@ -166,15 +151,8 @@ async fn m6_a_killed_run_leaves_debts_and_the_next_one_pays_them_with_its_catalo
     let puppet = machine.puppet();
     let outcome = run(&puppet, json!({})).await;
     assert_eq!(outcome["class"], "killed");
-    assert_eq!(
-        outcome["pending"],
-        json!(["Exec[Y]", "Exec[Z]"]),
-        "Z perhaps: Y was at work"
-    );
-    assert_eq!(
-        owed(&machine),
-        ["Exec[Y] by File[/a]", "Exec[Z] by Exec[Y]"]
-    );
+    assert_eq!(outcome["pending"], json!(["Exec[Y]", "Exec[Z]"]), "Z perhaps: Y was at work");
+    assert_eq!(owed(&machine), ["Exec[Y] by File[/a]", "Exec[Z] by Exec[Y]"]);
     // A run that changes nothing, but for who is told by the catalog that it was given.
     machine.behave(
         "cp \"$catalog\" \"$state/given.json\"; \
@@ -188,16 +166,10 @@ async fn m6_a_killed_run_leaves_debts_and_the_next_one_pays_them_with_its_catalo
     );
     let outcome = run(&puppet, json!({})).await;
     assert_eq!(outcome["replayed"], json!(["Exec[Y]"]), "{outcome}");
-    assert_eq!(
-        (&outcome["class"], &outcome["pending"]),
-        (&json!("pending"), &json!(["Exec[Z]"]))
-    );
+    assert_eq!((&outcome["class"], &outcome["pending"]), (&json!("pending"), &json!(["Exec[Z]"])));
     let given: Value =
         serde_json::from_slice(&std::fs::read(machine.state("given.json")).unwrap()).unwrap();
-    assert_eq!(
-        given["resources"][4]["parameters"]["notify"],
-        json!(["Exec[Y]", "Exec[Z]"])
-    );
+    assert_eq!(given["resources"][4]["parameters"]["notify"], json!(["Exec[Y]", "Exec[Z]"]));
     let status = ask(&puppet, "status", json!({})).await.unwrap();
     assert_eq!(status["pending"], 1);
 }
@@ -221,20 +193,10 @@ async fn an_agent_pays_in_a_second_run_and_its_cached_catalog_is_as_it_was() {
     );
     let outcome = run(&puppet, json!({})).await;
     assert_eq!(outcome["replayed"], json!(["Exec[Y]"]), "{outcome}");
-    assert_eq!(
-        (&outcome["class"], &outcome["total"]),
-        (&json!("changed"), &json!(3)),
-        "{outcome}"
-    );
+    assert_eq!((&outcome["class"], &outcome["total"]), (&json!("changed"), &json!(3)), "{outcome}");
     assert_eq!(machine.calls(), 3, "the second request made two runs");
     let flags = machine.argv();
-    assert_eq!(
-        flags
-            .iter()
-            .filter(|word| *word == "--use_cached_catalog")
-            .count(),
-        1
-    );
+    assert_eq!(flags.iter().filter(|word| *word == "--use_cached_catalog").count(), 1);
     assert_eq!(std::fs::read_to_string(&cached).unwrap(), catalog());
     run(&puppet, json!({})).await;
     assert_eq!(machine.calls(), 4, "nothing is owed any more");

@@ -10,11 +10,7 @@ use crate::wrapper::relations::CatalogRelations;
 use crate::wrapper::trace::{TraceLine, TraceSplitter};
 
 fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(format!(
-        "{}/tests/fixtures/{name}",
-        env!("CARGO_MANIFEST_DIR")
-    ))
-    .unwrap()
+    std::fs::read(format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
 fn lines() -> Vec<TraceLine> {
@@ -30,10 +26,8 @@ fn relations() -> CatalogRelations {
 fn owed(lines: &[TraceLine]) -> BTreeSet<String> {
     let relations = relations();
     let mut follower = TraceInterpreter::new(false);
-    let mut notes: Vec<RefreshEvent> = lines
-        .iter()
-        .flat_map(|line| follower.process_line(line, &relations))
-        .collect();
+    let mut notes: Vec<RefreshEvent> =
+        lines.iter().flat_map(|line| follower.process_line(line, &relations)).collect();
     notes.extend(follower.finish_run(&relations));
     let mut owed = BTreeSet::new();
     for note in notes {
@@ -92,10 +86,7 @@ fn what_changed_inside_of_a_class_is_owed_to_whom_the_class_notifies() {
 #[test]
 fn the_class_drops_its_events_when_another_member_failed() {
     let mut lines = lines();
-    let at = lines
-        .iter()
-        .position(|line| line.message == "Scheduling refresh of Exec[Y]")
-        .unwrap();
+    let at = lines.iter().position(|line| line.message == "Scheduling refresh of Exec[Y]").unwrap();
     lines[at].message = "Unscheduling all events on Class[Bar]".to_owned();
     lines.retain(|line| !(line.source.ends_with("Exec[Y]") || line.source.ends_with("Exec[Z]")));
     assert_eq!(names(&owed(&lines)), ["Exec[Y]"]);
@@ -105,10 +96,8 @@ fn the_class_drops_its_events_when_another_member_failed() {
 fn a_run_in_noop_owes_nothing() {
     let relations = relations();
     let mut follower = TraceInterpreter::new(true);
-    let notes: Vec<RefreshEvent> = lines()
-        .iter()
-        .flat_map(|line| follower.process_line(line, &relations))
-        .collect();
+    let notes: Vec<RefreshEvent> =
+        lines().iter().flat_map(|line| follower.process_line(line, &relations)).collect();
     assert!(notes.is_empty() && follower.finish_run(&relations).is_empty());
 }
 

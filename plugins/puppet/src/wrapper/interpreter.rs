@@ -87,10 +87,7 @@ struct ResourceEvaluation {
 impl TraceInterpreter {
     /// State at the beginning of a run; `is_noop` if the run changes nothing.
     pub fn new(is_noop: bool) -> Self {
-        Self {
-            is_noop,
-            ..Self::default()
-        }
+        Self { is_noop, ..Self::default() }
     }
 
     /// Returns the effects of a log line.
@@ -136,17 +133,11 @@ impl TraceInterpreter {
             }
             TraceEvent::WouldTrigger => {
                 self.mark_noop_change();
-                event_list(Some(RefreshEvent::NotRefreshed {
-                    target: reference,
-                    reason: "noop",
-                }))
+                event_list(Some(RefreshEvent::NotRefreshed { target: reference, reason: "noop" }))
             }
             TraceEvent::RefreshFailed { reason } => {
                 self.failed.insert(reference.clone());
-                event_list(Some(RefreshEvent::Failed {
-                    target: reference,
-                    reason,
-                }))
+                event_list(Some(RefreshEvent::Failed { target: reference, reason }))
             }
             TraceEvent::Unscheduled => {
                 self.due.remove(&comparison_key(&reference));
@@ -165,9 +156,7 @@ impl TraceInterpreter {
             }
             TraceEvent::Changed => {
                 let is_current = |evaluation: &ResourceEvaluation| {
-                    line.source
-                        .strip_prefix(evaluation.source.as_str())
-                        .is_some()
+                    line.source.strip_prefix(evaluation.source.as_str()).is_some()
                 };
                 if self.evaluation.as_ref().is_some_and(is_current) {
                     self.mark_real_change();
@@ -193,24 +182,20 @@ impl TraceInterpreter {
             {
                 let is_scheduled = |target: &String| self.has_scheduled(&notifier, target);
                 let targets = relations.notify_targets(&notifier);
-                events.extend(
-                    targets
-                        .into_iter()
-                        .filter(|target| !is_scheduled(target))
-                        .map(|target| RefreshEvent::Owed {
-                            source: source.clone(),
-                            target,
-                            is_certain: false,
-                        }),
-                );
+                events.extend(targets.into_iter().filter(|target| !is_scheduled(target)).map(
+                    |target| RefreshEvent::Owed {
+                        source: source.clone(),
+                        target,
+                        is_certain: false,
+                    },
+                ));
             }
         }
         for source in self.changed.difference(&self.failed) {
             for container in relations.container_chain(source) {
                 let targets = relations.notify_targets(&container);
-                let unscheduled = targets
-                    .into_iter()
-                    .filter(|target| !self.has_scheduled(&container, target));
+                let unscheduled =
+                    targets.into_iter().filter(|target| !self.has_scheduled(&container, target));
                 events.extend(unscheduled.map(|target| RefreshEvent::Owed {
                     source: container.clone(),
                     target,
@@ -229,19 +214,12 @@ impl TraceInterpreter {
         let source = replay::replay_reference();
         let is_unrefreshable =
             |target: &&String| self.replayed && !self.has_scheduled(&source, target);
-        let to_event = |target: &String| RefreshEvent::Refreshed {
-            target: target.clone(),
-        };
-        targets
-            .iter()
-            .filter(is_unrefreshable)
-            .map(to_event)
-            .collect()
+        let to_event = |target: &String| RefreshEvent::Refreshed { target: target.clone() };
+        targets.iter().filter(is_unrefreshable).map(to_event).collect()
     }
 
     fn has_scheduled(&self, source: &str, target: &str) -> bool {
-        self.scheduled
-            .contains(&(comparison_key(source), comparison_key(target)))
+        self.scheduled.contains(&(comparison_key(source), comparison_key(target)))
     }
 
     fn record_scheduled(
@@ -257,8 +235,7 @@ impl TraceInterpreter {
         if self.evaluation.as_ref().is_some_and(only_noop) {
             return Vec::new();
         }
-        self.scheduled
-            .insert((comparison_key(source), comparison_key(target)));
+        self.scheduled.insert((comparison_key(source), comparison_key(target)));
         if relations.is_container(target) || target.starts_with("Class[") {
             self.due.insert(comparison_key(target));
         }
@@ -297,10 +274,7 @@ impl TraceInterpreter {
 }
 
 fn catalog_spelling(reference: &str, relations: &CatalogRelations) -> String {
-    relations
-        .catalog_spelling(reference)
-        .unwrap_or(reference)
-        .to_owned()
+    relations.catalog_spelling(reference).unwrap_or(reference).to_owned()
 }
 
 fn is_non_refreshable(target: &str) -> bool {

@@ -91,11 +91,9 @@ impl RefreshTracker {
         }
         for event in events {
             match event {
-                RefreshEvent::Owed {
-                    source,
-                    target,
-                    is_certain,
-                } => self.record_owed_refresh(&source, &target, is_certain)?,
+                RefreshEvent::Owed { source, target, is_certain } => {
+                    self.record_owed_refresh(&source, &target, is_certain)?
+                }
                 RefreshEvent::Refreshed { target } => self.ledger.mark_refreshed(&target)?,
                 RefreshEvent::Failed { target, reason } => {
                     self.ledger.begin_refresh(&target)?;
@@ -125,9 +123,7 @@ impl RefreshTracker {
             None => {}
         }
         let targets = [(target.to_owned(), String::new())];
-        let intent = self
-            .ledger
-            .record_intent(&self.run, source, "", self.now, &targets)?;
+        let intent = self.ledger.record_intent(&self.run, source, "", self.now, &targets)?;
         if is_certain {
             self.ledger.mark_change_made(&intent)?;
         }

@@ -20,11 +20,7 @@ pub struct CatalogRelations {
 
 /// Key by which references are compared: class names are case-insensitive.
 pub fn comparison_key(reference: &str) -> String {
-    if reference.starts_with("Class[") {
-        reference.to_lowercase()
-    } else {
-        reference.to_owned()
-    }
+    if reference.starts_with("Class[") { reference.to_lowercase() } else { reference.to_owned() }
 }
 
 /// Whether a reference is that of a container: a class or a defined type.
@@ -81,9 +77,7 @@ impl CatalogRelations {
 
     /// The catalog's spelling of a reference; `None` if it is not in the catalog.
     pub fn catalog_spelling(&self, reference: &str) -> Option<&str> {
-        self.spellings
-            .get(&comparison_key(reference))
-            .map(String::as_str)
+        self.spellings.get(&comparison_key(reference)).map(String::as_str)
     }
 
     /// Whether the resource itself is in noop.
@@ -98,14 +92,8 @@ impl CatalogRelations {
 
     /// Targets that the resource itself notifies, in the catalog's spelling.
     pub fn notify_targets(&self, reference: &str) -> Vec<String> {
-        let targets = self
-            .notifies
-            .get(&comparison_key(reference))
-            .into_iter()
-            .flatten();
-        targets
-            .filter_map(|target| self.spellings.get(target).cloned())
-            .collect()
+        let targets = self.notifies.get(&comparison_key(reference)).into_iter().flatten();
+        targets.filter_map(|target| self.spellings.get(target).cloned()).collect()
     }
 
     /// The containers of a resource, innermost first.
@@ -129,15 +117,11 @@ impl CatalogRelations {
         }
         let suffix = |(at, _): (usize, &str)| source.get(at + 1..);
         let suffixes: Vec<&str> = source.match_indices('/').filter_map(suffix).collect();
-        let exact = suffixes
-            .iter()
-            .find(|suffix| self.catalog_spelling(suffix).is_some());
+        let exact = suffixes.iter().find(|suffix| self.catalog_spelling(suffix).is_some());
         let is_reference = |suffix: &&&str| {
             let (type_name, _) = suffix.split_once('[').unwrap_or_default();
             type_name.starts_with(|c: char| c.is_ascii_uppercase())
-                && type_name
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+                && type_name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
         };
         let guessed = suffixes.iter().rev().find(is_reference);
         exact.or(guessed).copied().unwrap_or(source).to_owned()
@@ -198,10 +182,7 @@ mod tests {
     fn a_place_in_the_log_names_its_resource() {
         let relations = relations();
         for (place, resource) in [
-            (
-                "/Stage[main]/Web/Web::Site[x/y]/File[/etc/c]",
-                "File[/etc/c]",
-            ),
+            ("/Stage[main]/Web/Web::Site[x/y]/File[/etc/c]", "File[/etc/c]"),
             ("/Stage[main]/Main/File[/etc/a]", "File[/etc/a]"),
             ("/Stage[main]/Main/Exec[unknown]", "Exec[unknown]"),
             ("Class[Web]", "Class[Web]"),
@@ -215,9 +196,7 @@ mod tests {
     fn containers_that_contain_each_other_end() {
         let ring = json!({"resources": [], "edges": [{"source": "A[x]", "target": "B[x]"}, {"source": "B[x]", "target": "A[x]"}]});
         assert_eq!(
-            CatalogRelations::from_catalog(&ring)
-                .container_chain("A[x]")
-                .len(),
+            CatalogRelations::from_catalog(&ring).container_chain("A[x]").len(),
             super::MAX_CONTAINER_DEPTH
         );
     }

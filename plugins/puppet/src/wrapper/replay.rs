@@ -32,10 +32,7 @@ pub fn add_replay_resource(mut catalog: Value, targets: &[String]) -> Option<Val
 }
 
 fn replay_message(targets: &[String]) -> String {
-    format!(
-        "refreshes pending since earlier runs: {}",
-        targets.join(", ")
-    )
+    format!("refreshes pending since earlier runs: {}", targets.join(", "))
 }
 
 fn main_class(resource: &Value) -> Option<String> {
@@ -67,15 +64,9 @@ mod tests {
     fn one_resource_is_added_however_often() {
         let catalog = json!({"name": "n1", "resources": [{"type": "Class", "title": "main"}, {"type": "Exec", "title": "Y"}]});
         let once = add_replay_resource(catalog, &["Exec[Y]".to_owned()]).unwrap();
-        assert_eq!(
-            once["resources"][2]["parameters"]["notify"],
-            json!(["Exec[Y]"])
-        );
+        assert_eq!(once["resources"][2]["parameters"]["notify"], json!(["Exec[Y]"]));
         assert_eq!(once["resources"][2]["kind"], "compilable_type");
-        assert_eq!(
-            once["edges"],
-            json!([{"source": "Class[main]", "target": replay_reference()}])
-        );
+        assert_eq!(once["edges"], json!([{"source": "Class[main]", "target": replay_reference()}]));
         let twice = add_replay_resource(once, &["Exec[Z]".to_owned()]).unwrap();
         assert_eq!(twice["resources"].as_array().unwrap().len(), 3);
         assert_eq!(twice["edges"].as_array().unwrap().len(), 1);

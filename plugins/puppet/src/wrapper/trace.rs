@@ -73,9 +73,7 @@ impl TraceLine {
             "notice" if message.ends_with("(noop)") => TraceEvent::Noop,
             "notice" => TraceEvent::Changed,
             "err" | "alert" | "emerg" | "crit" => match message.strip_prefix("Failed to call ") {
-                Some(reason) => TraceEvent::RefreshFailed {
-                    reason: reason.to_owned(),
-                },
+                Some(reason) => TraceEvent::RefreshFailed { reason: reason.to_owned() },
                 None => TraceEvent::Failed,
             },
             _ => TraceEvent::Other,
@@ -99,13 +97,8 @@ fn classify_info(message: &str) -> TraceEvent {
     if message.starts_with("Unscheduling ") {
         return TraceEvent::NotNeeded;
     }
-    match message
-        .strip_prefix("Scheduling ")
-        .and_then(|rest| rest.split_once(" of "))
-    {
-        Some((_, target)) => TraceEvent::Scheduled {
-            target: target.to_owned(),
-        },
+    match message.strip_prefix("Scheduling ").and_then(|rest| rest.split_once(" of ")) {
+        Some((_, target)) => TraceEvent::Scheduled { target: target.to_owned() },
         None => TraceEvent::Other,
     }
 }
@@ -129,10 +122,7 @@ impl TraceSplitter {
         };
         let tail = self.pending.split_off(end + 1);
         let complete = std::mem::replace(&mut self.pending, tail);
-        complete
-            .split(|byte| *byte == b'\n')
-            .filter_map(TraceLine::parse)
-            .collect()
+        complete.split(|byte| *byte == b'\n').filter_map(TraceLine::parse).collect()
     }
 }
 
@@ -144,9 +134,7 @@ mod tests {
 
     fn step(level: &str, message: &str) -> TraceEvent {
         let json = serde_json::json!({"level": level, "message": message, "source": "Exec[x]", "tags": []});
-        TraceLine::parse(json.to_string().as_bytes())
-            .unwrap()
-            .classify_line()
+        TraceLine::parse(json.to_string().as_bytes()).unwrap().classify_line()
     }
 
     /// Messages recorded from Puppet 7.23.
@@ -160,28 +148,14 @@ mod tests {
             step("info", "Starting to evaluate the resource (1 of 17)"),
             TraceEvent::Started
         );
-        assert_eq!(
-            step("info", "Evaluated in 0.00 seconds"),
-            TraceEvent::Evaluated
-        );
+        assert_eq!(step("info", "Evaluated in 0.00 seconds"), TraceEvent::Evaluated);
         assert_eq!(
             step("info", "Scheduling refresh of Exec[a of b]"),
-            TraceEvent::Scheduled {
-                target: "Exec[a of b]".to_owned()
-            }
+            TraceEvent::Scheduled { target: "Exec[a of b]".to_owned() }
         );
-        assert_eq!(
-            step("info", "Unscheduling all events on Class[Main]"),
-            TraceEvent::Unscheduled
-        );
-        assert_eq!(
-            step("info", "Unscheduling refresh on Service[x]"),
-            TraceEvent::NotNeeded
-        );
-        assert_eq!(
-            step("notice", "Triggered 'refresh' from 2 events"),
-            TraceEvent::Triggered
-        );
+        assert_eq!(step("info", "Unscheduling all events on Class[Main]"), TraceEvent::Unscheduled);
+        assert_eq!(step("info", "Unscheduling refresh on Service[x]"), TraceEvent::NotNeeded);
+        assert_eq!(step("notice", "Triggered 'refresh' from 2 events"), TraceEvent::Triggered);
         assert_eq!(
             step("notice", "Would have triggered 'refresh' from 1 event"),
             TraceEvent::WouldTrigger
@@ -192,22 +166,13 @@ mod tests {
         );
         assert_eq!(step("notice", "executed successfully"), TraceEvent::Changed);
         assert_eq!(
-            step(
-                "err",
-                "Failed to call refresh: '/bin/false' returned 1 instead of one of [0]"
-            ),
+            step("err", "Failed to call refresh: '/bin/false' returned 1 instead of one of [0]"),
             TraceEvent::RefreshFailed {
                 reason: "refresh: '/bin/false' returned 1 instead of one of [0]".to_owned()
             }
         );
-        assert_eq!(
-            step("err", "change from 'x' to 'y' failed"),
-            TraceEvent::Failed
-        );
-        assert_eq!(
-            step("warning", "Skipping because of failed dependencies"),
-            TraceEvent::Other
-        );
+        assert_eq!(step("err", "change from 'x' to 'y' failed"), TraceEvent::Failed);
+        assert_eq!(step("warning", "Skipping because of failed dependencies"), TraceEvent::Other);
     }
 
     #[test]
@@ -216,11 +181,8 @@ mod tests {
         let whole = TraceSplitter::default().push_bytes(text.as_bytes());
         assert_eq!(whole.len(), 2);
         let mut slow = TraceSplitter::default();
-        let pieces: Vec<TraceLine> = text
-            .as_bytes()
-            .chunks(3)
-            .flat_map(|piece| slow.push_bytes(piece))
-            .collect();
+        let pieces: Vec<TraceLine> =
+            text.as_bytes().chunks(3).flat_map(|piece| slow.push_bytes(piece)).collect();
         assert_eq!(pieces, whole);
     }
 

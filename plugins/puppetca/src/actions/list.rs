@@ -57,10 +57,8 @@ impl AgentAction for PuppetcaListAction {
         };
         run_blocking(&self.0, cx, move |_, ca| {
             let entries = ca.list_entries(state)?;
-            let mut output = PuppetcaListOutput {
-                count: entries.len(),
-                ..PuppetcaListOutput::default()
-            };
+            let mut output =
+                PuppetcaListOutput { count: entries.len(), ..PuppetcaListOutput::default() };
             for entry in entries {
                 match entry.state {
                     CertState::Requested => output.requests.push(entry.name),
@@ -68,11 +66,7 @@ impl AgentAction for PuppetcaListAction {
                     CertState::Revoked => output.revoked.push(entry.name),
                 }
             }
-            for names in [
-                &mut output.requests,
-                &mut output.signed,
-                &mut output.revoked,
-            ] {
+            for names in [&mut output.requests, &mut output.signed, &mut output.revoked] {
                 names.sort_unstable();
                 names.truncate(MAX_NAMES_PER_STATE);
             }

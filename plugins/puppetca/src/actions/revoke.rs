@@ -33,11 +33,7 @@ impl AgentAction for PuppetcaRevokeAction {
         let name = CertName::parse(&input.certname)?;
         run_blocking(&self.0, cx, move |_, ca| {
             let (changed, serial) = CaService::revoke_certificate(ca, &name)?;
-            Ok(PuppetcaRevokeOutput {
-                certname: input.certname,
-                changed,
-                serial,
-            })
+            Ok(PuppetcaRevokeOutput { certname: input.certname, changed, serial })
         })
         .await
     }

@@ -22,9 +22,7 @@ impl AgentAction for PuppetcaSignAction {
         input: PuppetcaSignInput,
     ) -> Result<PuppetcaSignOutput, ActionError> {
         if input.ttl == Some(0) {
-            return Err(ActionError::invalid_input(
-                "ttl must be a number of seconds above 0",
-            ));
+            return Err(ActionError::invalid_input("ttl must be a number of seconds above 0"));
         }
         let spec = SigningSpec {
             name: CertName::parse(&input.certname)?,

@@ -34,32 +34,20 @@ impl AgentAction for PuppetralDoAction {
         cx: &CallContext,
         input: PuppetralDoInput,
     ) -> Result<ChangeReport, ActionError> {
-        let PuppetralDoInput {
-            type_name,
-            name,
-            undo,
-            noop,
-            attributes,
-        } = input;
+        let PuppetralDoInput { type_name, name, undo, noop, attributes } = input;
         let desired = match (undo, type_name, name) {
             (Some(id), None, None) if attributes.is_empty() => {
                 self.0.recall_resource(cx, id).await?
             }
-            (None, Some(type_name), Some(title)) => DesiredResource {
-                type_name,
-                title,
-                attributes,
-            },
+            (None, Some(type_name), Some(title)) => {
+                DesiredResource { type_name, title, attributes }
+            }
             _ => {
                 let problem = "specify either `type` and `name`, or only `undo`";
                 return Err(ActionError::invalid_input(problem));
             }
         };
-        let mode = if noop == Some(true) {
-            ChangeMode::Noop
-        } else {
-            ChangeMode::Apply
-        };
+        let mode = if noop == Some(true) { ChangeMode::Noop } else { ChangeMode::Apply };
         self.0.apply_resource(cx, desired, mode).await
     }
 }

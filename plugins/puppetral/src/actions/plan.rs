@@ -32,21 +32,9 @@ impl AgentAction for PuppetralPlanAction {
         cx: &CallContext,
         input: PuppetralPlanInput,
     ) -> Result<ChangeReport, ActionError> {
-        let PuppetralPlanInput {
-            type_name,
-            name: title,
-            attributes,
-        } = input;
+        let PuppetralPlanInput { type_name, name: title, attributes } = input;
         self.0
-            .apply_resource(
-                cx,
-                DesiredResource {
-                    type_name,
-                    title,
-                    attributes,
-                },
-                ChangeMode::Plan,
-            )
+            .apply_resource(cx, DesiredResource { type_name, title, attributes }, ChangeMode::Plan)
             .await
     }
 }

@@ -47,15 +47,9 @@ impl AgentAction for PuppetralSearchAction {
                 .map_err(|error| action_errors::from_engine_error(&error))?;
             let declared =
                 |values| properties::declared_properties(&engine, &type_name, values).into();
-            let resources: Map<String, Value> = found
-                .iter()
-                .map(|(title, values)| (title.clone(), declared(values)))
-                .collect();
-            Ok(PuppetralSearchOutput {
-                count: resources.len(),
-                type_name,
-                resources,
-            })
+            let resources: Map<String, Value> =
+                found.iter().map(|(title, values)| (title.clone(), declared(values))).collect();
+            Ok(PuppetralSearchOutput { count: resources.len(), type_name, resources })
         })
         .await?
     }

@@ -14,25 +14,13 @@ async fn a_users_password_is_changed_and_never_shown() {
     assert_eq!(done["resource"], json!("User[rip]"));
     assert_eq!(done["events"][0]["property"], json!("password"));
     assert!(machine.text("/etc/shadow").contains("rip:$1$xxx$secret:"));
-    for answer in [
-        done,
-        machine
-            .ask("find", json!({"type": "user", "name": "rip"}))
-            .await
-            .unwrap(),
-    ] {
+    for answer in [done, machine.ask("find", json!({"type": "user", "name": "rip"})).await.unwrap()]
+    {
         let shown = answer.to_string();
         assert!(shown.contains("[redacted]"), "{shown}");
-        assert!(
-            !shown.contains("secret") && !shown.contains("$1$"),
-            "{shown}"
-        );
+        assert!(!shown.contains("secret") && !shown.contains("$1$"), "{shown}");
     }
-    let all = machine
-        .ask("search", json!({"type": "user"}))
-        .await
-        .unwrap()
-        .to_string();
+    let all = machine.ask("search", json!({"type": "user"})).await.unwrap().to_string();
     assert!(all.contains("rip") && !all.contains("$1$"), "{all}");
 }
 
@@ -45,15 +33,9 @@ async fn a_user_is_added_with_a_home_and_removed() {
     });
     let done = machine.converges(input).await;
     assert_eq!(done["result"], json!("created"));
-    assert!(
-        machine
-            .text("/etc/passwd")
-            .contains("\nfoo:x:1001:1001:Foo User:/home/foo:")
-    );
+    assert!(machine.text("/etc/passwd").contains("\nfoo:x:1001:1001:Foo User:/home/foo:"));
     assert!(directory.path().join("home/foo").is_dir());
-    let done = machine
-        .converges(json!({"type": "user", "name": "foo", "ensure": "absent"}))
-        .await;
+    let done = machine.converges(json!({"type": "user", "name": "foo", "ensure": "absent"})).await;
     assert_eq!(done["result"], json!("removed"));
     assert!(!machine.text("/etc/passwd").contains("foo"));
 }
@@ -65,10 +47,7 @@ async fn a_command_runs_until_what_it_creates_is_there() {
     system.script_handler(
         &["/bin/sh", "-c", "/bin/date > /tmp/date"],
         |system: &FakeSystem, command| {
-            assert_eq!(
-                (command.uid, command.timeout.unwrap().as_secs()),
-                (Some(0), 5)
-            );
+            assert_eq!((command.uid, command.timeout.unwrap().as_secs()), (Some(0), 5));
             system.add_file("/tmp/date", "now");
             output(0, "")
         },
@@ -80,10 +59,7 @@ async fn a_command_runs_until_what_it_creates_is_there() {
     let done = machine.converges(input).await;
     assert_eq!(done["resource"], json!("Exec[/bin/date > /tmp/date]"));
     assert_eq!(done["result"], json!("executed successfully"));
-    assert_eq!(
-        system.recorded_command_lines(),
-        ["/bin/sh -c /bin/date > /tmp/date"]
-    );
+    assert_eq!(system.recorded_command_lines(), ["/bin/sh -c /bin/date > /tmp/date"]);
 }
 
 #[tokio::test]
@@ -95,10 +71,7 @@ async fn a_mail_alias_is_written_between_those_that_are_there() {
     });
     let done = machine.converges(input).await;
     assert_eq!(done["result"], json!("created"));
-    assert_eq!(
-        machine.text("/etc/aliases"),
-        "# mine\npostmaster: root\nfoo: rip@devco.net\n"
-    );
+    assert_eq!(machine.text("/etc/aliases"), "# mine\npostmaster: root\nfoo: rip@devco.net\n");
 }
 
 #[tokio::test]
@@ -108,10 +81,7 @@ async fn a_package_is_installed() {
     system.script_output(&["dpkg-query"], output(1, ""));
     system.script_handler(&["apt-get"], |system, command| {
         assert_eq!(command.argv.last().unwrap(), "unix2dos");
-        system.script_output(
-            &["dpkg-query"],
-            output(0, "install ok installed unix2dos 2.2\n"),
-        );
+        system.script_output(&["dpkg-query"], output(0, "install ok installed unix2dos 2.2\n"));
         output(0, "")
     });
     let machine = Machine::new(system, json!({}));

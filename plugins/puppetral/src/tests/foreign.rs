@@ -11,29 +11,17 @@ use super::{Machine, memory};
 
 #[tokio::test]
 async fn a_type_of_puppets_has_to_be_named_and_a_scratch_root_has_none() {
-    let machine = Machine::new(
-        RealSystem::new("/".into()),
-        json!({"ruby": "/no/such/ruby"}),
-    );
+    let machine = Machine::new(RealSystem::new("/".into()), json!({"ruby": "/no/such/ruby"}));
     let wanted = json!({"type": "augeas", "name": "x", "changes": "set a b"});
     let unknown = machine.ask("do", wanted.clone()).await.unwrap_err();
-    assert!(
-        unknown.to_string().contains("no resource type `augeas`"),
-        "{unknown}"
-    );
+    assert!(unknown.to_string().contains("no resource type `augeas`"), "{unknown}");
     let options = json!({"allow_types": ["augeas"], "ruby": "/no/such/ruby"});
     let machine = Machine::new(RealSystem::new("/".into()), options);
     let absent = machine.ask("do", wanted.clone()).await.unwrap_err();
-    assert!(
-        absent.to_string().contains("install puppet-agent"),
-        "{absent}"
-    );
+    assert!(absent.to_string().contains("install puppet-agent"), "{absent}");
     let machine = Machine::new(memory(), json!({"allow_types": ["augeas"]}));
     let elsewhere = machine.ask("do", wanted).await.unwrap_err();
-    assert!(
-        elsewhere.to_string().contains("not another root"),
-        "{elsewhere}"
-    );
+    assert!(elsewhere.to_string().contains("not another root"), "{elsewhere}");
 }
 
 #[tokio::test]
@@ -51,21 +39,10 @@ async fn augeas_is_planned_done_and_left_alone() {
     std::fs::write(&hosts, "127.0.0.1\tlocalhost\n").unwrap();
     let path = |name: &str| Value::from(directory.path().join(name).display().to_string());
     let mut settings = serde_json::Map::new();
-    for setting in [
-        "confdir",
-        "codedir",
-        "vardir",
-        "rundir",
-        "logdir",
-        "publicdir",
-        "ssldir",
-    ] {
+    for setting in ["confdir", "codedir", "vardir", "rundir", "logdir", "publicdir", "ssldir"] {
         settings.insert(setting.to_owned(), path(setting));
     }
-    settings.insert(
-        "basemodulepath".to_owned(),
-        json!("/usr/share/puppet/modules"),
-    );
+    settings.insert("basemodulepath".to_owned(), json!("/usr/share/puppet/modules"));
     let denying = json!({"puppet_settings": settings.clone()});
     let machine = Machine::new(RealSystem::new("/".into()), denying);
     let wanted = json!({"type": "augeas", "name": "x"});
@@ -89,12 +66,6 @@ async fn augeas_is_planned_done_and_left_alone() {
     assert_eq!(done["events"][0]["message"], json!("executed successfully"));
     let text = std::fs::read_to_string(&hosts).unwrap();
     assert!(text.contains("10.0.0.1\tnew.example.net"), "{text}");
-    let found = machine
-        .ask("search", json!({"type": "component"}))
-        .await
-        .unwrap_err();
-    assert!(
-        found.to_string().contains("no resource type `component`"),
-        "{found}"
-    );
+    let found = machine.ask("search", json!({"type": "component"})).await.unwrap_err();
+    assert!(found.to_string().contains("no resource type `component`"), "{found}");
 }

@@ -34,27 +34,16 @@ struct Machine {
 impl Machine {
     fn new(system: impl System + 'static, options: Value) -> Self {
         let options: Options = serde_json::from_value(options).unwrap();
-        Self {
-            agent: build_agent(options).unwrap(),
-            system: Arc::new(system),
-        }
+        Self { agent: build_agent(options).unwrap(), system: Arc::new(system) }
     }
 
     async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
         let declared = self.agent.ddl().find_action(action).unwrap();
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
         let node = TestNode::named("dev1.example.net").unwrap();
-        let cx = node
-            .context("puppetral", action, Arc::clone(&self.system))
-            .unwrap();
+        let cx = node.context("puppetral", action, Arc::clone(&self.system)).unwrap();
         let checked = |output| Value::Object(declared.validate_output(&output).unwrap());
-        match self
-            .agent
-            .find_handler(action)
-            .unwrap()
-            .call(&cx, input)
-            .await
-        {
+        match self.agent.find_handler(action).unwrap().call(&cx, input).await {
             Ok(output) => Ok(checked(output)),
             Err(error) => {
                 checked(error.data.clone());
@@ -68,17 +57,9 @@ impl Machine {
         let plan = self.ask("plan", input.clone()).await.unwrap();
         let done = self.ask("do", input.clone()).await.unwrap();
         assert_eq!(changes(&plan), changes(&done), "{input}");
-        assert_eq!(
-            (&plan["changed"], &done["changed"]),
-            (&json!(true), &json!(true)),
-            "{done}"
-        );
+        assert_eq!((&plan["changed"], &done["changed"]), (&json!(true), &json!(true)), "{done}");
         let again = self.ask("do", input).await.unwrap();
-        assert_eq!(
-            (&again["changed"], &again["events"]),
-            (&json!(false), &json!([])),
-            "{again}"
-        );
+        assert_eq!((&again["changed"], &again["events"]), (&json!(false), &json!([])), "{again}");
         assert_eq!(again["result"], json!("no changes"));
         done
     }
@@ -92,13 +73,7 @@ impl Machine {
 fn changes(report: &Value) -> Vec<Value> {
     let events = report["events"].as_array().unwrap().iter();
     events
-        .map(|event| {
-            json!([
-                event["property"],
-                event["previous_value"],
-                event["desired_value"]
-            ])
-        })
+        .map(|event| json!([event["property"], event["previous_value"], event["desired_value"]]))
         .collect()
 }
 
@@ -110,10 +85,7 @@ fn scratch() -> (tempfile::TempDir, RealSystem) {
             "etc/passwd",
             "root:x:0:0:root:/root:/bin/sh\nrip:x:1000:1000:R. I. P.:/home/rip:/bin/sh\n",
         ),
-        (
-            "etc/shadow",
-            "root:*:19000:0:99999:7:::\nrip:$1$old$hash:19000:0:99999:7:::\n",
-        ),
+        ("etc/shadow", "root:*:19000:0:99999:7:::\nrip:$1$old$hash:19000:0:99999:7:::\n"),
         ("etc/group", "root:x:0:\nrip:x:1000:\n"),
         ("etc/gshadow", "root:*::\nrip:!::\n"),
         ("etc/hosts", "# mine\n127.0.0.1\tlocalhost\n"),
@@ -163,10 +135,7 @@ fn what_a_type_calls_sensitive_the_ddl_calls_sensitive() {
     assert!(secrets.contains(&"password"));
     for action in ["do", "plan"] {
         let action = agent.ddl().find_action(action).unwrap();
-        assert!(
-            secrets.iter().all(|name| action.is_sensitive(name)),
-            "{secrets:?}"
-        );
+        assert!(secrets.iter().all(|name| action.is_sensitive(name)), "{secrets:?}");
     }
 }
 

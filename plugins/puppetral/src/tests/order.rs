@@ -22,27 +22,15 @@ async fn a_hundred_changes_of_one_file_are_all_in_it() {
         let machine = machine.clone();
         calls.spawn(async move {
             let (name, ip) = (format!("node{number}"), format!("10.0.0.{number}"));
-            machine
-                .ask("do", json!({"type": "host", "name": name, "ip": ip}))
-                .await
+            machine.ask("do", json!({"type": "host", "name": name, "ip": ip})).await
         });
     }
     let answers = calls.join_all().await;
-    assert!(
-        answers
-            .into_iter()
-            .all(|answer| answer.unwrap()["changed"] == json!(true))
-    );
+    assert!(answers.into_iter().all(|answer| answer.unwrap()["changed"] == json!(true)));
     let hosts = machine.text("/etc/hosts");
-    assert!(
-        hosts.starts_with("# mine\n127.0.0.1\tlocalhost\n"),
-        "{hosts}"
-    );
+    assert!(hosts.starts_with("# mine\n127.0.0.1\tlocalhost\n"), "{hosts}");
     for number in 1..=100 {
-        assert!(
-            hosts.contains(&format!("\n10.0.0.{number}\tnode{number}\n")),
-            "{hosts}"
-        );
+        assert!(hosts.contains(&format!("\n10.0.0.{number}\tnode{number}\n")), "{hosts}");
     }
     assert_eq!(hosts.lines().count(), 102);
 }
@@ -68,14 +56,8 @@ async fn a_run_of_puppet_is_not_interrupted_but_can_be_watched() {
             "{busy:?}"
         );
         assert!(!system.file_text("/etc/hosts").contains("db"));
-        assert_eq!(
-            machine.ask("plan", input.clone()).await.unwrap()["changed"],
-            json!(true)
-        );
-        machine
-            .ask("find", json!({"type": "host", "name": "localhost"}))
-            .await
-            .unwrap();
+        assert_eq!(machine.ask("plan", input.clone()).await.unwrap()["changed"], json!(true));
+        machine.ask("find", json!({"type": "host", "name": "localhost"})).await.unwrap();
 
         system.add_file(LOCK, "");
         machine.converges(input).await;
@@ -97,9 +79,7 @@ async fn a_lock_that_puppet_would_take_away_holds_nobody_up() {
         system.add_file("/proc/4711/comm", comm);
         system.add_file("/proc/4711/cmdline", "sshd");
         let machine = Machine::new(system, json!({"lock": "/state/lock", "lock_wait": 0}));
-        machine
-            .converges(json!({"type": "host", "name": "db", "ip": "10.0.0.1"}))
-            .await;
+        machine.converges(json!({"type": "host", "name": "db", "ip": "10.0.0.1"})).await;
     }
 }
 
@@ -111,12 +91,7 @@ async fn a_change_begins_when_the_run_has_ended() {
     let machine = Machine::new(system.clone(), json!({"lock_wait": 60}));
     let waiting = machine.clone();
     let change = tokio::spawn(async move {
-        waiting
-            .ask(
-                "do",
-                json!({"type": "host", "name": "db", "ip": "10.0.0.1"}),
-            )
-            .await
+        waiting.ask("do", json!({"type": "host", "name": "db", "ip": "10.0.0.1"})).await
     });
     let early = tokio::time::timeout(Duration::from_millis(50), async {
         while !change.is_finished() {
@@ -159,26 +134,10 @@ async fn changes_never_overlap() {
     for number in 0..20 {
         let machine = machine.clone();
         let name = format!("/bin/work {number}");
-        calls.spawn(async move {
-            machine
-                .ask("do", json!({"type": "exec", "name": name}))
-                .await
-        });
+        calls.spawn(async move { machine.ask("do", json!({"type": "exec", "name": name})).await });
     }
-    assert!(
-        calls
-            .join_all()
-            .await
-            .into_iter()
-            .all(|answer| answer.is_ok())
-    );
-    assert_eq!(
-        (
-            system.recorded_command_lines().len(),
-            most.load(Ordering::SeqCst)
-        ),
-        (20, 1)
-    );
+    assert!(calls.join_all().await.into_iter().all(|answer| answer.is_ok()));
+    assert_eq!((system.recorded_command_lines().len(), most.load(Ordering::SeqCst)), (20, 1));
 }
 
 #[tokio::test]
@@ -189,33 +148,19 @@ async fn reading_and_planning_do_not_wait_for_a_change() {
     let (begun, may_end) = (Mutex::new(Some(begun)), Mutex::new(may_end));
     system.script_handler(&["/bin/slow"], move |_, _| {
         begun.lock().unwrap().take().unwrap().send(()).unwrap();
-        let told = may_end
-            .lock()
-            .unwrap()
-            .recv_timeout(Duration::from_secs(30));
+        let told = may_end.lock().unwrap().recv_timeout(Duration::from_secs(30));
         output(i32::from(told.is_err()), "")
     });
     let machine = Machine::new(system, json!({"deny_types": []}));
     let changing = machine.clone();
     let change = tokio::spawn(async move {
-        changing
-            .ask("do", json!({"type": "exec", "name": "/bin/slow"}))
-            .await
+        changing.ask("do", json!({"type": "exec", "name": "/bin/slow"})).await
     });
     has_begun.await.unwrap();
     let host = json!({"type": "host", "name": "db", "ip": "10.0.0.1"});
-    assert_eq!(
-        machine.ask("plan", host).await.unwrap()["changed"],
-        json!(true)
-    );
-    machine
-        .ask("search", json!({"type": "host"}))
-        .await
-        .unwrap();
-    machine
-        .ask("find", json!({"type": "host", "name": "localhost"}))
-        .await
-        .unwrap();
+    assert_eq!(machine.ask("plan", host).await.unwrap()["changed"], json!(true));
+    machine.ask("search", json!({"type": "host"})).await.unwrap();
+    machine.ask("find", json!({"type": "host", "name": "localhost"})).await.unwrap();
     assert!(!change.is_finished());
     end.send(()).unwrap();
     assert_eq!(change.await.unwrap().unwrap()["changed"], json!(true));
@@ -230,9 +175,7 @@ async fn puppets_lock_is_held_while_a_change_is_made() {
     let line = format!("/bin/sh -c 'cp {} {}'", lock.display(), seen.display());
     let options = json!({"lock": lock, "allow_types": ["exec"]});
     let machine = Machine::new(RealSystem::new("/".into()), options);
-    let done = machine
-        .ask("do", json!({"type": "exec", "name": line}))
-        .await;
+    let done = machine.ask("do", json!({"type": "exec", "name": line})).await;
     assert_eq!(done.unwrap()["changed"], true);
     let held = std::fs::read_to_string(seen).unwrap();
     assert_eq!(held, std::process::id().to_string());

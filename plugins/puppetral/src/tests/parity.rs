@@ -14,11 +14,7 @@ const RESOURCES: [(&str, &str, &[&str]); 7] = [
     ("group", "root", &["provider"]),
     ("host", "localhost", &["provider"]),
     ("mailalias", "postmaster", &["provider"]),
-    (
-        "file",
-        "/etc/hosts",
-        &["provider", "ctime", "mtime", "type", "owner", "group"],
-    ),
+    ("file", "/etc/hosts", &["provider", "ctime", "mtime", "type", "owner", "group"]),
     ("package", "dpkg", &["provider"]),
     ("service", "cron", &["provider"]),
 ];
@@ -26,28 +22,16 @@ const RESOURCES: [(&str, &str, &[&str]); 7] = [
 #[tokio::test]
 async fn find_is_what_puppet_resource_is() {
     let machine = Machine::new(RealSystem::new("/".into()), json!({}));
-    if machine
-        .system
-        .metadata("/usr/bin/puppet".as_ref())
-        .unwrap()
-        .is_none()
-    {
+    if machine.system.metadata("/usr/bin/puppet".as_ref()).unwrap().is_none() {
         println!("skipped: there is no /usr/bin/puppet on this machine");
         return;
     }
     for (type_name, name, apart) in RESOURCES {
         let argv = ["/usr/bin/puppet", "resource", type_name, name, "--to_yaml"];
         let output = machine.system.run_command(&Command::new(argv)).unwrap();
-        assert!(
-            output.is_success(),
-            "{type_name}: {}",
-            output.combined_text()
-        );
+        assert!(output.is_success(), "{type_name}: {}", output.combined_text());
         let yaml: Value = serde_saphyr::from_slice(&output.stdout).unwrap();
-        let found = machine
-            .ask("find", json!({"type": type_name, "name": name}))
-            .await
-            .unwrap();
+        let found = machine.ask("find", json!({"type": type_name, "name": name})).await.unwrap();
         let comparable = |properties: &Value| {
             let mut properties: Map<String, Value> = properties.as_object().cloned().unwrap();
             properties.retain(|property, _| !apart.contains(&property.as_str()));
@@ -56,10 +40,7 @@ async fn find_is_what_puppet_resource_is() {
             }
             properties
         };
-        let (ours, theirs) = (
-            comparable(&found["properties"]),
-            comparable(&yaml[type_name][name]),
-        );
+        let (ours, theirs) = (comparable(&found["properties"]), comparable(&yaml[type_name][name]));
         assert_eq!(ours, theirs, "{type_name}");
     }
 }

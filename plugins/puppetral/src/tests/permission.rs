@@ -58,36 +58,22 @@ async fn names_are_those_that_the_machine_knows() {
     let options = json!({"allow_names": {"host": ["db"], "file": ["/etc/motd"]}});
     let machine = Machine::new(memory(), options);
     let denied = Some("plugins.puppetral.allow_names.host".to_owned());
-    let other = machine
-        .ask(
-            "do",
-            json!({"type": "host", "name": "www", "ip": "10.0.0.1"}),
-        )
-        .await;
+    let other = machine.ask("do", json!({"type": "host", "name": "www", "ip": "10.0.0.1"})).await;
     assert_eq!(rule(other), denied);
-    machine
-        .converges(json!({"type": "host", "name": "db", "ip": "10.0.0.1"}))
-        .await;
-    machine
-        .converges(json!({"type": "mailalias", "name": "x", "recipient": "y"}))
-        .await;
+    machine.converges(json!({"type": "host", "name": "db", "ip": "10.0.0.1"})).await;
+    machine.converges(json!({"type": "mailalias", "name": "x", "recipient": "y"})).await;
     let elsewhere =
         json!({"type": "file", "name": "/etc/motd", "path": "/etc/shadow", "content": "x"});
     let denied = Some("plugins.puppetral.allow_names.file".to_owned());
     assert_eq!(rule(machine.ask("do", elsewhere).await), denied);
-    machine
-        .converges(json!({"type": "file", "name": "//etc/motd/", "content": "x"}))
-        .await;
+    machine.converges(json!({"type": "file", "name": "//etc/motd/", "content": "x"})).await;
 
     let options = json!({"allow_types": ["exec"], "allow_names": {"exec": ["/bin/true"]}});
     let machine = Machine::new(memory(), options);
     let hidden = json!({"type": "exec", "name": "/bin/true", "command": "/bin/false"});
     assert!(rule(machine.ask("plan", hidden).await).is_some());
     machine
-        .ask(
-            "plan",
-            json!({"type": "exec", "name": "t", "command": "/bin/true"}),
-        )
+        .ask("plan", json!({"type": "exec", "name": "t", "command": "/bin/true"}))
         .await
         .unwrap();
 }
@@ -106,10 +92,7 @@ async fn where_exec_is_denied_commands_of_other_types_are_too() {
 #[tokio::test]
 async fn what_puppet_manages_is_left_to_puppet() {
     let system = memory();
-    system.add_file(
-        "/var/cache/puppet/state/resources.txt",
-        "class[main]\nhost[db]\nuser[rip]\n",
-    );
+    system.add_file("/var/cache/puppet/state/resources.txt", "class[main]\nhost[db]\nuser[rip]\n");
     let db = json!({"type": "host", "name": "db", "ip": "10.0.0.1"});
     let www = json!({"type": "host", "name": "www", "ip": "10.0.0.2"});
     let machine = Machine::new(system.clone(), json!({}));
@@ -117,36 +100,25 @@ async fn what_puppet_manages_is_left_to_puppet() {
     assert_eq!(rule(machine.ask("do", db.clone()).await), denied);
     machine.converges(www.clone()).await;
     for (name, managed) in [("db", true), ("www", false)] {
-        let found = machine
-            .ask("find", json!({"type": "host", "name": name}))
-            .await
-            .unwrap();
+        let found = machine.ask("find", json!({"type": "host", "name": name})).await.unwrap();
         assert_eq!(found["managed"], json!(managed));
     }
-    Machine::new(system.clone(), json!({"allow_managed": true}))
-        .converges(db.clone())
-        .await;
+    Machine::new(system.clone(), json!({"allow_managed": true})).converges(db.clone()).await;
 
     system.inject_failure("/var/cache/puppet/state/resources.txt", "read");
     let unsure = machine.ask("do", db).await.unwrap_err();
     assert_eq!(unsure.status, ReplyStatus::Failed);
     let elsewhere = json!({"resources_file": "/none"});
-    let found = Machine::new(system, elsewhere)
-        .ask("find", json!({"type": "host", "name": "www"}))
-        .await;
+    let found =
+        Machine::new(system, elsewhere).ask("find", json!({"type": "host", "name": "www"})).await;
     assert_eq!(found.unwrap()["managed"], json!("unknown"));
 }
 
 #[test]
 fn unknown_options_are_refused() {
-    for options in [
-        json!({"allow_type": ["user"]}),
-        json!({"lock_wait": -1}),
-        json!({"allow_types": "user"}),
-    ] {
-        assert!(
-            serde_json::from_value::<Options>(options.clone()).is_err(),
-            "{options}"
-        );
+    for options in
+        [json!({"allow_type": ["user"]}), json!({"lock_wait": -1}), json!({"allow_types": "user"})]
+    {
+        assert!(serde_json::from_value::<Options>(options.clone()).is_err(), "{options}");
     }
 }

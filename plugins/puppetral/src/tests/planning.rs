@@ -76,16 +76,10 @@ fn resources(schema: &TypeSchema, program: &Path) -> Vec<Map<String, Value>> {
                     base.insert(name.to_owned(), json!(word));
                 }
             }
-            let commands = [
-                "command", "status", "binary", "start", "stop", "restart", "path", "source",
-            ];
+            let commands =
+                ["command", "status", "binary", "start", "stop", "restart", "path", "source"];
             let mut all = base.clone();
-            all.extend(
-                commands
-                    .into_iter()
-                    .filter(|name| open.contains(name))
-                    .map(named),
-            );
+            all.extend(commands.into_iter().filter(|name| open.contains(name)).map(named));
             tried.extend([base, all]);
         }
     }
@@ -97,21 +91,14 @@ fn resources(schema: &TypeSchema, program: &Path) -> Vec<Map<String, Value>> {
 async fn a_plan_of_no_type_runs_a_program_that_the_resource_names() {
     let canary = Canary::new();
     let engine = ResourceEngine::new(Arc::new(memory()));
-    let types: Vec<&str> = engine
-        .type_schemas()
-        .map(|schema| schema.type_name)
-        .collect();
+    let types: Vec<&str> = engine.type_schemas().map(|schema| schema.type_name).collect();
     let machine = Machine::new(RealSystem::new("/".into()), json!({"allow_types": types}));
     let program = canary.program();
     let climbing = format!("../..{}", program.display());
     let mut evaluated = 0;
     for schema in engine.type_schemas() {
         let type_name = schema.type_name;
-        for title in [
-            program.display().to_string(),
-            climbing.clone(),
-            "canary".to_owned(),
-        ] {
+        for title in [program.display().to_string(), climbing.clone(), "canary".to_owned()] {
             let asked = json!({"type": type_name, "name": title});
             drop(machine.ask("find", asked.clone()).await);
             for words in resources(schema, &program) {
@@ -130,10 +117,8 @@ async fn a_plan_of_no_type_runs_a_program_that_the_resource_names() {
 #[tokio::test]
 async fn guards_are_reported_and_run_only_by_do() {
     let canary = Canary::new();
-    let machine = Machine::new(
-        RealSystem::new("/".into()),
-        json!({"allow_types": ["exec", "service"]}),
-    );
+    let machine =
+        Machine::new(RealSystem::new("/".into()), json!({"allow_types": ["exec", "service"]}));
     let program = canary.program();
     let guarded = [
         json!({"type": "exec", "name": "/bin/true", "onlyif": program}),
@@ -146,19 +131,13 @@ async fn guards_are_reported_and_run_only_by_do() {
         let plan = machine.ask("plan", asked.clone()).await.unwrap();
         let result = plan["result"].as_str().unwrap();
         assert!(result.starts_with("not evaluated: "), "{plan}");
-        assert_eq!(
-            (&plan["changed"], &plan["events"]),
-            (&json!(true), &json!([]))
-        );
+        assert_eq!((&plan["changed"], &plan["events"]), (&json!(true), &json!([])));
         assert!(!canary.has_run(), "{asked}");
     }
     // What does not need a guard is still evaluated.
     let done = json!({"type": "exec", "name": "/bin/true", "onlyif": program, "creates": "/"});
     let plan = machine.ask("plan", done).await.unwrap();
-    assert_eq!(
-        (&plan["changed"], &plan["result"]),
-        (&json!(false), &json!("no changes"))
-    );
+    assert_eq!((&plan["changed"], &plan["result"]), (&json!(false), &json!("no changes")));
     // Control: `do` with noop is a change by its class, evaluates the guards, and so starts the canary.
     let asked = json!({"type": "exec", "name": "/bin/true", "unless": program, "noop": true});
     machine.ask("do", asked).await.unwrap();

@@ -7,28 +7,16 @@ use super::{Machine, changes, memory, scratch};
 #[tokio::test]
 async fn one_resource_and_all_of_a_type() {
     let machine = Machine::new(memory(), json!({}));
-    let found = machine
-        .ask("find", json!({"type": "HOST", "name": "localhost"}))
-        .await
-        .unwrap();
+    let found = machine.ask("find", json!({"type": "HOST", "name": "localhost"})).await.unwrap();
     let properties = json!({"ensure": "present", "ip": "127.0.0.1", "target": "/etc/hosts"});
     assert_eq!(
         found,
         json!({"type": "host", "name": "localhost", "managed": "unknown", "properties": properties})
     );
-    let none = machine
-        .ask("find", json!({"type": "host", "name": "nobody"}))
-        .await
-        .unwrap();
+    let none = machine.ask("find", json!({"type": "host", "name": "nobody"})).await.unwrap();
     assert_eq!(none["properties"], json!({"ensure": "absent"}));
-    let all = machine
-        .ask("search", json!({"type": "host"}))
-        .await
-        .unwrap();
-    assert_eq!(
-        all,
-        json!({"type": "host", "resources": {"localhost": properties}, "count": 1})
-    );
+    let all = machine.ask("search", json!({"type": "host"})).await.unwrap();
+    assert_eq!(all, json!({"type": "host", "resources": {"localhost": properties}, "count": 1}));
 }
 
 #[tokio::test]
@@ -48,15 +36,8 @@ async fn a_plan_and_noop_change_nothing() {
         result.contains("comment: current_value 'R. I. P.', should be 'Other' (noop)"),
         "{result}"
     );
-    let statuses = plan["events"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|event| &event["status"]);
-    assert_eq!(
-        statuses.collect::<Vec<_>>(),
-        [&json!("noop"), &json!("noop")]
-    );
+    let statuses = plan["events"].as_array().unwrap().iter().map(|event| &event["status"]);
+    assert_eq!(statuses.collect::<Vec<_>>(), [&json!("noop"), &json!("noop")]);
     assert_eq!(changes(&plan).len(), 2);
     assert_eq!(machine.text("/etc/passwd"), before);
 }
@@ -64,14 +45,8 @@ async fn a_plan_and_noop_change_nothing() {
 #[tokio::test]
 async fn what_was_said_meanwhile_is_told() {
     let machine = Machine::new(memory(), json!({}));
-    let done = machine
-        .ask("do", json!({"type": "notify", "name": "hello"}))
-        .await
-        .unwrap();
+    let done = machine.ask("do", json!({"type": "notify", "name": "hello"})).await.unwrap();
     assert_eq!(done["log"], json!(["hello"]));
-    let plan = machine
-        .ask("plan", json!({"type": "notify", "name": "hello"}))
-        .await
-        .unwrap();
+    let plan = machine.ask("plan", json!({"type": "notify", "name": "hello"})).await.unwrap();
     assert_eq!(plan["log"], Value::Array(Vec::new()));
 }

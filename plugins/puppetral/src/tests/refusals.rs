@@ -8,34 +8,13 @@ use super::{Machine, memory, output, scratch};
 #[tokio::test]
 async fn a_wrong_request_is_refused_before_anything_is_touched() {
     let cases = [
-        (
-            json!({"type": "usr", "name": "rip"}),
-            "did you mean `user`?",
-        ),
-        (
-            json!({"type": "user", "name": "rip", "shel": "/bin/sh"}),
-            "did you mean `shell`?",
-        ),
-        (
-            json!({"type": "user", "name": "rip", "ensure": "maybe"}),
-            "maybe",
-        ),
-        (
-            json!({"type": "user", "name": "rip", "uid": "many"}),
-            "many",
-        ),
-        (
-            json!({"type": "host", "name": "db", "ip": "10.0.0.256"}),
-            "10.0.0.256",
-        ),
-        (
-            json!({"type": "host", "name": "db", "require": "User[rip]"}),
-            "single resource",
-        ),
-        (
-            json!({"type": "host", "name": "", "ip": "10.0.0.1"}),
-            "title",
-        ),
+        (json!({"type": "usr", "name": "rip"}), "did you mean `user`?"),
+        (json!({"type": "user", "name": "rip", "shel": "/bin/sh"}), "did you mean `shell`?"),
+        (json!({"type": "user", "name": "rip", "ensure": "maybe"}), "maybe"),
+        (json!({"type": "user", "name": "rip", "uid": "many"}), "many"),
+        (json!({"type": "host", "name": "db", "ip": "10.0.0.256"}), "10.0.0.256"),
+        (json!({"type": "host", "name": "db", "require": "User[rip]"}), "single resource"),
+        (json!({"type": "host", "name": "", "ip": "10.0.0.1"}), "title"),
         (json!({"type": "host", "name": "db", "ip": null}), "null"),
     ];
     for (input, words) in cases {
@@ -47,10 +26,7 @@ async fn a_wrong_request_is_refused_before_anything_is_touched() {
             assert_eq!(error.status, ReplyStatus::InvalidData, "{input}: {error:?}");
             assert!(error.message.contains(words), "{input}: {}", error.message);
         }
-        assert_eq!(
-            before,
-            (machine.text("/etc/passwd"), machine.text("/etc/hosts"))
-        );
+        assert_eq!(before, (machine.text("/etc/passwd"), machine.text("/etc/hosts")));
     }
     let machine = Machine::new(memory(), json!({}));
     for action in ["find", "search"] {
@@ -68,21 +44,10 @@ async fn a_failed_change_says_what_failed_and_how_far_it_came() {
     let system = memory();
     system.script_output(&["/bin/a"], output(3, "no such luck\n"));
     let machine = Machine::new(system, json!({"allow_types": ["exec"]}));
-    let error = machine
-        .ask("do", json!({"type": "exec", "name": "/bin/a"}))
-        .await
-        .unwrap_err();
+    let error = machine.ask("do", json!({"type": "exec", "name": "/bin/a"})).await.unwrap_err();
     assert_eq!(error.status, ReplyStatus::Failed);
-    assert!(
-        error.message.starts_with("Exec[/bin/a]: "),
-        "{}",
-        error.message
-    );
-    assert!(
-        error.message.contains("returned 3 instead of one of [0]"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.starts_with("Exec[/bin/a]: "), "{}", error.message);
+    assert!(error.message.contains("returned 3 instead of one of [0]"), "{}", error.message);
     assert_eq!(error.data["changed"], json!(false));
     assert_eq!(error.data["events"][0]["status"], json!("failure"));
     assert_eq!(error.data["log"], json!(["no such luck"]));

@@ -36,10 +36,7 @@ async fn changed_and_back(input: Value, file: &str) {
     let [id] = ids.as_slice() else {
         panic!("one change, one record: {ids:?}");
     };
-    let plan = machine
-        .ask("do", json!({"undo": id, "noop": true}))
-        .await
-        .unwrap();
+    let plan = machine.ask("do", json!({"undo": id, "noop": true})).await.unwrap();
     assert_eq!(plan["changed"], true, "{plan}");
     assert_eq!(machine.text(file), after, "noop takes nothing back");
     machine.ask("do", json!({"undo": id})).await.unwrap();
@@ -47,29 +44,19 @@ async fn changed_and_back(input: Value, file: &str) {
     let ids = kept(state.path());
     let again = ids.last().filter(|_| ids.len() == 2).unwrap();
     machine.ask("do", json!({"undo": again})).await.unwrap();
-    assert_eq!(
-        machine.text(file),
-        after,
-        "taking back is taken back in turn"
-    );
+    assert_eq!(machine.text(file), after, "taking back is taken back in turn");
 }
 
 #[tokio::test]
 async fn the_content_of_a_file_comes_back() {
-    changed_and_back(
-        json!({"type": "file", "name": "/tmp/motd", "content": "new\n"}),
-        "/tmp/motd",
-    )
-    .await;
+    changed_and_back(json!({"type": "file", "name": "/tmp/motd", "content": "new\n"}), "/tmp/motd")
+        .await;
 }
 
 #[tokio::test]
 async fn one_property_of_a_user_comes_back() {
-    changed_and_back(
-        json!({"type": "user", "name": "rip", "shell": "/bin/zsh"}),
-        "/etc/passwd",
-    )
-    .await;
+    changed_and_back(json!({"type": "user", "name": "rip", "shell": "/bin/zsh"}), "/etc/passwd")
+        .await;
 }
 
 #[tokio::test]
@@ -79,19 +66,13 @@ async fn what_was_not_there_goes_and_what_was_there_comes_back() {
     let (_directory, machine) = machine(state.path());
     let before = machine.text("/etc/hosts");
     machine.ask("do", input).await.unwrap();
-    machine
-        .ask("do", json!({"undo": kept(state.path())[0]}))
-        .await
-        .unwrap();
+    machine.ask("do", json!({"undo": kept(state.path())[0]})).await.unwrap();
     assert!(!machine.text("/etc/hosts").contains("db1"));
     assert!(machine.text("/etc/hosts").starts_with(&before));
     let removed = json!({"type": "file", "name": "/tmp/motd", "ensure": "absent"});
     machine.ask("do", removed).await.unwrap();
     let ids = kept(state.path());
-    machine
-        .ask("do", json!({"undo": ids.last().unwrap()}))
-        .await
-        .unwrap();
+    machine.ask("do", json!({"undo": ids.last().unwrap()})).await.unwrap();
     assert_eq!(machine.text("/tmp/motd"), "old\n");
 }
 
@@ -100,26 +81,14 @@ async fn what_cannot_be_taken_back_says_why() {
     let state = tempfile::tempdir().unwrap();
     let (_directory, machine) = machine(state.path());
     let unknown = "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a";
-    let error = machine
-        .ask("do", json!({"undo": unknown}))
-        .await
-        .unwrap_err();
-    assert!(
-        error.message.contains("no undo record"),
-        "{}",
-        error.message
-    );
+    let error = machine.ask("do", json!({"undo": unknown})).await.unwrap_err();
+    assert!(error.message.contains("no undo record"), "{}", error.message);
     let command = json!({"type": "exec", "name": "/bin/true"});
     machine.ask("do", command).await.unwrap();
     let ids = kept(state.path());
-    let error = machine
-        .ask("do", json!({"undo": ids[0]}))
-        .await
-        .unwrap_err();
+    let error = machine.ask("do", json!({"undo": ids[0]})).await.unwrap_err();
     assert!(
-        error
-            .message
-            .contains("the change of Exec[/bin/true] cannot be undone"),
+        error.message.contains("the change of Exec[/bin/true] cannot be undone"),
         "{}",
         error.message
     );
@@ -127,13 +96,6 @@ async fn what_cannot_be_taken_back_says_why() {
     let error = machine.ask("do", both).await.unwrap_err();
     assert!(error.message.contains("only `undo`"), "{}", error.message);
     let nothing = Machine::new(memory(), json!({}));
-    let error = nothing
-        .ask("do", json!({"undo": unknown}))
-        .await
-        .unwrap_err();
-    assert!(
-        error.message.contains("keeps no undo records"),
-        "{}",
-        error.message
-    );
+    let error = nothing.ask("do", json!({"undo": unknown})).await.unwrap_err();
+    assert!(error.message.contains("keeps no undo records"), "{}", error.message);
 }

@@ -81,9 +81,7 @@ impl AgentAction for RestartRequestAction {
         let defaults = RestartOptions::default();
         let options = RestartOptions {
             when_idle: input.when_idle.unwrap_or(defaults.when_idle),
-            deadline: input
-                .deadline
-                .map_or(defaults.deadline, Duration::from_secs),
+            deadline: input.deadline.map_or(defaults.deadline, Duration::from_secs),
             force: input.force.unwrap_or(defaults.force),
             verify_bus: input.verify_bus.map(Duration::from_secs),
             pid_file: None,
@@ -137,10 +135,7 @@ impl RestartRequestAction {
                 let problem = if cycle.state.is_finished() {
                     cycle.text
                 } else {
-                    format!(
-                        "the restart has not ended yet ({}); call `status` later",
-                        cycle.text
-                    )
+                    format!("the restart has not ended yet ({}); call `status` later", cycle.text)
                 };
                 let data = match json!(output) {
                     Value::Object(data) => data,
@@ -162,9 +157,7 @@ impl RestartRequestAction {
         id: Uuid,
     ) -> Result<RestartCycle, ActionError> {
         let restarts = Arc::clone(&self.0);
-        let found = cx
-            .run_blocking(move |_| restarts.find_cycle(&target, Some(id)))
-            .await?;
+        let found = cx.run_blocking(move |_| restarts.find_cycle(&target, Some(id))).await?;
         let found = found.map_err(|error| ActionError::failed(error_chain(&error)))?;
         found.ok_or_else(|| ActionError::failed("the record of the restart no longer exists"))
     }

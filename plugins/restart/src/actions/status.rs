@@ -41,9 +41,7 @@ impl AgentAction for RestartStatusAction {
     ) -> Result<RestartStatusOutput, ActionError> {
         let target = parse_unit(&input.unit)?;
         let restarts = Arc::clone(&self.0);
-        let found = cx
-            .run_blocking(move |_| restarts.find_cycle(&target, None))
-            .await?;
+        let found = cx.run_blocking(move |_| restarts.find_cycle(&target, None)).await?;
         let found = found.map_err(|error| ActionError::failed(error_chain(&error)))?;
         Ok(match found {
             None => RestartStatusOutput {

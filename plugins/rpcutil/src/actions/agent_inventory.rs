@@ -69,16 +69,9 @@ impl AgentAction for RpcutilAgentInventoryAction {
         cx: &CallContext,
         _: EmptyInput,
     ) -> Result<RpcutilAgentInventoryOutput, ActionError> {
-        let mut agents: Vec<AgentInventoryRow> = cx
-            .node
-            .agent_infos()
-            .into_iter()
-            .map(AgentInventoryRow::from)
-            .collect();
+        let mut agents: Vec<AgentInventoryRow> =
+            cx.node.agent_infos().into_iter().map(AgentInventoryRow::from).collect();
         agents.sort_unstable_by(|one, other| one.agent.cmp(&other.agent));
-        Ok(RpcutilAgentInventoryOutput {
-            agents,
-            problems: list_agent_problems(cx),
-        })
+        Ok(RpcutilAgentInventoryOutput { agents, problems: list_agent_problems(cx) })
     }
 }

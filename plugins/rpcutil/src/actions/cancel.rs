@@ -55,9 +55,7 @@ fn cancel_request(
         ActionError::invalid_input(format!("`{}` is not a request ID: {error}", input.id))
     })?;
     if id == cx.request {
-        return Err(ActionError::invalid_input(
-            "the request cannot cancel itself",
-        ));
+        return Err(ActionError::invalid_input("the request cannot cancel itself"));
     }
     let Some((request, is_cancelled)) = cx.node.cancel_request(id, caller) else {
         return Ok(RpcutilCancelOutput {

@@ -75,10 +75,8 @@ fn parse_usage(stat: &str) -> Option<(CpuTimes, u64)> {
     // The fields after the name start with field 3.
     let field = |number: usize| fields.split_ascii_whitespace().nth(number - 3);
     let seconds = |number| field(number)?.parse::<u32>().ok().map(f64::from);
-    let times = CpuTimes {
-        user: seconds(14)? / TICKS_PER_SECOND,
-        system: seconds(15)? / TICKS_PER_SECOND,
-    };
+    let times =
+        CpuTimes { user: seconds(14)? / TICKS_PER_SECOND, system: seconds(15)? / TICKS_PER_SECOND };
     Some((times, field(20)?.parse().ok()?))
 }
 
@@ -98,16 +96,7 @@ mod tests {
     #[test]
     fn the_kernels_files_are_understood() {
         let stat = "4711 (a) b)) S 1 2 3 4 5 6 7 8 9 10 250 31 14 15 16 17 9 19 20\n";
-        assert_eq!(
-            parse_usage(stat),
-            Some((
-                CpuTimes {
-                    user: 2.5,
-                    system: 0.31
-                },
-                9
-            ))
-        );
+        assert_eq!(parse_usage(stat), Some((CpuTimes { user: 2.5, system: 0.31 }, 9)));
         let rollup = "5500-7ffc ---p 00000000 00:00 0 [rollup]\nRss:    9000 kB\nPss:    4321 kB\nPss_Anon: 7 kB\n";
         assert_eq!(proportional_set(rollup), Some(4321 * 1024));
     }

@@ -32,13 +32,7 @@ impl AgentAction for RpcutilGetConfigItemAction {
         cx: &CallContext,
         RpcutilGetConfigItemInput { item }: RpcutilGetConfigItemInput,
     ) -> Result<RpcutilGetConfigItemOutput, ActionError> {
-        let value = cx
-            .node
-            .config_item(&item)
-            .map(|value| secret::redact_item(&item, value));
-        Ok(RpcutilGetConfigItemOutput {
-            item,
-            value: value.unwrap_or_default(),
-        })
+        let value = cx.node.config_item(&item).map(|value| secret::redact_item(&item, value));
+        Ok(RpcutilGetConfigItemOutput { item, value: value.unwrap_or_default() })
     }
 }

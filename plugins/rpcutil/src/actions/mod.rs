@@ -41,12 +41,7 @@ pub(crate) struct EmptyInput {}
 
 /// The names of the agents that the node offers, sorted.
 fn agent_names(cx: &CallContext) -> Vec<String> {
-    let mut names: Vec<String> = cx
-        .node
-        .agent_infos()
-        .into_iter()
-        .map(|info| info.agent)
-        .collect();
+    let mut names: Vec<String> = cx.node.agent_infos().into_iter().map(|info| info.agent).collect();
     names.sort_unstable();
     names
 }

@@ -23,8 +23,6 @@ impl AgentAction for RpcutilPingAction {
     type Output = RpcutilPingOutput;
 
     async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<RpcutilPingOutput, ActionError> {
-        Ok(RpcutilPingOutput {
-            pong: since_epoch(cx.system.now()).as_secs(),
-        })
+        Ok(RpcutilPingOutput { pong: since_epoch(cx.system.now()).as_secs() })
     }
 }

@@ -30,9 +30,6 @@ impl AgentAction for RpcutilRunningAction {
                 since: request.since,
             })
             .collect();
-        Ok(RpcutilRunningOutput {
-            count: requests.len(),
-            requests,
-        })
+        Ok(RpcutilRunningOutput { count: requests.len(), requests })
     }
 }

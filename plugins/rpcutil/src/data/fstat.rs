@@ -78,9 +78,7 @@ fn describe_path(system: &dyn System, path: &str) -> Result<FstatDataOutput, Sys
         gid: Some(metadata.gid),
         mtime_seconds: Some(seconds_since(metadata.modified, UNIX_EPOCH)),
         mtime_age: Some(seconds_since(system.now(), metadata.modified)),
-        md5: content
-            .as_ref()
-            .map(|bytes| format!("{:x}", Md5::digest(bytes))),
+        md5: content.as_ref().map(|bytes| format!("{:x}", Md5::digest(bytes))),
         sha256: content.map(|bytes| format!("{:x}", Sha256::digest(bytes))),
     })
 }

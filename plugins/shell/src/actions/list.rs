@@ -35,9 +35,8 @@ impl AgentAction for ShellListAction {
         let caller = cx.caller.clone();
         cx.run_blocking(move |_| {
             let records = jobs.list_for_caller(&caller)?.into_iter();
-            let views: Vec<ShellJobView> = records
-                .map(|record| ShellJobView::from_record(&jobs, record, &*system))
-                .collect();
+            let views: Vec<ShellJobView> =
+                records.map(|record| ShellJobView::from_record(&jobs, record, &*system)).collect();
             Ok(ShellListOutput {
                 running: views.iter().filter(|view| view.state == "running").count(),
                 jobs: views,

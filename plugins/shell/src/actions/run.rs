@@ -49,9 +49,7 @@ impl AgentAction for ShellRunAction {
         let left = cx.deadline.saturating_duration_since(Instant::now());
         // With a short deadline, half of the time remains for the program.
         let left = left.saturating_sub(REPLY_MARGIN).max(left / 2);
-        let timeout = input
-            .timeout
-            .map_or(left, |seconds| left.min(Duration::from_secs(seconds)));
+        let timeout = input.timeout.map_or(left, |seconds| left.min(Duration::from_secs(seconds)));
         let system = Arc::clone(&cx.system);
         let buffer = Arc::new(LiveOutputBuffer::new(cx.progress.clone()));
         let listener_buffer = Arc::clone(&buffer);
@@ -116,15 +114,11 @@ fn run_error(error: &SystemError) -> ActionError {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     let message = format!("{error}{}", cause.unwrap_or_default());
     let reason = match error {
-        SystemError::Timeout { after, .. } => ReplyReason::Timeout {
-            after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX),
-        },
+        SystemError::Timeout { after, .. } => {
+            ReplyReason::Timeout { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }
+        }
         SystemError::Cancelled { .. } => ReplyReason::Cancelled,
         _ => return ActionError::failed(message),
     };
-    ActionError {
-        status: ReplyStatus::Other,
-        reason: Some(reason),
-        ..ActionError::failed(message)
-    }
+    ActionError { status: ReplyStatus::Other, reason: Some(reason), ..ActionError::failed(message) }
 }

@@ -109,8 +109,7 @@ impl StreamFollower {
         // Checked before the read, so that output printed before the exit is not missed.
         let is_running = ShellJobStore::is_running(&self.record, &*self.system);
         let chunk =
-            self.jobs
-                .read_stream(&self.record, self.stream, self.offset, MAX_CHUNK_BYTES)?;
+            self.jobs.read_stream(&self.record, self.stream, self.offset, MAX_CHUNK_BYTES)?;
         self.offset += chunk.len() as u64;
         Ok((chunk, is_running))
     }
@@ -126,19 +125,11 @@ impl StreamFollower {
                 })
                 .await??;
             let (sink, stream) = (follower.sink.clone(), follower.stream);
-            follower
-                .lines
-                .push_bytes(&chunk, |line| emit_line(&sink, stream, &line));
+            follower.lines.push_bytes(&chunk, |line| emit_line(&sink, stream, &line));
             let end = chunk.is_empty() && !is_running;
             if end || Instant::now() >= reply_deadline {
-                follower
-                    .lines
-                    .flush_line(|line| emit_line(&sink, stream, &line));
-                return Ok(ShellTailOutput {
-                    text: String::new(),
-                    offset: follower.offset,
-                    end,
-                });
+                follower.lines.flush_line(|line| emit_line(&sink, stream, &line));
+                return Ok(ShellTailOutput { text: String::new(), offset: follower.offset, end });
             }
             if chunk.is_empty() {
                 tokio::select! {

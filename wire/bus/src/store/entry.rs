@@ -41,10 +41,7 @@ pub(super) fn parse_entry(bucket: &str, message: &Message) -> Option<BucketEntry
 
 /// Whether a message is a status of the broker rather than a stored message: stored messages always have a sequence.
 pub(super) fn is_control(message: &Message) -> bool {
-    let sequence = message
-        .headers
-        .as_ref()
-        .and_then(|headers| headers.get("Nats-Sequence"));
+    let sequence = message.headers.as_ref().and_then(|headers| headers.get("Nats-Sequence"));
     sequence.is_none()
 }
 
@@ -104,11 +101,7 @@ mod tests {
         for left_out in 0..STORED.len() {
             let mut headers = STORED.to_vec();
             headers.remove(left_out);
-            assert_eq!(
-                parse_entry("PERMITS", &message(&headers)),
-                None,
-                "{left_out}"
-            );
+            assert_eq!(parse_entry("PERMITS", &message(&headers)), None, "{left_out}");
         }
         assert_eq!(parse_entry("PROVISION", &message(&STORED)), None);
         assert_eq!(parse_entry("PERMIT", &message(&STORED)), None);
@@ -118,9 +111,6 @@ mod tests {
     fn a_removal_has_no_value() {
         let mut headers = STORED.to_vec();
         headers.push((OPERATION_HEADER, "DEL"));
-        assert_eq!(
-            parse_entry("PERMITS", &message(&headers)).unwrap().value,
-            None
-        );
+        assert_eq!(parse_entry("PERMITS", &message(&headers)).unwrap().value, None);
     }
 }

@@ -68,10 +68,7 @@ impl Bucket {
         let page_request = Bytes::from(page_request.to_string());
         let mut events = self.bus.subscribe_events();
         let list_subject = subject::bucket_list(self.name());
-        let published = self
-            .bus
-            .publish_with_reply(&list_subject, &inbox, page_request)
-            .await;
+        let published = self.bus.publish_with_reply(&list_subject, &inbox, page_request).await;
         published.map_err(|error| failed(&error))?;
         let mut page = BucketPage::default();
         loop {
@@ -92,8 +89,7 @@ impl Bucket {
                 page.finish_page(message);
                 return Ok(page);
             }
-            page.entries
-                .extend(entry::parse_entry(self.name(), message));
+            page.entries.extend(entry::parse_entry(self.name(), message));
         }
     }
 }
@@ -113,10 +109,9 @@ impl BucketPage {
             let headers = message.headers.as_ref()?;
             headers.get(name)?.as_str().parse::<u64>().ok()
         };
-        if let (Some(1..), Some(last)) = (
-            header_number("Nats-Num-Pending"),
-            header_number("Nats-Last-Sequence"),
-        ) {
+        if let (Some(1..), Some(last)) =
+            (header_number("Nats-Num-Pending"), header_number("Nats-Last-Sequence"))
+        {
             self.next = Some(last.saturating_add(1));
         }
     }

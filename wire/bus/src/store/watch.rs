@@ -123,11 +123,7 @@ impl BucketWatch {
 
     /// Reads unknown changes until this revision is included, because a replica may lag.
     async fn read_missing(&mut self, revision: u64) -> Result<(), BucketError> {
-        let since = if self.is_whole() {
-            self.complete_revision
-        } else {
-            0
-        };
+        let since = if self.is_whole() { self.complete_revision } else { 0 };
         let entries = self.bucket.changes_since(&self.pattern, since).await?;
         let last = entries.iter().map(|entry| entry.revision).max();
         self.complete_revision = self.complete_revision.max(last.unwrap_or_default());

@@ -44,11 +44,7 @@ impl FromStr for AssumedOutput {
             return Err(invalid());
         };
         let SourceOutput { lookup, name, .. } = output;
-        Ok(Self {
-            lookup,
-            output: name,
-            value: literal_to_json(literal),
-        })
+        Ok(Self { lookup, output: name, value: literal_to_json(literal) })
     }
 }
 
@@ -84,25 +80,10 @@ mod tests {
     #[test]
     fn what_is_stated_is_one_output_and_its_value() {
         for (text, lookup, output, value) in [
-            (
-                "puppet().enabled=false",
-                "puppet()",
-                "enabled",
-                json!(false),
-            ),
+            ("puppet().enabled=false", "puppet()", "enabled", json!(false)),
             ("puppet().enabled", "puppet()", "enabled", json!(true)),
-            (
-                "process('a=b').count == 2",
-                "process(\"a=b\")",
-                "count",
-                json!(2),
-            ),
-            (
-                "package('o').version='1.2.3'",
-                "package(\"o\")",
-                "version",
-                json!("1.2.3"),
-            ),
+            ("process('a=b').count == 2", "process(\"a=b\")", "count", json!(2)),
+            ("package('o').version='1.2.3'", "package(\"o\")", "version", json!("1.2.3")),
         ] {
             let stated: AssumedOutput = text.parse().unwrap();
             assert_eq!(stated.lookup.to_string(), lookup);

@@ -24,12 +24,7 @@ pub(super) fn check_tree(
     tree: BooleanTree<SelectStatement>,
     declared: Option<&DeclaredSources>,
 ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
-    let mut checker = SelectChecker {
-        declared,
-        terms: 0,
-        regexes: 0,
-        lookups: BTreeSet::new(),
-    };
+    let mut checker = SelectChecker { declared, terms: 0, regexes: 0, lookups: BTreeSet::new() };
     checker.check_subtree(tree)
 }
 
@@ -93,9 +88,9 @@ impl SelectChecker<'_> {
                 self.count_term(at, condition)
             }
             Some((ComparisonOperator::In, right)) => self.parse_membership(statement.left, right),
-            Some((ComparisonOperator::NotIn, right)) => self
-                .parse_membership(statement.left, right)
-                .map(BooleanTree::negate_tree),
+            Some((ComparisonOperator::NotIn, right)) => {
+                self.parse_membership(statement.left, right).map(BooleanTree::negate_tree)
+            }
         }
     }
 
@@ -191,10 +186,8 @@ impl SelectChecker<'_> {
         if let Some(kind) = self.declared_kind(&subject)
             && !matches!(kind, OutputKind::Boolean | OutputKind::Any)
         {
-            let expected = format!(
-                "a comparison after {name}, because it is {}",
-                kind.description_phrase()
-            );
+            let expected =
+                format!("a comparison after {name}, because it is {}", kind.description_phrase());
             return Err(FilterFault::new(end, expected));
         }
         let truth = FactOperand::Literal(LiteralOperand::parse_part("true")?);
@@ -207,11 +200,8 @@ impl SelectChecker<'_> {
         if word.starts_with('/') || find_operator(&word).is_none() {
             return self.parse_pattern(at, &word).map(SelectCondition::With);
         }
-        let FactTerm {
-            path,
-            operator,
-            operand,
-        } = FactTerm::parse_part(&word).map_err(|fault| fault.shifted_by(at))?;
+        let FactTerm { path, operator, operand } =
+            FactTerm::parse_part(&word).map_err(|fault| fault.shifted_by(at))?;
         let operand = match operand {
             FactOperand::Regex(expression) => {
                 FactOperand::Regex(self.delimit_regex(at, expression)?)
@@ -291,18 +281,16 @@ impl SelectChecker<'_> {
             (SelectValueKind::Regex(regex), FactOperator::Equal | FactOperator::Match) => {
                 (FactOperator::Match, self.parse_regex_operand(at, &regex)?)
             }
-            (SelectValueKind::Regex(regex), FactOperator::NotEqual | FactOperator::NotMatch) => (
-                FactOperator::NotMatch,
-                self.parse_regex_operand(at, &regex)?,
-            ),
+            (SelectValueKind::Regex(regex), FactOperator::NotEqual | FactOperator::NotMatch) => {
+                (FactOperator::NotMatch, self.parse_regex_operand(at, &regex)?)
+            }
             (SelectValueKind::Regex(_), _) => {
                 let expected = format!("a value after {operator}, not a regular expression");
                 return Err(FilterFault::new(at, expected));
             }
-            (SelectValueKind::Text(text), _) => (
-                operator,
-                self.parse_literal_operand(at + 1, operator, &text)?,
-            ),
+            (SelectValueKind::Text(text), _) => {
+                (operator, self.parse_literal_operand(at + 1, operator, &text)?)
+            }
             (SelectValueKind::Word(word), _) => {
                 (operator, self.parse_literal_operand(at, operator, &word)?)
             }

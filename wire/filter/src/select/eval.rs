@@ -67,10 +67,7 @@ impl SelectExpression {
     pub fn source_outputs(&self) -> Vec<(&DataLookup, &str)> {
         let output = |condition| match condition {
             &SelectCondition::Test(
-                ConditionSubject::Output(SourceOutput {
-                    ref lookup,
-                    ref name,
-                }),
+                ConditionSubject::Output(SourceOutput { ref lookup, ref name }),
                 _,
             ) => Some((lookup, name.as_str())),
             _ => None,
@@ -130,11 +127,7 @@ fn evaluate_list<'a>(
             pending @ EvaluationProgress::Needs(_) => needs = needs.or(Some(pending)),
         }
     }
-    let default = if unknown {
-        TruthValue::Unknown
-    } else {
-        !decisive
-    };
+    let default = if unknown { TruthValue::Unknown } else { !decisive };
     needs.unwrap_or(EvaluationProgress::Decided(default))
 }
 
@@ -170,11 +163,9 @@ impl SourceOutput {
         EvaluationProgress::Decided(match answers(&self.lookup) {
             None => return EvaluationProgress::Needs(&self.lookup),
             Some(DataLookupResult::Unknown(_)) => TruthValue::Unknown,
-            Some(DataLookupResult::Values(values)) => {
-                values.get(&self.name).map_or(TruthValue::Unknown, |value| {
-                    test.matches_value(Some(value)).into()
-                })
-            }
+            Some(DataLookupResult::Values(values)) => values
+                .get(&self.name)
+                .map_or(TruthValue::Unknown, |value| test.matches_value(Some(value)).into()),
         })
     }
 }

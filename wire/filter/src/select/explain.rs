@@ -16,10 +16,7 @@ impl SelectExpression {
     /// The phrases whose conjunction is the expression.
     pub(crate) fn explain_clauses(&self) -> Vec<String> {
         match &self.0 {
-            BooleanTree::All(list) => list
-                .iter()
-                .map(|tree| tree.explain_subtree(false))
-                .collect(),
+            BooleanTree::All(list) => list.iter().map(|tree| tree.explain_subtree(false)).collect(),
             other => vec![other.explain_subtree(false)],
         }
     }
@@ -33,10 +30,7 @@ impl BooleanTree<SelectCondition> {
             Self::All(list) => (list, true),
             Self::Any(list) => (list, false),
         };
-        let phrases: Vec<_> = list
-            .iter()
-            .map(|tree| tree.explain_subtree(negated))
-            .collect();
+        let phrases: Vec<_> = list.iter().map(|tree| tree.explain_subtree(negated)).collect();
         join_phrases(&phrases, if is_all == negated { "or" } else { "and" })
     }
 
@@ -137,10 +131,7 @@ mod tests {
     fn expressions_read_as_english() {
         for (text, said) in [
             ("apache", "that have class apache"),
-            (
-                "a or b or c",
-                "that have class a, that have class b or that have class c",
-            ),
+            ("a or b or c", "that have class a, that have class b or that have class c"),
             (
                 "(country=uk or customer=acme) and not environment=production",
                 "(whose fact country equals \"uk\" or whose fact customer equals \"acme\") \
@@ -157,21 +148,14 @@ mod tests {
                  or that have a class or agent matching /x/i",
             ),
         ] {
-            assert_eq!(
-                SelectExpression::parse(text).unwrap().explain(),
-                said,
-                "{text}"
-            );
+            assert_eq!(SelectExpression::parse(text).unwrap().explain(), said, "{text}");
         }
     }
 
     #[test]
     fn an_expression_joins_the_other_kinds() {
         let filter = |text| NodeFilter::default().with_select(text).unwrap();
-        assert_eq!(
-            filter("a or b").explain(),
-            "nodes that have class a or that have class b"
-        );
+        assert_eq!(filter("a or b").explain(), "nodes that have class a or that have class b");
         assert_eq!(
             filter("a or b").with_agent("x").unwrap().explain(),
             "nodes that have agent x and (that have class a or that have class b)"

@@ -83,14 +83,8 @@ fn next_token(text: &str) -> Result<(SelectTokenKind, &str), FilterFault> {
         return Ok(found);
     }
     let (to_kind, end): (fn(&str) -> Option<SelectTokenKind>, usize) = match text.chars().next() {
-        Some('"' | '\'') => (
-            |word| unquote_text(word).map(SelectTokenKind::Text),
-            text_end(text)?,
-        ),
-        Some('/') => (
-            |word| Some(SelectTokenKind::Regex(word.to_owned())),
-            regex_end(text)?,
-        ),
+        Some('"' | '\'') => (|word| unquote_text(word).map(SelectTokenKind::Text), text_end(text)?),
+        Some('/') => (|word| Some(SelectTokenKind::Regex(word.to_owned())), regex_end(text)?),
         _ => (|word| Some(keyword_or_word(word)), word_end(text)?),
     };
     text.split_at_checked(end)
@@ -163,11 +157,7 @@ fn word_end(text: &str) -> Result<usize, FilterFault> {
         } else if at_segment_start && matches!(c, '"' | '\'') {
             open_quote = Some((at, c));
         } else if !is_plain(c) {
-            return if at == 0 {
-                Err(FilterFault::new(0, EXPECTED_CONDITION))
-            } else {
-                Ok(at)
-            };
+            return if at == 0 { Err(FilterFault::new(0, EXPECTED_CONDITION)) } else { Ok(at) };
         }
         at_segment_start = c == '.';
     }
@@ -182,10 +172,7 @@ mod tests {
     use super::{SelectTokenKind, is_plain_word, is_whole_regex, tokenize_select};
 
     fn spelled(text: &str) -> Vec<String> {
-        let kinds = tokenize_select(text)
-            .unwrap()
-            .into_iter()
-            .map(|token| token.kind);
+        let kinds = tokenize_select(text).unwrap().into_iter().map(|token| token.kind);
         kinds
             .map(|kind| match kind {
                 SelectTokenKind::Word(word) => word,
@@ -203,18 +190,9 @@ mod tests {
             ("a AND !b||c", "a And Not b Or c"),
             ("!(a!=b&&c!~/x/)", "Not Open a != b And c !~ {/x/} Close"),
             ("a=<1 b=>2 c!=~d", "a <= 1 b >= 2 c !~ d"),
-            (
-                "fstat('/etc/hosts').md5=/^a b/i",
-                "fstat Open </etc/hosts> Close .md5 == {/^a b/i}",
-            ),
-            (
-                r#"f in ["a\"b", 'c\d']"#,
-                r#"f In OpenList <a"b> Comma <c\d> CloseList"#,
-            ),
-            (
-                "/a/b (c)/ /\\/ / /(/i)",
-                "{/a/b (c)/} {/\\/ /} {/(/i} Close",
-            ),
+            ("fstat('/etc/hosts').md5=/^a b/i", "fstat Open </etc/hosts> Close .md5 == {/^a b/i}"),
+            (r#"f in ["a\"b", 'c\d']"#, r#"f In OpenList <a"b> Comma <c\d> CloseList"#),
+            ("/a/b (c)/ /\\/ / /(/i)", "{/a/b (c)/} {/\\/ /} {/(/i} Close"),
             ("l.\"a = b\".c=1 matches x", "l.\"a = b\".c == 1 =~ x"),
             ("", ""),
         ] {

@@ -115,35 +115,23 @@ mod tests {
                 "with(\"apache\") and fact('os.family') == \"Debian\"",
                 "with(\"apache\") and os.family==Debian",
             ),
-            (
-                "include(fact('sarray'), \"x\")",
-                "include(fact(\"sarray\"), \"x\")",
-            ),
+            ("include(fact('sarray'), \"x\")", "include(fact(\"sarray\"), \"x\")"),
             ("1 in fact('sarray')", "include(fact(\"sarray\"), \"1\")"),
             ("fact('n.s') matches('h.llo')", "n.s=~/h.llo/"),
             ("fact('n.s').value=/x/i", "n.s=~/x/i"),
             ("a or b and c or (d or e)", "a or (b and c) or d or e"),
             ("not not a", "not not a"),
             ("!(A && (b && c))", "not (a and b and c)"),
-            (
-                "x not in [1, 'a b', /c/]",
-                "not (x==1 or x==\"a b\" or x=~/c/)",
-            ),
+            ("x not in [1, 'a b', /c/]", "not (x==1 or x==\"a b\" or x=~/c/)"),
             ("x in [1]", "x==1"),
-            (
-                "'apache' in classes and include(agents, '/^p/')",
-                "apache and agent(\"/^p/\")",
-            ),
+            ("'apache' in classes and include(agents, '/^p/')", "apache and agent(\"/^p/\")"),
             (
                 "class('8') or class('In') or class('a,b')",
                 "class(\"8\") or class(\"in\") or class(\"a,b\")",
             ),
             ("a =~ '/b c/ d'", "a=~/\\/b c\\/ d/"),
             ("with('a=b c')", "a==\"b c\""),
-            (
-                "semver(v, ' >=1.2, <2')",
-                "semver(fact(\"v\"), \">=1.2, <2\")",
-            ),
+            ("semver(v, ' >=1.2, <2')", "semver(fact(\"v\"), \">=1.2, <2\")"),
             ("l.\"a = b\".c = 1", "fact(\"l.\\\"a = b\\\".c\")==1"),
             ("not=1", ""),
             (
@@ -208,11 +196,7 @@ mod tests {
             ("class('a')=1", 1, "true or false by itself"),
             ("with('a').b", 1, "without .b"),
             ("semver(fact('a'), 'new')", 20, "a version constraint"),
-            (
-                "include(fact('a'))",
-                1,
-                "include(fact(\"name\"), \"value\")",
-            ),
+            ("include(fact('a'))", 1, "include(fact(\"name\"), \"value\")"),
             ("fstat('/etc/hosts')=1", 1, "a data source and its output"),
             ("a and clas('x')", 7, "did you mean class?"),
             ("puppet().=1", 10, "one name of an output"),
@@ -233,10 +217,7 @@ mod tests {
     fn growth_is_limited() {
         let nested = |depth: usize| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
         assert!(SelectExpression::parse(&nested(32)).is_ok());
-        assert_eq!(
-            SelectExpression::parse(&nested(33)).unwrap_err().column(),
-            33
-        );
+        assert_eq!(SelectExpression::parse(&nested(33)).unwrap_err().column(), 33);
         assert!(SelectExpression::parse(&format!("{}a", "!".repeat(32))).is_ok());
         assert!(SelectExpression::parse(&format!("{}a", "!".repeat(4000))).is_err());
         assert!(SelectExpression::parse(&"with(".repeat(800)).is_err());
@@ -249,18 +230,10 @@ mod tests {
         assert!(hundred.with_select(&many(100)).is_err());
 
         let lookups = |count: usize| {
-            let each: Vec<_> = (0..count)
-                .map(|n| format!("a('{n}').b and a('{n}').c"))
-                .collect();
+            let each: Vec<_> = (0..count).map(|n| format!("a('{n}').b and a('{n}').c")).collect();
             each.join(" or ")
         };
-        assert_eq!(
-            SelectExpression::parse(&lookups(16))
-                .unwrap()
-                .data_lookups()
-                .len(),
-            16
-        );
+        assert_eq!(SelectExpression::parse(&lookups(16)).unwrap().data_lookups().len(), 16);
         let error = SelectExpression::parse(&lookups(17)).unwrap_err();
         assert_eq!(error.expected(), "at most 16 data source lookups");
 

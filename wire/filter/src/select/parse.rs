@@ -71,9 +71,7 @@ impl SelectParser {
     fn parse_unary(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
         let at = self.next_offset();
         if self.accept_token(&SelectTokenKind::Not) {
-            return self
-                .parse_nested(at, Self::parse_unary)
-                .map(BooleanTree::negate_tree);
+            return self.parse_nested(at, Self::parse_unary).map(BooleanTree::negate_tree);
         }
         if self.accept_token(&SelectTokenKind::Open) {
             let tree = self.parse_nested(at, Self::parse_or)?;
@@ -89,18 +87,13 @@ impl SelectParser {
         let left = self.parse_value(expected)?;
         let comparison = match self.parse_comparison()? {
             None => None,
-            Some(ComparisonOperator::Operator(operator)) => Some((
-                ComparisonOperator::Operator(operator),
-                self.parse_right_operand()?,
-            )),
+            Some(ComparisonOperator::Operator(operator)) => {
+                Some((ComparisonOperator::Operator(operator), self.parse_right_operand()?))
+            }
             Some(membership) => Some((membership, self.parse_members()?)),
         };
         let end = self.next_offset();
-        Ok(SelectStatement {
-            left,
-            comparison,
-            end,
-        })
+        Ok(SelectStatement { left, comparison, end })
     }
 
     fn parse_comparison(&mut self) -> Result<Option<ComparisonOperator>, FilterFault> {
@@ -129,10 +122,7 @@ impl SelectParser {
             return self.parse_value(expected);
         }
         let value = self.parse_value(expected)?;
-        self.expect_token(
-            &SelectTokenKind::Close,
-            "a closing parenthesis after the value",
-        )?;
+        self.expect_token(&SelectTokenKind::Close, "a closing parenthesis after the value")?;
         Ok(value)
     }
 
@@ -199,17 +189,12 @@ impl SelectParser {
             |token| matches!(&token.kind, SelectTokenKind::Word(word) if word.starts_with('.')),
         );
         let field = field.and_then(|token| match token.kind {
-            SelectTokenKind::Word(word) => word.strip_prefix('.').map(|name| CallField {
-                at: token.at + 1,
-                name: name.to_owned(),
-            }),
+            SelectTokenKind::Word(word) => word
+                .strip_prefix('.')
+                .map(|name| CallField { at: token.at + 1, name: name.to_owned() }),
             _ => None,
         });
-        Ok(FunctionCall {
-            source,
-            arguments,
-            field,
-        })
+        Ok(FunctionCall { source, arguments, field })
     }
 
     fn parse_nested<T>(

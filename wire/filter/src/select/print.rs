@@ -31,12 +31,7 @@ impl fmt::Display for SelectCondition {
                 print_comparison(out, subject, *operator, operand)
             }
             Self::Test(subject, ValueTest::Include(member)) => {
-                write!(
-                    out,
-                    "include({}, {})",
-                    SubjectCall(subject),
-                    QuotedText(&member.text)
-                )
+                write!(out, "include({}, {})", SubjectCall(subject), QuotedText(&member.text))
             }
             Self::Test(subject, ValueTest::Version(constraint)) => {
                 let constraint = QuotedText(constraint.as_str());
@@ -128,9 +123,5 @@ fn print_class(out: &mut fmt::Formatter<'_>, pattern: &FilterPattern) -> fmt::Re
         FilterPattern::Exact(_) => is_plain_word(&text) && !is_value(&text),
         FilterPattern::Regex(_) => true,
     };
-    if is_bare {
-        out.write_str(&text)
-    } else {
-        write!(out, "class({})", QuotedText(&text))
-    }
+    if is_bare { out.write_str(&text) } else { write!(out, "class({})", QuotedText(&text)) }
 }

@@ -33,18 +33,14 @@ struct VersionRange {
 }
 
 /// Longer operators precede their prefixes.
-const VERSION_OPERATORS: [&str; 12] = [
-    "==", "!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^",
-];
+const VERSION_OPERATORS: [&str; 12] =
+    ["==", "!=", ">=", "=>", "<=", "=<", "~>", "=", ">", "<", "~", "^"];
 
 impl VersionConstraint {
     /// Parses a constraint. White space around it is ignored.
     pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
         if text.len() > MAX_PATTERN_BYTES {
-            return Err(FilterFault::new(
-                0,
-                "a version constraint of at most 1,024 bytes",
-            ));
+            return Err(FilterFault::new(0, "a version constraint of at most 1,024 bytes"));
         }
         let mut alternatives = Vec::new();
         let mut at = 0;
@@ -81,25 +77,18 @@ impl VersionConstraint {
 impl VersionRangeSet {
     fn parse_part(text: &str) -> Result<Self, FilterFault> {
         let is_separator = |c: char| c == ',' || c == ' ';
-        let mut range_set = Self {
-            ranges: Vec::new(),
-            pre_releases: false,
-        };
+        let mut range_set = Self { ranges: Vec::new(), pre_releases: false };
         let mut rest = text.trim_start_matches(is_separator);
         while !rest.is_empty() {
             let at = text.len() - rest.len();
-            let operator = VERSION_OPERATORS
-                .into_iter()
-                .find(|spelling| rest.starts_with(spelling));
+            let operator =
+                VERSION_OPERATORS.into_iter().find(|spelling| rest.starts_with(spelling));
             let operator = operator.unwrap_or_default();
             let version = rest.get(operator.len()..).unwrap_or_default().trim_start();
             let end = version.find(is_separator).unwrap_or(version.len());
             let (version, after) = version.split_at_checked(end).unwrap_or((version, ""));
             let found = read_version(version).and_then(|(version, given)| {
-                Some((
-                    VersionRange::from_operator(operator, &version, given)?,
-                    version,
-                ))
+                Some((VersionRange::from_operator(operator, &version, given)?, version))
             });
             let Some((range, version)) = found else {
                 let expected = "a version constraint, such as >= 1.2, ~1.2.3 or ^2";
@@ -143,16 +132,10 @@ impl VersionRange {
                 let last = first_nonzero.unwrap_or(given - 1);
                 (from(), Excluded(before_next(version, last)?))
             }
-            _ => (
-                from(),
-                Excluded(before_next(version, usize::from(given > 1))?),
-            ),
+            _ => (from(), Excluded(before_next(version, usize::from(given > 1))?)),
         };
         let is_excluded = operator == "!=";
-        Some(Self {
-            is_excluded,
-            bounds,
-        })
+        Some(Self { is_excluded, bounds })
     }
 }
 
@@ -172,9 +155,7 @@ fn before_next(version: &Version, index: usize) -> Option<Version> {
 fn read_version(text: &str) -> Option<(Version, usize)> {
     let text = text.trim();
     let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
-    let text = text
-        .split_once('+')
-        .map_or(text, |(version, _build)| version);
+    let text = text.split_once('+').map_or(text, |(version, _build)| version);
     let (numbers_text, pre) = match text.split_once('-') {
         Some((_, "")) => return None,
         Some((numbers, pre)) => (numbers, Prerelease::new(pre).ok()?),

@@ -39,9 +39,9 @@ impl SelectChecker<'_> {
     ) -> Result<ConditionSubject, FilterFault> {
         let at = value.at;
         match value.kind {
-            SelectValueKind::Word(word) => read_path(&word)
-                .map(ConditionSubject::Fact)
-                .map_err(|fault| fault.shifted_by(at)),
+            SelectValueKind::Word(word) => {
+                read_path(&word).map(ConditionSubject::Fact).map_err(|fault| fault.shifted_by(at))
+            }
             SelectValueKind::Call(call) if is_lookup(&call) => {
                 self.parse_output(at, call).map(ConditionSubject::Output)
             }
@@ -52,10 +52,7 @@ impl SelectChecker<'_> {
                 let expected = format!("a fact ({}(...) is true or false by itself)", call.source);
                 Err(FilterFault::new(at, expected))
             }
-            _ => Err(FilterFault::new(
-                at,
-                "a fact: its name, or fact(\"its name\")",
-            )),
+            _ => Err(FilterFault::new(at, "a fact: its name, or fact(\"its name\")")),
         }
     }
 
@@ -97,19 +94,13 @@ impl SelectChecker<'_> {
             let expected = format!("at most {MAX_SELECT_LOOKUPS} data source lookups");
             return Err(FilterFault::new(at, expected));
         }
-        Ok(SourceOutput {
-            lookup,
-            name: field.name,
-        })
+        Ok(SourceOutput { lookup, name: field.name })
     }
 
     /// The declared default output of a source.
     fn default_output(&self, at: usize, source: &str) -> Option<CallField> {
         let declared = self.declared?.get(source)?;
-        declared.outputs.contains_key("").then(|| CallField {
-            at,
-            name: String::new(),
-        })
+        declared.outputs.contains_key("").then(|| CallField { at, name: String::new() })
     }
 
     /// Checks that the call can be a data source. The following field distinguishes a mistyped function from a mistyped source.
@@ -171,10 +162,7 @@ impl SelectChecker<'_> {
             (_, ValueTest::Include(_)) => "a list",
             (_, ValueTest::Version(_)) => "a string",
         };
-        let expected = format!(
-            "{expected}, because {output} is {}",
-            kind.description_phrase()
-        );
+        let expected = format!("{expected}, because {output} is {}", kind.description_phrase());
         Err(FilterFault::new(at, expected))
     }
 }
@@ -194,9 +182,7 @@ fn unfitting_operand(
         (OutputKind::List, _) if is_ordering => Some("= != =~ !~ or include(...), not < <= > >="),
         (OutputKind::Boolean, _) if is_ordering => Some("= or !=, not < <= > >="),
         (OutputKind::Boolean, FactOperand::Literal(literal))
-            if !["true", "false"]
-                .iter()
-                .any(|word| literal.text.eq_ignore_ascii_case(word)) =>
+            if !["true", "false"].iter().any(|word| literal.text.eq_ignore_ascii_case(word)) =>
         {
             Some("true or false")
         }

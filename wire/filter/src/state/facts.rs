@@ -84,28 +84,20 @@ impl NodeFacts {
                 ControlFlow::Break(ExceededLimit::Size) => return Err(too_large()),
             }
         }
-        Ok(Self {
-            map,
-            known_names: None,
-        })
+        Ok(Self { map, known_names: None })
     }
 
     /// Marks a fact source as unread: only these top-level names are known, because an unread source could set or override every
     /// other one.
     #[must_use]
     pub fn with_known_names(self, known_names: BTreeSet<String>) -> Self {
-        Self {
-            map: self.map,
-            known_names: Some(known_names),
-        }
+        Self { map: self.map, known_names: Some(known_names) }
     }
 
     /// Whether the value at this path, or its absence, is certain. While a source is unread, a dotted path is certain only as an exact
     /// top-level name: the source could set the dotted name itself, which takes precedence over the nested value.
     pub fn is_known(&self, path: &FactPath) -> bool {
-        self.known_names
-            .as_ref()
-            .is_none_or(|known_names| known_names.contains(path.as_str()))
+        self.known_names.as_ref().is_none_or(|known_names| known_names.contains(path.as_str()))
     }
 
     /// Whether every source was read.
@@ -152,20 +144,16 @@ impl NodeFacts {
     pub fn leaf_values(&self) -> Vec<(String, &Value)> {
         let mut leaves = Vec::new();
         for (name, value) in &self.map {
-            gather_leaves(
-                path::quote_segment_if_needed(name),
-                value,
-                &mut |path, leaf| {
-                    // A flat key may shadow the nested one; quoting the first segment distinguishes them.
-                    let path = match path.strip_prefix(name.as_str()) {
-                        Some(suffix) if self.map.contains_key(&path) && !suffix.is_empty() => {
-                            path::quote_segment(name) + suffix
-                        }
-                        _ => path,
-                    };
-                    leaves.push((path, leaf));
-                },
-            );
+            gather_leaves(path::quote_segment_if_needed(name), value, &mut |path, leaf| {
+                // A flat key may shadow the nested one; quoting the first segment distinguishes them.
+                let path = match path.strip_prefix(name.as_str()) {
+                    Some(suffix) if self.map.contains_key(&path) && !suffix.is_empty() => {
+                        path::quote_segment(name) + suffix
+                    }
+                    _ => path,
+                };
+                leaves.push((path, leaf));
+            });
         }
         leaves
     }
@@ -224,9 +212,9 @@ fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<Exceede
         Value::Array(_) | Value::Object(_) if levels == 0 => {
             ControlFlow::Break(ExceededLimit::Depth)
         }
-        Value::Array(items) => items
-            .iter()
-            .try_fold(left, |left, item| deduct_size(item, levels - 1, left)),
+        Value::Array(items) => {
+            items.iter().try_fold(left, |left, item| deduct_size(item, levels - 1, left))
+        }
         Value::Object(map) => map.iter().try_fold(left, |left, (key, value)| {
             deduct_size(value, levels - 1, deduct(left, key.len())?)
         }),
@@ -284,15 +272,9 @@ mod tests {
         assert_eq!(facts.get("os.release.full"), Some(&json!("12.4")));
         assert_eq!(facts.get("disks.1.name"), Some(&json!("sdb")));
         assert_eq!(facts.get("labels.\"a.b\".c"), Some(&json!(true)));
-        for absent in [
-            "",
-            "os.",
-            "disks.2",
-            "disks.+1",
-            "disks.name",
-            "labels.a.b.c",
-            "os.family.x",
-        ] {
+        for absent in
+            ["", "os.", "disks.2", "disks.+1", "disks.name", "labels.a.b.c", "os.family.x"]
+        {
             assert_eq!(facts.get(absent), None, "{absent}");
         }
     }
@@ -340,9 +322,7 @@ mod tests {
     #[test]
     fn decoding_meets_the_same_limits() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(40), "]".repeat(40));
-        let refused = serde_json::from_str::<NodeFacts>(&deep)
-            .unwrap_err()
-            .to_string();
+        let refused = serde_json::from_str::<NodeFacts>(&deep).unwrap_err().to_string();
         assert!(refused.contains("deeper than 32"), "{refused}");
         assert!(serde_json::from_str::<NodeFacts>("[]").is_err());
         let text = r#"{"a":{"b":[1,null]}}"#;

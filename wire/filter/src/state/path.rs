@@ -35,19 +35,11 @@ impl FactPath {
         if text.len() > MAX_FACT_PATH_BYTES {
             let text = text.chars().take(40).collect();
             let expected = "a fact name of at most 1,024 bytes";
-            return Err(FactPathError {
-                text,
-                offset: MAX_FACT_PATH_BYTES,
-                expected,
-            });
+            return Err(FactPathError { text, offset: MAX_FACT_PATH_BYTES, expected });
         }
-        let segments = split_segments(text)
-            .map(|found| found.map(Box::from))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            text: text.into(),
-            segments,
-        })
+        let segments =
+            split_segments(text).map(|found| found.map(Box::from)).collect::<Result<_, _>>()?;
+        Ok(Self { text: text.into(), segments })
     }
 
     /// The path as written.
@@ -75,10 +67,7 @@ impl fmt::Debug for FactPath {
 
 /// Splits a path lazily, without allocating. Ends after the first error.
 pub(super) fn split_segments(text: &str) -> PathSegments<'_> {
-    PathSegments {
-        text,
-        rest: Some(text),
-    }
+    PathSegments { text, rest: Some(text) }
 }
 
 /// `key` as a path segment, quoted if necessary.
@@ -110,11 +99,7 @@ pub(super) struct PathSegments<'a> {
 impl<'a> PathSegments<'a> {
     fn path_error(&self, unread: &str, expected: &'static str) -> FactPathError {
         let offset = self.text.len() - unread.len();
-        FactPathError {
-            text: self.text.to_owned(),
-            offset,
-            expected,
-        }
+        FactPathError { text: self.text.to_owned(), offset, expected }
     }
 
     /// The first segment of `rest`, and the remainder.
@@ -130,9 +115,7 @@ impl<'a> PathSegments<'a> {
                 return Ok((segment, after));
             }
         }
-        let end = rest
-            .find(|c| c == '.' || !is_plain(c))
-            .unwrap_or(rest.len());
+        let end = rest.find(|c| c == '.' || !is_plain(c)).unwrap_or(rest.len());
         match rest.split_at_checked(end) {
             Some((segment, after)) if !segment.is_empty() => Ok((segment, after)),
             _ => Err(self.path_error(rest, "the name of a fact")),
@@ -165,11 +148,7 @@ mod tests {
     use super::FactPath;
 
     fn split(text: &str) -> Vec<String> {
-        FactPath::parse(text)
-            .unwrap()
-            .segments()
-            .map(str::to_owned)
-            .collect()
+        FactPath::parse(text).unwrap().segments().map(str::to_owned).collect()
     }
 
     #[test]
@@ -194,11 +173,7 @@ mod tests {
             ("a\u{1b}[", 1),
             ("\"\u{7}\"", 1),
         ] {
-            assert_eq!(
-                FactPath::parse(text).unwrap_err().offset,
-                offset,
-                "{text:?}"
-            );
+            assert_eq!(FactPath::parse(text).unwrap_err().offset, offset, "{text:?}");
         }
         assert!(FactPath::parse(&"a".repeat(1024)).is_ok());
         assert!(FactPath::parse(&"a".repeat(1025)).is_err());

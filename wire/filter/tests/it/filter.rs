@@ -26,18 +26,8 @@ const TEXTS: [&str; 16] = [
     "True", "x y",
 ];
 const KEYS: [&str; 6] = ["a", "b", "c", "a.b", "1", "true"];
-const PATHS: [&str; 10] = [
-    "a",
-    "b",
-    "c",
-    "a.b",
-    "a.b.c",
-    "a.0",
-    "b.1.a",
-    "\"a.b\"",
-    "\"a\".b",
-    "c.\"a.b\".'1'",
-];
+const PATHS: [&str; 10] =
+    ["a", "b", "c", "a.b", "a.b.c", "a.0", "b.1.a", "\"a.b\"", "\"a\".b", "c.\"a.b\".'1'"];
 const EXPRESSIONS: [&str; 6] = ["^d", "b", "[0-9]+$", "^true$", ".", "Ä"];
 
 fn fact_value() -> impl Strategy<Value = Value> {
@@ -58,12 +48,8 @@ fn fact_value() -> impl Strategy<Value = Value> {
 }
 
 fn facts() -> impl Strategy<Value = NodeFacts> {
-    btree_map(
-        select(&KEYS[..]).prop_map(str::to_owned),
-        fact_value(),
-        0..6,
-    )
-    .prop_map(|map| NodeFacts::from_map(map.into_iter().collect()).unwrap())
+    btree_map(select(&KEYS[..]).prop_map(str::to_owned), fact_value(), 0..6)
+        .prop_map(|map| NodeFacts::from_map(map.into_iter().collect()).unwrap())
 }
 
 /// Fact, operator and value of a term; the value of a regex operator without its slashes.
@@ -103,9 +89,7 @@ mod model {
         if let Some(found) = find(facts, path) {
             flatten(&found, &mut scalars);
         }
-        let any = scalars
-            .iter()
-            .any(|scalar| scalar_holds(scalar, positive, value));
+        let any = scalars.iter().any(|scalar| scalar_holds(scalar, positive, value));
         if positive == operator { any } else { !any }
     }
 
@@ -144,11 +128,8 @@ mod model {
             return Regex::new(wanted).unwrap().is_match(&shown);
         }
         let looks_numeric = Regex::new(r"^[+-]?[0-9]+(\.[0-9]+)?$").unwrap();
-        let number = |text: &str| {
-            looks_numeric
-                .is_match(text)
-                .then(|| text.parse::<f64>().unwrap())
-        };
+        let number =
+            |text: &str| looks_numeric.is_match(text).then(|| text.parse::<f64>().unwrap());
         if let (Some(a), Some(b)) = (number(&shown), number(wanted)) {
             return match operator {
                 FactOperator::Equal => a - b == 0.0,
@@ -179,20 +160,13 @@ fn hostile_text() -> impl Strategy<Value = String> {
 /// Values that a term may hold: not empty, no control characters.
 fn literal() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z =<>!~/\"'\\\\.i]{1,12}", "\\PC{1,12}"]
-        .prop_filter("control characters are refused", |text| {
-            !text.contains(char::is_control)
-        })
+        .prop_filter("control characters are refused", |text| !text.contains(char::is_control))
 }
 
 fn filter() -> impl Strategy<Value = NodeFilter> {
     let name = || prop_oneof!["[a-zA-Z][a-z0-9:.-]{0,8}", "/\\^[a-z]{1,5}/i?"];
-    (
-        vec(condition(), 0..4),
-        vec(name(), 0..3),
-        vec(name(), 0..3),
-        vec(name(), 0..3),
-    )
-        .prop_map(|(facts, classes, agents, identities)| {
+    (vec(condition(), 0..4), vec(name(), 0..3), vec(name(), 0..3), vec(name(), 0..3)).prop_map(
+        |(facts, classes, agents, identities)| {
             let mut filter = NodeFilter::default();
             for fact in facts {
                 filter = filter.with_fact(&term(fact).to_string()).unwrap();
@@ -207,7 +181,8 @@ fn filter() -> impl Strategy<Value = NodeFilter> {
                 filter = filter.with_identity(&identity).unwrap();
             }
             filter
-        })
+        },
+    )
 }
 
 proptest! {

@@ -93,9 +93,7 @@ impl Leaf {
             Self::Fact(path, operator, value) => term(path, operator, value),
             Self::OneOf(path, values) => values.iter().any(|value| term(path, "==", value)),
             Self::Include(path, value) => {
-                facts
-                    .get(path)
-                    .is_some_and(|found| !found.is_string() && !found.is_number())
+                facts.get(path).is_some_and(|found| !found.is_string() && !found.is_number())
                     && term(path, "==", value)
             }
             Self::Class(name) => among(classes, name),
@@ -150,17 +148,14 @@ fn leaf() -> impl Strategy<Value = Leaf> {
 }
 
 fn model() -> impl Strategy<Value = Model> {
-    leaf()
-        .prop_map(Model::Leaf)
-        .prop_recursive(6, 24, 2, |inner| {
-            let two = (inner.clone(), inner.clone());
-            prop_oneof![
-                two.clone()
-                    .prop_map(|(a, b)| Model::And(a.into(), b.into())),
-                two.prop_map(|(a, b)| Model::Or(a.into(), b.into())),
-                inner.prop_map(|a| Model::Not(a.into())),
-            ]
-        })
+    leaf().prop_map(Model::Leaf).prop_recursive(6, 24, 2, |inner| {
+        let two = (inner.clone(), inner.clone());
+        prop_oneof![
+            two.clone().prop_map(|(a, b)| Model::And(a.into(), b.into())),
+            two.prop_map(|(a, b)| Model::Or(a.into(), b.into())),
+            inner.prop_map(|a| Model::Not(a.into())),
+        ]
+    })
 }
 
 fn style() -> impl Strategy<Value = Style> {

@@ -71,8 +71,7 @@ fn model() -> impl Strategy<Value = Model> {
     leaf.prop_recursive(5, 20, 2, |inner| {
         let two = (inner.clone(), inner.clone());
         prop_oneof![
-            two.clone()
-                .prop_map(|(a, b)| Model::And(a.into(), b.into())),
+            two.clone().prop_map(|(a, b)| Model::And(a.into(), b.into())),
             two.prop_map(|(a, b)| Model::Or(a.into(), b.into())),
             inner.prop_map(|a| Model::Not(a.into())),
         ]
@@ -86,11 +85,7 @@ fn world() -> impl Strategy<Value = World> {
         prop::option::of(0..2_u8),
         0..=OUTPUTS.len(),
     );
-    prop::collection::btree_map(
-        select(&SOURCES[..]),
-        prop::option::of(outputs),
-        0..=SOURCES.len(),
-    )
+    prop::collection::btree_map(select(&SOURCES[..]), prop::option::of(outputs), 0..=SOURCES.len())
 }
 
 fn answer(world: &World, lookup: &DataLookup) -> DataLookupResult {
@@ -98,10 +93,8 @@ fn answer(world: &World, lookup: &DataLookup) -> DataLookupResult {
         None => DataLookupResult::Unknown("no such source".to_owned()),
         Some(None) => DataLookupResult::Unknown("denied".to_owned()),
         Some(Some(outputs)) => {
-            let values: Map<String, Value> = outputs
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), json!(value)))
-                .collect();
+            let values: Map<String, Value> =
+                outputs.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
             DataLookupResult::Values(values)
         }
     }

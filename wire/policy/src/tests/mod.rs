@@ -58,19 +58,13 @@ fn ask<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery<'_>) -
 }
 
 fn decide(set: &PolicySet, caller: &str, agent: &str, action: &str) -> PolicyDecision {
-    ask([caller, agent, action], 0, |asked| {
-        set.decide_query(asked, &KnownLookups::default())
-    })
+    ask([caller, agent, action], 0, |asked| set.decide_query(asked, &KnownLookups::default()))
 }
 
 /// The same, as `+rule` or `-rule`.
 fn told(set: &PolicySet, caller: &str, agent: &str, action: &str) -> String {
     let decision = decide(set, caller, agent, action);
-    format!(
-        "{}{}",
-        if decision.allowed { '+' } else { '-' },
-        decision.rule
-    )
+    format!("{}{}", if decision.allowed { '+' } else { '-' }, decision.rule)
 }
 
 #[test]
@@ -98,11 +92,7 @@ fn the_first_line_that_matches_decides_and_names_itself() {
         ("mallory", "ping", "+service.policy:8"),
         ("mallory", "status", "-service.policy:2 (default)"),
     ] {
-        assert_eq!(
-            told(&set, caller, "service", action),
-            expected,
-            "{caller} {action}"
-        );
+        assert_eq!(told(&set, caller, "service", action), expected, "{caller} {action}");
     }
 }
 
@@ -113,54 +103,27 @@ fn facts_and_classes_of_another_node_do_not_match() {
         "allow\trip\t*\tcustomer=globex\nallow\trip\t*\tnothing=1\nallow\trip\t*\t*\tapache\n\
          allow\trip\t*\tcustomer=acme customer=globex\n",
     )]);
-    assert_eq!(
-        told(&set, "rip", "service", "stop"),
-        "-service.policy (no line matches)"
-    );
+    assert_eq!(told(&set, "rip", "service", "stop"), "-service.policy (no line matches)");
 }
 
 #[test]
 fn an_agent_without_a_file_has_the_default_policy_then_the_configurations() {
     let set = good(&[("default.policy", "policy default deny\nallow\trip\t*\t*\n")]);
     assert_eq!(told(&set, "rip", "service", "stop"), "+default.policy:2");
-    assert_eq!(
-        told(&set, "eve", "rpcutil", "ping"),
-        "-default.policy:1 (default)"
-    );
+    assert_eq!(told(&set, "eve", "rpcutil", "ping"), "-default.policy:1 (default)");
 
     let set = good(&[]);
-    assert_eq!(
-        told(&set, "rip", "service", "stop"),
-        "-default (no service.policy)"
-    );
-    assert_eq!(
-        told(&set, "rip", "rpcutil", "ping"),
-        "+built-in rpcutil.policy:1 (default)"
-    );
-    assert_eq!(
-        told(&set, "rip", "rpcutil", "cancel_any"),
-        "-built-in rpcutil.policy:2"
-    );
-    assert_eq!(
-        told(&set, "rip", "data", "fstat"),
-        "-built-in data.policy:2"
-    );
-    assert_eq!(
-        told(&set, "rip", "data", "service"),
-        "+built-in data.policy:1 (default)"
-    );
+    assert_eq!(told(&set, "rip", "service", "stop"), "-default (no service.policy)");
+    assert_eq!(told(&set, "rip", "rpcutil", "ping"), "+built-in rpcutil.policy:1 (default)");
+    assert_eq!(told(&set, "rip", "rpcutil", "cancel_any"), "-built-in rpcutil.policy:2");
+    assert_eq!(told(&set, "rip", "data", "fstat"), "-built-in data.policy:2");
+    assert_eq!(told(&set, "rip", "data", "service"), "+built-in data.policy:1 (default)");
 
     let set = good(&[("rpcutil.policy", "policy default deny")]);
-    assert_eq!(
-        told(&set, "rip", "rpcutil", "ping"),
-        "-rpcutil.policy:1 (default)"
-    );
+    assert_eq!(told(&set, "rip", "rpcutil", "ping"), "-rpcutil.policy:1 (default)");
 
     let (set, _) = load(&[], RuleVerdict::Allow);
-    assert_eq!(
-        told(&set, "rip", "service", "stop"),
-        "+default (no service.policy)"
-    );
+    assert_eq!(told(&set, "rip", "service", "stop"), "+default (no service.policy)");
 }
 
 #[test]
@@ -201,10 +164,7 @@ fn one_malformed_line_denies_everything_for_that_agent_and_only_for_it() {
         "deny\t* rip\t*\t*",
     ] {
         let text = format!("allow\trip\t*\t*\n{line}\n");
-        let files = [
-            ("service.policy", text.as_str()),
-            ("package.policy", "policy default allow"),
-        ];
+        let files = [("service.policy", text.as_str()), ("package.policy", "policy default allow")];
         let (set, problems) = load(&files, RuleVerdict::Allow);
         let decision = told(&set, "rip", "service", "stop");
         assert!(
@@ -213,21 +173,15 @@ fn one_malformed_line_denies_everything_for_that_agent_and_only_for_it() {
         );
         assert_eq!(problems.len(), 1, "{line:?}");
         assert!(problems[0].line_number() >= Some(2), "{line:?}");
-        assert!(
-            problems[0].to_string().contains("service.policy:"),
-            "{}",
-            problems[0]
-        );
+        assert!(problems[0].to_string().contains("service.policy:"), "{}", problems[0]);
         assert!(decide(&set, "rip", "package", "stop").allowed);
     }
 }
 
 #[test]
 fn broken_groups_deny_everything() {
-    let files = [
-        ("groups", "admins rip\nadmins eve\n"),
-        ("service.policy", "policy default allow\n"),
-    ];
+    let files =
+        [("groups", "admins rip\nadmins eve\n"), ("service.policy", "policy default allow\n")];
     let (set, problems) = load(&files, RuleVerdict::Allow);
     assert!(matches!(problems[0].fault, PolicyFault::SecondGroup(_)));
     for agent in ["service", "rpcutil", "other"] {
@@ -238,14 +192,8 @@ fn broken_groups_deny_everything() {
 #[test]
 fn groups_are_lists_of_names() {
     let set = good(&[
-        (
-            "groups",
-            "# ours\nsysadmins rip cert=Anna\n\ndba\tchoria=joe\n",
-        ),
-        (
-            "service.policy",
-            "allow\tsysadmins\tstop\t*\nallow\tDBA caller=sysadmins\tstart\t*\n",
-        ),
+        ("groups", "# ours\nsysadmins rip cert=Anna\n\ndba\tchoria=joe\n"),
+        ("service.policy", "allow\tsysadmins\tstop\t*\nallow\tDBA caller=sysadmins\tstart\t*\n"),
     ]);
     for (caller, action, rule) in [
         ("anna", "stop", "+service.policy:1"),
@@ -255,11 +203,7 @@ fn groups_are_lists_of_names() {
         ("sysadmins", "start", "+service.policy:2"),
         ("sysadmins", "stop", "-service.policy (no line matches)"),
     ] {
-        assert_eq!(
-            told(&set, caller, "service", action),
-            rule,
-            "{caller} {action}"
-        );
+        assert_eq!(told(&set, caller, "service", action), rule, "{caller} {action}");
     }
     for (text, line, column) in [
         ("a rip\nb", 2, 1),
@@ -271,21 +215,14 @@ fn groups_are_lists_of_names() {
         ("a r!p", 1, 3),
     ] {
         let (_, problems) = load(&[("groups", text)], RuleVerdict::Allow);
-        assert_eq!(
-            problems[0].location,
-            Some((line, column)),
-            "{text:?}: {problems:?}"
-        );
+        assert_eq!(problems[0].location, Some((line, column)), "{text:?}: {problems:?}");
     }
 }
 
 #[test]
 fn facts_and_classes_may_be_expressions() {
     for (fields, holds) in [
-        (
-            "(customer=globex and environment=production) or environment=production",
-            true,
-        ),
+        ("(customer=globex and environment=production) or environment=production", true),
         ("customer=acme and environment=development", false),
         ("customer=acme and not environment=development", true),
         ("!customer=acme", false),
@@ -298,17 +235,10 @@ fn facts_and_classes_may_be_expressions() {
         ("customer in [acme, globex]", true),
         ("customer=/^(acme|globex)$/", true),
         ("customer=\"acme and sons\"", false),
-        (
-            "os.family=Debian environment=production\tmysql::master /^role::/",
-            true,
-        ),
+        ("os.family=Debian environment=production\tmysql::master /^role::/", true),
     ] {
         let set = good(&[("service.policy", &format!("allow\trip\t*\t{fields}\n"))]);
-        assert_eq!(
-            decide(&set, "rip", "service", "stop").allowed,
-            holds,
-            "{fields}"
-        );
+        assert_eq!(decide(&set, "rip", "service", "stop").allowed, holds, "{fields}");
     }
 }
 
@@ -328,11 +258,7 @@ fn an_expression_for_callers_matches_whole_names() {
         ("rip /bo./", "bob", true),
     ] {
         let set = good(&[("service.policy", &format!("allow\t{field}\t*\t*\n"))]);
-        assert_eq!(
-            decide(&set, caller, "service", "stop").allowed,
-            holds,
-            "{field} {caller}"
-        );
+        assert_eq!(decide(&set, caller, "service", "stop").allowed, holds, "{field} {caller}");
     }
 }
 
@@ -362,10 +288,7 @@ fn a_rule_may_name_who_must_approve() {
         ),
     ]);
     let decided = decide(&set, "oncall", "service", "stop");
-    assert_eq!(
-        (decided.allowed, decided.approved_by.as_deref()),
-        (true, Some("sysadmins eve"))
-    );
+    assert_eq!((decided.allowed, decided.approved_by.as_deref()), (true, Some("sysadmins eve")));
     let may = |approver: &str, action: &str| {
         ask([approver, "service", action], 0, |other| {
             ask(["oncall", "service", action], 0, |asked| {
@@ -388,37 +311,18 @@ fn what_is_wrong_has_a_line_and_a_column() {
         ("  allow\trip\t*", 3, "3 fields"),
         ("allow\trip r!p\t*\t*", 11, "`r!p` is not a caller"),
         ("allow\trip\tstop re*\t*", 16, "`re*` is not an action"),
-        (
-            "allow\trip\t*\tcustomer=acme and",
-            30,
-            "expected a condition",
-        ),
+        ("allow\trip\t*\tcustomer=acme and", 30, "expected a condition"),
         ("allow\té\t*\t*", 7, "`é`"),
-        (
-            "allow\trip\t*\tcustomer",
-            13,
-            "put classes in the fifth field",
-        ),
+        ("allow\trip\t*\tcustomer", 13, "put classes in the fifth field"),
         ("allow\trip\t*\t*\t*\tuntil=x", 17, "not a time"),
         ("permit\trip\t*\t*", 1, "`allow` or `deny` followed by"),
     ] {
         let (_, problems) = load(&[("x.policy", line)], RuleVerdict::Deny);
-        assert_eq!(
-            problems[0].location,
-            Some((1, column)),
-            "{line:?}: {}",
-            problems[0]
-        );
-        assert!(
-            problems[0].to_string().contains(said),
-            "{line:?}: {}",
-            problems[0]
-        );
+        assert_eq!(problems[0].location, Some((1, column)), "{line:?}: {}", problems[0]);
+        assert!(problems[0].to_string().contains(said), "{line:?}: {}", problems[0]);
     }
-    let (set, problems) = load(
-        &[("x.policy", "alow\n\nallow\trip\t*\t*\nalow\n")],
-        RuleVerdict::Deny,
-    );
+    let (set, problems) =
+        load(&[("x.policy", "alow\n\nallow\trip\t*\t*\nalow\n")], RuleVerdict::Deny);
     let places: Vec<_> = problems.iter().map(PolicyProblem::line_number).collect();
     assert_eq!(places, [Some(1), Some(4)]);
     assert_eq!(told(&set, "rip", "x", "y"), "-x.policy:1: malformed");
@@ -430,19 +334,13 @@ fn an_explanation_tells_why_each_earlier_rule_did_not_decide() {
                 allow\t*\t*\t*\tapache or nginx\nallow\t*\t*\t*\tuntil=1970-01-01T00:00Z\n\
                 deny\trip\t*\t*\nallow\t*\t*\t*\n";
     let set = good(&[("service.policy", text)]);
-    let explained = ask(["rip", "service", "stop"], 5, |asked| {
-        set.explain(asked, &KnownLookups::default())
-    });
+    let explained =
+        ask(["rip", "service", "stop"], 5, |asked| set.explain(asked, &KnownLookups::default()));
     assert_eq!(explained.policy.as_deref(), Some("service.policy"));
     let said: Vec<_> = explained
         .steps
         .iter()
-        .map(|step| {
-            step.mismatch
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default()
-        })
+        .map(|step| step.mismatch.as_ref().map(ToString::to_string).unwrap_or_default())
         .collect();
     assert_eq!(
         said,
@@ -466,33 +364,14 @@ fn a_rule_that_can_never_decide_is_known() {
         ("allow\t/e.*/\t*\t*", "deny\teve\tstop\t*", true),
         ("allow\teve\t*\t*", "deny\t*\tstop\t*", false),
         ("allow\t*\tstop\t*", "deny\teve\tstop start\t*", false),
-        (
-            "allow\t*\t*\tcustomer=acme",
-            "deny\teve\t*\tcustomer=acme\tapache",
-            true,
-        ),
-        (
-            "allow\t*\t*\tcustomer=acme",
-            "deny\teve\t*\tcustomer=globex",
-            false,
-        ),
-        (
-            "allow\t*\t*\t*\tuntil=2026-11-22T10:00Z",
-            "deny\teve\t*\t*",
-            false,
-        ),
+        ("allow\t*\t*\tcustomer=acme", "deny\teve\t*\tcustomer=acme\tapache", true),
+        ("allow\t*\t*\tcustomer=acme", "deny\teve\t*\tcustomer=globex", false),
+        ("allow\t*\t*\t*\tuntil=2026-11-22T10:00Z", "deny\teve\t*\t*", false),
         ("allow\t/a|b/\t*\t*", "deny\t/a/\t*\t*", false),
     ] {
         let set = good(&[("x.policy", &format!("{first}\n{second}\n"))]);
-        let (_, _, file) = set
-            .readable_policies()
-            .find(|(agent, ..)| *agent == "x")
-            .unwrap();
-        assert_eq!(
-            file.rules()[0].covers_rule(&file.rules()[1]),
-            covered,
-            "{first} / {second}"
-        );
+        let (_, _, file) = set.readable_policies().find(|(agent, ..)| *agent == "x").unwrap();
+        assert_eq!(file.rules()[0].covers_rule(&file.rules()[1]), covered, "{first} / {second}");
     }
 }
 
@@ -525,11 +404,7 @@ fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
         ("service=rip", "ping", true),
     ] {
         let decision = decide(&set, caller, "service", action);
-        assert_eq!(
-            decision.allowed, allowed,
-            "{caller} {action}: {}",
-            decision.rule
-        );
+        assert_eq!(decision.allowed, allowed, "{caller} {action}: {}", decision.rule);
     }
     let may = |approver: &str| {
         ask(["rip", "service", "approve"], 0, |asked| {
@@ -543,21 +418,11 @@ fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
     for (wrong, column) in [("node=prov", 7), ("service=", 7), ("service=/(/", 7)] {
         let text = format!("allow\t{wrong}\tstatus\t*\n");
         let (_, problems) = load(&[("service.policy", text.as_str())], RuleVerdict::Deny);
-        assert_eq!(
-            problems[0].location,
-            Some((1, column)),
-            "{wrong}: {problems:?}"
-        );
+        assert_eq!(problems[0].location, Some((1, column)), "{wrong}: {problems:?}");
     }
     let (_, problems) = load(
-        &[
-            ("service.policy", "policy default deny\n"),
-            ("groups", "a service=/x/\n"),
-        ],
+        &[("service.policy", "policy default deny\n"), ("groups", "a service=/x/\n")],
         RuleVerdict::Deny,
     );
-    assert!(
-        problems[0].to_string().contains("a group cannot contain"),
-        "{problems:?}"
-    );
+    assert!(problems[0].to_string().contains("a group cannot contain"), "{problems:?}");
 }

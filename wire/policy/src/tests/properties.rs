@@ -22,16 +22,7 @@ fn model(lines: &[Line], world: &[Option<bool>]) -> Option<usize> {
 }
 
 fn caller() -> impl Strategy<Value = String> {
-    prop_oneof![
-        "bob",
-        "bobby",
-        "ob",
-        "b",
-        "bob\\.x",
-        "x\\.bob",
-        "bob-1",
-        "[a-c]{1,3}"
-    ]
+    prop_oneof!["bob", "bobby", "ob", "b", "bob\\.x", "x\\.bob", "bob-1", "[a-c]{1,3}"]
 }
 
 proptest! {

@@ -9,10 +9,7 @@ use muster_filter::{DataLookupResult, DeclaredSources, EvaluationProgress, Known
 fn puppet(enabled: bool) -> KnownLookups {
     let mut known = KnownLookups::default();
     let values = json!({"enabled": enabled}).as_object().cloned().unwrap();
-    known.insert(
-        "puppet()".parse().unwrap(),
-        DataLookupResult::Values(values),
-    );
+    known.insert("puppet()".parse().unwrap(), DataLookupResult::Values(values));
     known
 }
 
@@ -25,25 +22,14 @@ fn what_is_unknown_is_denied_and_never_allowed() {
          allow\teve\tstatus\tcustomer=acme or puppet().enabled\n",
     )]);
     let told = |caller: &str, action: &str, known: &KnownLookups| {
-        let decision = ask([caller, "service", action], 0, |asked| {
-            set.decide_query(asked, known)
-        });
-        format!(
-            "{}{}",
-            if decision.allowed { '+' } else { '-' },
-            decision.rule
-        )
+        let decision = ask([caller, "service", action], 0, |asked| set.decide_query(asked, known));
+        format!("{}{}", if decision.allowed { '+' } else { '-' }, decision.rule)
     };
     let (on, off, unknown) = (puppet(true), puppet(false), KnownLookups::default());
     for (caller, action, known, expected) in [
         ("rip", "restart", &on, "+service.policy:2"),
         ("rip", "restart", &off, "-service.policy:1"),
-        (
-            "rip",
-            "restart",
-            &unknown,
-            "-service.policy:1 (unknown: puppet().enabled==false)",
-        ),
+        ("rip", "restart", &unknown, "-service.policy:1 (unknown: puppet().enabled==false)"),
         ("rip", "stop", &on, "+service.policy:2"),
         ("rip", "stop", &off, "-service.policy (no line matches)"),
         ("rip", "stop", &unknown, "-service.policy (no line matches)"),
@@ -71,32 +57,21 @@ fn an_explanation_tells_what_is_unknown() {
     let text = "allow\trip\t*\tpuppet().enabled\tservice('x').running and apache\n\
                 allow\trip\t*\tpuppet().enabled\ndeny\t*\t*\tnot puppet().enabled\n";
     let set = good(&[("service.policy", text)]);
-    let explained = ask(["rip", "service", "stop"], 0, |asked| {
-        set.explain(asked, &KnownLookups::default())
-    });
+    let explained =
+        ask(["rip", "service", "stop"], 0, |asked| set.explain(asked, &KnownLookups::default()));
     let rule = "service.policy:3 (unknown: puppet().enabled==true)";
     assert_eq!(explained.decision.rule, rule);
     let unknown: Vec<_> = explained.unknown.iter().map(ToString::to_string).collect();
     assert_eq!(unknown, ["puppet()"]);
-    let [first, second, third] = &explained.steps[..] else {
-        panic!("{:?}", explained.steps)
-    };
+    let [first, second, third] = &explained.steps[..] else { panic!("{:?}", explained.steps) };
     let why = first.mismatch.as_ref().map(ToString::to_string).unwrap();
     assert!(why.contains("apache"), "{why}");
     let why = second.mismatch.as_ref().map(ToString::to_string).unwrap();
-    assert!(
-        why.ends_with("whether this node matches is unknown"),
-        "{why}"
-    );
+    assert!(why.ends_with("whether this node matches is unknown"), "{why}");
     assert_eq!(second.unknown, ["puppet().enabled==true"]);
     assert_eq!(third.mismatch, None);
-    let known = ask(["rip", "service", "stop"], 0, |asked| {
-        set.explain(asked, &puppet(true))
-    });
-    assert_eq!(
-        (known.decision.rule.as_str(), known.unknown.len()),
-        ("service.policy:2", 0)
-    );
+    let known = ask(["rip", "service", "stop"], 0, |asked| set.explain(asked, &puppet(true)));
+    assert_eq!((known.decision.rule.as_str(), known.unknown.len()), ("service.policy:2", 0));
 }
 
 #[test]
@@ -107,10 +82,7 @@ fn questions_to_data_sources_are_counted_and_checked() {
     };
     let (set, problems) = load(&[("x.policy", &lines(64))], RuleVerdict::Deny);
     assert!(problems.is_empty());
-    let (_, _, file) = set
-        .readable_policies()
-        .find(|(agent, ..)| *agent == "x")
-        .unwrap();
+    let (_, _, file) = set.readable_policies().find(|(agent, ..)| *agent == "x").unwrap();
     assert_eq!(file.data_lookups().count(), 64);
     let wrong = file.rules()[3].undeclared_sources(&DeclaredSources::default());
     assert_eq!(wrong.len(), 1);
@@ -127,15 +99,8 @@ fn an_allowance_that_may_be_unknown_does_not_cover_what_follows() {
         ("deny\t*\t*\ta().b", "allow\teve\t*\ta().b", true),
     ] {
         let set = good(&[("x.policy", &format!("{first}\n{second}\n"))]);
-        let (_, _, file) = set
-            .readable_policies()
-            .find(|(agent, ..)| *agent == "x")
-            .unwrap();
-        assert_eq!(
-            file.rules()[0].covers_rule(&file.rules()[1]),
-            covered,
-            "{first}"
-        );
+        let (_, _, file) = set.readable_policies().find(|(agent, ..)| *agent == "x").unwrap();
+        assert_eq!(file.rules()[0].covers_rule(&file.rules()[1]), covered, "{first}");
     }
 }
 
@@ -147,9 +112,7 @@ fn partly_known<T>(
 ) -> T {
     let facts = json!({"customer": "acme", "os": {"family": "Debian"}});
     let settled = settled.iter().map(|name| (*name).to_owned()).collect();
-    let facts = NodeFacts::from_value(facts)
-        .unwrap()
-        .with_known_names(settled);
+    let facts = NodeFacts::from_value(facts).unwrap().with_known_names(settled);
     answer(&PolicyQuery {
         caller: &PolicyPrincipal::parse("rip").unwrap(),
         agent: &SubjectName::parse("service").unwrap(),
@@ -180,64 +143,23 @@ fn facts_and_classes_of_unread_sources_deny_in_both_verdicts() {
     let closed = rules.replace("default allow", "default deny");
     let closed = good(&[("service.policy", closed.as_str())]);
     let told = |set: &PolicySet, action: &str, known: (&[&str], bool)| {
-        let decision = partly_known(action, known, |asked| {
-            set.decide_query(asked, &KnownLookups::default())
-        });
+        let decision =
+            partly_known(action, known, |asked| set.decide_query(asked, &KnownLookups::default()));
         let sign = if decision.allowed { '+' } else { '-' };
         format!("{sign}{}", decision.rule)
     };
     for (set, action, known, expected) in [
-        (
-            &open,
-            "restart",
-            (&[][..], true),
-            "-service.policy:1 (unknown: environment==production)",
-        ),
-        (
-            &open,
-            "restart",
-            (&["environment"], true),
-            "-service.policy:2",
-        ),
-        (
-            &open,
-            "stop",
-            (&[], true),
-            "-service.policy:3 (unknown: os.family==RedHat)",
-        ),
+        (&open, "restart", (&[][..], true), "-service.policy:1 (unknown: environment==production)"),
+        (&open, "restart", (&["environment"], true), "-service.policy:2"),
+        (&open, "stop", (&[], true), "-service.policy:3 (unknown: os.family==RedHat)"),
         // A source that was never read could set the exact name `os.family`, which comes before the nested one.
-        (
-            &open,
-            "stop",
-            (&["os"], true),
-            "-service.policy:3 (unknown: os.family==RedHat)",
-        ),
+        (&open, "stop", (&["os"], true), "-service.policy:3 (unknown: os.family==RedHat)"),
         (&open, "stop", (&["os.family"], true), "-service.policy:3"),
-        (
-            &open,
-            "status",
-            (&[], false),
-            "-service.policy:4 (unknown: role::db)",
-        ),
+        (&open, "status", (&[], false), "-service.policy:4 (unknown: role::db)"),
         (&open, "status", (&[], true), "+service.policy:8 (default)"),
-        (
-            &closed,
-            "enable",
-            (&[], true),
-            "-service.policy:8 (default)",
-        ),
-        (
-            &closed,
-            "enable",
-            (&["customer"], true),
-            "+service.policy:5",
-        ),
-        (
-            &closed,
-            "disable",
-            (&[], true),
-            "-service.policy:8 (default)",
-        ),
+        (&closed, "enable", (&[], true), "-service.policy:8 (default)"),
+        (&closed, "enable", (&["customer"], true), "+service.policy:5"),
+        (&closed, "disable", (&[], true), "-service.policy:8 (default)"),
         (&closed, "mask", (&[], false), "-service.policy:8 (default)"),
         (&closed, "mask", (&[], true), "+service.policy:7"),
     ] {

@@ -49,10 +49,7 @@ fn stats(incomplete: Option<ConnectionDisturbance>) -> CallStats {
 }
 
 fn published() -> CallEvent {
-    CallEvent::Published {
-        request: REQUEST.parse().unwrap(),
-        expected: None,
-    }
+    CallEvent::Published { request: REQUEST.parse().unwrap(), expected: None }
 }
 
 fn nodes(names: &[&str]) -> BTreeSet<Identity> {
@@ -61,11 +58,7 @@ fn nodes(names: &[&str]) -> BTreeSet<Identity> {
 
 fn gather(events: Vec<CallEvent>, interrupted: bool) -> RequestReport {
     let store = DdlStore::load(None).unwrap();
-    let action = store
-        .get("rpcutil")
-        .unwrap()
-        .find_action("get_fact")
-        .unwrap();
+    let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
     let mut gathering = ReportBuilder::new("rpcutil", action, 3, RequestStats::default());
     gathering.begin_batch(nodes(&["a", "b", "c"]));
     for event in events {
@@ -95,19 +88,12 @@ fn every_event_finds_its_place() {
     let stats = &report.stats;
     assert_eq!(stats.requests, [REQUEST]);
     assert_eq!((stats.discovered, stats.ok, stats.failed), (3, 1, 1));
-    assert_eq!(
-        (&stats.missing, &stats.not_connected),
-        (&nodes(&["c"]), &nodes(&["c"]))
-    );
+    assert_eq!((&stats.missing, &stats.not_connected), (&nodes(&["c"]), &nodes(&["c"])));
     assert_eq!(stats.unexpected, nodes(&["d"]));
     assert_eq!(stats.rejected.get("signature"), Some(&2));
     assert_eq!(stats.gaps, BTreeSet::from([ResultGap::SlowConsumer]));
     assert_eq!(stats.waiting, Duration::from_millis(30));
-    let senders: Vec<&str> = report
-        .replies
-        .iter()
-        .map(|reply| reply.node.as_str())
-        .collect();
+    let senders: Vec<&str> = report.replies.iter().map(|reply| reply.node.as_str()).collect();
     assert_eq!(senders, ["a", "b"]);
     // Only what succeeded and was asked is summarised.
     assert_eq!(report.summaries[0].to_json(), json!({"de": 1}));
@@ -116,31 +102,19 @@ fn every_event_finds_its_place() {
 
 #[test]
 fn whoever_is_missing_was_waited_for_until_the_end() {
-    let late = CallStats {
-        waiting: Duration::ZERO,
-        ..stats(None)
-    };
-    let report = gather(
-        vec![published(), CallEvent::Finished(Box::new(late))],
-        false,
-    );
+    let late = CallStats { waiting: Duration::ZERO, ..stats(None) };
+    let report = gather(vec![published(), CallEvent::Finished(Box::new(late))], false);
     assert_eq!(report.stats.missing.len(), 3);
     assert!(report.stats.waiting > Duration::ZERO);
 }
 
 #[test]
 fn an_interruption_keeps_what_came_and_names_the_rest() {
-    let report = gather(
-        vec![published(), CallEvent::Reply(answer("b", 0, &json!({})))],
-        true,
-    );
+    let report = gather(vec![published(), CallEvent::Reply(answer("b", 0, &json!({})))], true);
     assert_eq!(report.stats.missing, nodes(&["a", "c"]));
     assert_eq!(report.stats.gaps, BTreeSet::from([ResultGap::Interrupted]));
     assert_eq!(report.stats.exit_code(), CommandExitCode::SomeFailed);
-    assert_eq!(
-        gather(vec![published()], true).stats.exit_code(),
-        CommandExitCode::SomeFailed
-    );
+    assert_eq!(gather(vec![published()], true).stats.exit_code(), CommandExitCode::SomeFailed);
 }
 
 #[test]
@@ -153,11 +127,7 @@ fn silence_is_counted_even_if_nobody_says_that_it_is_over() {
 #[test]
 fn steps_tell_the_watcher_what_to_show() {
     let store = DdlStore::load(None).unwrap();
-    let action = store
-        .get("rpcutil")
-        .unwrap()
-        .find_action("get_fact")
-        .unwrap();
+    let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
     let mut gathering = ReportBuilder::new("rpcutil", action, 2, RequestStats::default());
     gathering.begin_batch(nodes(&["a", "b"]));
     assert!(
@@ -168,25 +138,15 @@ fn steps_tell_the_watcher_what_to_show() {
         matches!(step, Ok(ReportUpdate::Reply(reply)) if reply.node.as_str() == "a" && reply.took == 7)
     );
     assert_eq!(gathering.heard_count(), 1);
-    assert!(matches!(
-        gathering.handle_event(finished(None)),
-        Ok(ReportUpdate::Finished)
-    ));
-    let failed = ClientError::NotGranted {
-        agent: "rpcutil".into(),
-        allowed: "service".into(),
-    };
+    assert!(matches!(gathering.handle_event(finished(None)), Ok(ReportUpdate::Finished)));
+    let failed = ClientError::NotGranted { agent: "rpcutil".into(), allowed: "service".into() };
     assert!(gathering.handle_event(CallEvent::Failed(failed)).is_err());
 }
 
 #[test]
 fn batches_add_up() {
     let store = DdlStore::load(None).unwrap();
-    let action = store
-        .get("rpcutil")
-        .unwrap()
-        .find_action("get_fact")
-        .unwrap();
+    let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
     let mut gathering = ReportBuilder::new("rpcutil", action, 4, RequestStats::default());
     for (node, code) in [("a", 0), ("b", 1)] {
         gathering.begin_batch(nodes(&[node]));
@@ -199,24 +159,12 @@ fn batches_add_up() {
     gathering.begin_batch(nodes(&["c"]));
     gathering.handle_event(published()).unwrap();
     gathering.end_batch();
-    assert_eq!(
-        (
-            gathering.heard_count(),
-            gathering.stats().unsuccessful_count()
-        ),
-        (3, 2)
-    );
+    assert_eq!((gathering.heard_count(), gathering.stats().unsuccessful_count()), (3, 2));
     let report = gathering.into_report(nodes(&["d"]));
     let stats = &report.stats;
     assert_eq!((stats.discovered, stats.ok, stats.failed), (4, 1, 1));
-    assert_eq!(
-        (&stats.missing, &stats.not_asked),
-        (&nodes(&["c"]), &nodes(&["d"]))
-    );
-    assert_eq!(
-        (stats.requests.len(), stats.exit_code()),
-        (3, CommandExitCode::SomeFailed)
-    );
+    assert_eq!((&stats.missing, &stats.not_asked), (&nodes(&["c"]), &nodes(&["d"])));
+    assert_eq!((stats.requests.len(), stats.exit_code()), (3, CommandExitCode::SomeFailed));
     assert!(stats.publishing >= Duration::from_millis(2));
     assert!(stats.waiting >= Duration::from_millis(60));
 }

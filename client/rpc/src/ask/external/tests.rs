@@ -42,30 +42,18 @@ async fn a_program_is_told_everything_and_believed() {
         echo '{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["web2", "WEB1"]}' > "$3""#;
     let (nodes, talk) = of(script, PATIENCE).await;
     assert_eq!(nodes.unwrap(), ["web1", "web2"]);
-    assert!(
-        talk.contains("looking") && talk.contains("slow today"),
-        "{talk}"
-    );
+    assert!(talk.contains("looking") && talk.contains("slow today"), "{talk}");
 }
 
 #[tokio::test]
 async fn programs_that_fail_lie_or_say_nothing_are_told() {
     for (script, expected) in [
-        (
-            "echo '{\"error\": \"no database\"}' > \"$3\"",
-            "it reported an error: no database",
-        ),
+        ("echo '{\"error\": \"no database\"}' > \"$3\"", "it reported an error: no database"),
         ("exit 3", "failed: exit status: 3"),
         ("true", "it wrote no reply"),
-        (
-            "echo '<nodes/>' > \"$3\"",
-            "its reply does not conform to the protocol",
-        ),
+        ("echo '<nodes/>' > \"$3\"", "its reply does not conform to the protocol"),
         ("rm \"$3\"", "cannot exchange files"),
-        (
-            "echo '{\"nodes\": [\"a\"]}' > \"$3\"",
-            "its reply has protocol",
-        ),
+        ("echo '{\"nodes\": [\"a\"]}' > \"$3\"", "its reply has protocol"),
         ("kill -9 $$", "failed: signal: 9"),
     ] {
         let (told, _) = of(script, PATIENCE).await;

@@ -14,20 +14,15 @@ pub(super) fn read_anchors(
     state: &Path,
     files: &[PathBuf],
 ) -> Result<Vec<AuditAnchor>, AuditReadError> {
-    let failed = |source| AuditReadError::Read {
-        path: state.to_owned(),
-        source,
-    };
+    let failed = |source| AuditReadError::Read { path: state.to_owned(), source };
     let mut found = Vec::new();
     for entry in fs::read_dir(state).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.extension().is_none_or(|extension| extension != "head") {
             continue;
         }
-        let text = fs::read_to_string(&path).map_err(|source| AuditReadError::Read {
-            path: path.clone(),
-            source,
-        })?;
+        let text = fs::read_to_string(&path)
+            .map_err(|source| AuditReadError::Read { path: path.clone(), source })?;
         // A crash may leave the record empty; it then gives no anchor.
         let Ok(record) = text.parse::<HeadRecord>() else {
             continue;

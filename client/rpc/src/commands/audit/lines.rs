@@ -23,19 +23,13 @@ pub(super) fn for_each_part(
     path: &Path,
     mut handle_part: impl FnMut(LogFilePart<'_>),
 ) -> Result<(), AuditReadError> {
-    let failed = |source| AuditReadError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| AuditReadError::Read { path: path.to_owned(), source };
     let mut input = BufReader::new(File::open(path).map_err(failed)?);
     let mut line = Vec::new();
     loop {
         line.clear();
         let max_bytes = MAX_AUDIT_LINE_BYTES as u64 + 1;
-        (&mut input)
-            .take(max_bytes)
-            .read_until(b'\n', &mut line)
-            .map_err(failed)?;
+        (&mut input).take(max_bytes).read_until(b'\n', &mut line).map_err(failed)?;
         match line.strip_suffix(b"\n") {
             Some(complete_line) => handle_part(LogFilePart::Line(complete_line)),
             None if line.is_empty() => return Ok(()),
@@ -65,10 +59,7 @@ fn skip_line(input: &mut impl BufRead) -> std::io::Result<()> {
 
 /// Sequence number of a file's first line, if it belongs to a chain.
 pub(super) fn first_number(path: &Path) -> Result<Option<u64>, AuditReadError> {
-    let failed = |source| AuditReadError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| AuditReadError::Read { path: path.to_owned(), source };
     let mut line = Vec::new();
     let file = File::open(path).map_err(failed)?;
     BufReader::new(file.take(MAX_AUDIT_LINE_BYTES as u64))

@@ -28,8 +28,7 @@ pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> Result<Comman
     printed?;
     if unread > 0 {
         let hint = "run `rpc audit verify` for details";
-        cx.printer
-            .print_warning(format_args!("{unread} lines cannot be read; {hint}"));
+        cx.printer.print_warning(format_args!("{unread} lines cannot be read; {hint}"));
     }
     Ok(CommandExitCode::Passed)
 }
@@ -55,9 +54,5 @@ fn matches_filters(args: &AuditShowArgs, fields: &Map<String, Value>) -> bool {
     !fields.contains_key("audit")
         && field_matches("caller", args.caller.as_ref().map(AsRef::as_ref))
         && field_matches("agent", args.agent.as_ref().map(AsRef::as_ref))
-        && field_matches(
-            "verdict",
-            args.verdict
-                .map(crate::cli::audit::AuditVerdictFilter::as_str),
-        )
+        && field_matches("verdict", args.verdict.map(crate::cli::audit::AuditVerdictFilter::as_str))
 }

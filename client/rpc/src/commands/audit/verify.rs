@@ -32,21 +32,14 @@ pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<Comma
             LogFilePart::Torn(rest) => verifier.push_torn_end(rest),
         })?;
     }
-    let log = VerifiedAuditLog {
-        files: &files,
-        verification: verifier.finish(),
-        strict: args.strict,
-    };
+    let log =
+        VerifiedAuditLog { files: &files, verification: verifier.finish(), strict: args.strict };
     if let Some(json) = json {
         cx.print_json(&AuditVerdictDocument::new(&log), &json)?;
     } else {
         cx.printer.print_text(render_verdict(&log))?;
     }
-    Ok(if log.has_passed() {
-        CommandExitCode::Passed
-    } else {
-        CommandExitCode::SomeFailed
-    })
+    Ok(if log.has_passed() { CommandExitCode::Passed } else { CommandExitCode::SomeFailed })
 }
 
 /// Anchors from the daemon's head records. A directory given by the user must contain one; the default directory is used if it exists.

@@ -17,11 +17,8 @@ pub fn run(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     let default_path = organisation.layout().broker_config();
-    let out: Option<PathBuf> = if args.write {
-        Some(default_path.clone())
-    } else {
-        args.out.clone()
-    };
+    let out: Option<PathBuf> =
+        if args.write { Some(default_path.clone()) } else { args.out.clone() };
     let mut conf = NatsServerConfig::for_organisation(organisation);
     if out.as_ref() != Some(&default_path) {
         conf = conf.with_embedded_accounts(organisation)?;

@@ -15,9 +15,8 @@ pub fn run(
     let lock = organisation.lock()?;
     organisation.rename_broker(&lock, &args.hosts)?;
     let urls = organisation.profile().broker.urls.join(", ");
-    printer.print_message(format_args!(
-        "{GOOD}renamed{GOOD:#} the broker; its addresses are {urls}"
-    ));
+    printer
+        .print_message(format_args!("{GOOD}renamed{GOOD:#} the broker; its addresses are {urls}"));
     printer.print_hint(
         "restart the broker, and write the new addresses to the configurations of nodes and users",
     );

@@ -28,15 +28,7 @@ pub fn run(
 ) -> Result<CommandExitCode, Error> {
     let path = program::find_nats_server(environment)?;
     let config = organisation.layout().broker_config();
-    printer.print_detail(format_args!(
-        "{} --config {}",
-        path.display(),
-        config.display()
-    ));
-    let source = Command::new(&path)
-        .arg("--config")
-        .arg(config)
-        .args(&args.arguments)
-        .exec();
+    printer.print_detail(format_args!("{} --config {}", path.display(), config.display()));
+    let source = Command::new(&path).arg("--config").arg(config).args(&args.arguments).exec();
     Err(BrokerProgramError::Run { path, source }.into())
 }

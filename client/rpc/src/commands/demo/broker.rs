@@ -69,17 +69,10 @@ impl StartingBroker {
         let read_log_tail = || log_tail(&directory.join("log/broker.log"));
         loop {
             if let Some(url) = read_client_url(&directory.join("ports")) {
-                return Ok(record::BrokerProcess {
-                    url,
-                    process: self.process,
-                });
+                return Ok(record::BrokerProcess { url, process: self.process });
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(DemoError::Ended {
-                    name: name(),
-                    status,
-                    log_tail: read_log_tail(),
-                });
+                return Err(DemoError::Ended { name: name(), status, log_tail: read_log_tail() });
             }
             if Instant::now() > deadline {
                 return Err(DemoError::NotReady {

@@ -129,8 +129,5 @@ impl CommandError for DemoError {
 }
 
 fn join_pids(pids: &[u32]) -> String {
-    pids.iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

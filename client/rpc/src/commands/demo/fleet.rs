@@ -27,13 +27,7 @@ pub struct DemoFacts {
 }
 
 /// Pattern of a node: prefix and suffix of its number, environment, customer, and a class in addition to `common`.
-struct DemoNodePattern(
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static str,
-    &'static str,
-);
+struct DemoNodePattern(&'static str, &'static str, &'static str, &'static str, &'static str);
 
 /// Two of every five nodes match `environment=development customer=acme mysql::master`.
 const NODE_PATTERNS: [DemoNodePattern; 5] = [
@@ -48,30 +42,17 @@ const COUNTRIES: [&str; 4] = ["de", "nl", "us", "br"];
 
 /// The first `count` nodes.
 pub fn demo_nodes(count: usize) -> Result<Vec<DemoNode>, NameError> {
-    let patterns = NODE_PATTERNS
-        .iter()
-        .cycle()
-        .zip(COUNTRIES.iter().cycle())
-        .take(count);
+    let patterns = NODE_PATTERNS.iter().cycle().zip(COUNTRIES.iter().cycle()).take(count);
     let mut nodes: Vec<DemoNode> = Vec::with_capacity(count);
     for (DemoNodePattern(role, domain, environment, customer, class), country) in patterns {
         let has_same_role = |node: &&DemoNode| {
             node.name.as_str().starts_with(role)
-                && node
-                    .name
-                    .as_str()
-                    .split_once('.')
-                    .is_some_and(|(_, rest)| rest == *domain)
+                && node.name.as_str().split_once('.').is_some_and(|(_, rest)| rest == *domain)
         };
         let number = nodes.iter().filter(has_same_role).count() + 1;
         nodes.push(DemoNode {
             name: Identity::parse(&format!("{role}{number}.{domain}"))?,
-            facts: DemoFacts {
-                country,
-                customer,
-                environment,
-                role,
-            },
+            facts: DemoFacts { country, customer, environment, role },
             classes: vec!["common", class],
         });
     }
@@ -96,9 +77,7 @@ mod tests {
                     && member.facts.customer == "acme"
                     && member.classes.contains(&"mysql::master")
             });
-            matching
-                .map(|member| member.name.to_string())
-                .collect::<Vec<_>>()
+            matching.map(|member| member.name.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(found(5), ["db1.dev.acme.net", "db2.dev.acme.net"]);
         assert_eq!(found(7).len(), 4);

@@ -100,23 +100,15 @@ const PATHS: DemoPathsSection = DemoPathsSection {
 const ROOT_FILES: [(&str, &str); 6] = [
     ("etc/passwd", "root:x:0:0:root:/root:/bin/bash\n"),
     ("etc/group", "root:x:0:\n"),
-    (
-        "etc/hosts",
-        "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
-    ),
+    ("etc/hosts", "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"),
     ("etc/aliases", "postmaster: root\n"),
     ("etc/shells", "/bin/sh\n/bin/bash\n"),
-    (
-        "etc/login.defs",
-        "UID_MIN 1000\nUID_MAX 60000\nGID_MIN 1000\nGID_MAX 60000\n",
-    ),
+    ("etc/login.defs", "UID_MIN 1000\nUID_MAX 60000\nGID_MIN 1000\nGID_MAX 60000\n"),
 ];
 
 /// Files that hold secrets on a real machine.
-const ROOT_SECRETS: [(&str, &str); 2] = [
-    ("etc/shadow", "root:*:19000:0:99999:7:::\n"),
-    ("etc/gshadow", "root:*::\n"),
-];
+const ROOT_SECRETS: [(&str, &str); 2] =
+    [("etc/shadow", "root:*:19000:0:99999:7:::\n"), ("etc/gshadow", "root:*::\n")];
 
 /// Empty directories of the scratch root.
 const ROOT_DIRECTORIES: [&str; 8] = [
@@ -143,11 +135,9 @@ pub fn make_node(
     for subdirectory in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
         files::create_private_directory(&directory.join(subdirectory))?;
     }
-    let facts =
-        serde_json::to_vec_pretty(&node.facts).map_err(|error| OrganisationError::Format {
-            item: "the node's facts",
-            source: error.into(),
-        })?;
+    let facts = serde_json::to_vec_pretty(&node.facts).map_err(|error| {
+        OrganisationError::Format { item: "the node's facts", source: error.into() }
+    })?;
     files::replace_public(&directory.join("facts.d/demo.json"), &facts)?;
     let classes = node.classes.join("\n") + "\n";
     files::replace_public(&directory.join(PATHS.classes), classes.as_bytes())?;
@@ -207,8 +197,5 @@ fn make_scratch_root(root: &Path, node: &DemoNode) -> Result<(), DemoError> {
     for (path, text) in ROOT_SECRETS {
         files::replace_secret(&root.join(path), text.as_bytes())?;
     }
-    Ok(files::replace_public(
-        &root.join("etc/hostname"),
-        format!("{}\n", node.name).as_bytes(),
-    )?)
+    Ok(files::replace_public(&root.join("etc/hostname"), format!("{}\n", node.name).as_bytes())?)
 }

@@ -49,10 +49,7 @@ pub fn start_process(
 ) -> Result<(Child, DemoProcess), DemoError> {
     let out = File::create(log).map_err(files::file_error("write", log))?;
     let err = out.try_clone().map_err(files::file_error("write", log))?;
-    let failed = |source| DemoError::Start {
-        program: program.to_owned(),
-        source,
-    };
+    let failed = |source| DemoError::Start { program: program.to_owned(), source };
     let child = Command::new(program)
         .args(arguments)
         .envs(environment.iter().copied())
@@ -138,10 +135,7 @@ fn parse_stat(text: &str) -> Option<ProcStatFields> {
     let state = fields.next()?;
     // The state is field 3; the start time is field 22.
     let start_time = fields.nth(18)?.parse().ok()?;
-    Some(ProcStatFields {
-        is_dead: matches!(state, "Z" | "X"),
-        start_time,
-    })
+    Some(ProcStatFields { is_dead: matches!(state, "Z" | "X"), start_time })
 }
 
 fn proportional_set_size(rollup: &str) -> Option<u64> {
@@ -164,21 +158,9 @@ mod tests {
     #[test]
     fn the_kernels_line_is_read_whatever_the_process_is_called() {
         let line = "42 (a ) R 1) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 1 1 1";
-        assert_eq!(
-            parse_stat(line),
-            Some(ProcStatFields {
-                is_dead: false,
-                start_time: 777
-            })
-        );
+        assert_eq!(parse_stat(line), Some(ProcStatFields { is_dead: false, start_time: 777 }));
         let dead = line.replace(") S ", ") Z ");
-        assert_eq!(
-            parse_stat(&dead),
-            Some(ProcStatFields {
-                is_dead: true,
-                start_time: 777
-            })
-        );
+        assert_eq!(parse_stat(&dead), Some(ProcStatFields { is_dead: true, start_time: 777 }));
         assert_eq!(parse_stat("42 (a) S 1"), None);
         assert_eq!(parse_stat(""), None);
     }
@@ -197,13 +179,7 @@ mod tests {
         let pid = std::process::id();
         let start_time = read_stat(pid).unwrap().start_time;
         assert!(DemoProcess { pid, start_time }.is_alive());
-        assert!(
-            !DemoProcess {
-                pid,
-                start_time: start_time + 1
-            }
-            .is_alive()
-        );
+        assert!(!DemoProcess { pid, start_time: start_time + 1 }.is_alive());
     }
 
     #[tokio::test]
@@ -218,9 +194,7 @@ mod tests {
             ticks.tick().await;
         }
         assert!(process.is_alive());
-        stop_processes(&[process], Duration::from_millis(50))
-            .await
-            .unwrap();
+        stop_processes(&[process], Duration::from_millis(50)).await.unwrap();
         assert!(!process.is_alive());
     }
 }

@@ -38,8 +38,7 @@ impl ReadinessListener {
 
     /// Waits until the node is ready. Returns false when `has_exited` returns true, or at the deadline.
     pub async fn await_ready(&self, deadline: Instant, has_exited: impl FnMut() -> bool) -> bool {
-        self.await_ready_with_status(deadline, has_exited, |_| {})
-            .await
+        self.await_ready_with_status(deadline, has_exited, |_| {}).await
     }
 
     /// As [`Self::await_ready`], and calls `report_status` with each status message of the node.
@@ -76,9 +75,7 @@ impl ReadinessListener {
 
 /// Whether the message contains `READY=1`. A message has one assignment per line.
 fn is_ready(message: &[u8]) -> bool {
-    message
-        .split(|byte| *byte == b'\n')
-        .any(|line| line == b"READY=1")
+    message.split(|byte| *byte == b'\n').any(|line| line == b"READY=1")
 }
 
 /// The status text of a message.
@@ -117,11 +114,7 @@ mod tests {
         };
         let mut told = Vec::new();
         let tell = |status: &str| told.push(status.to_owned());
-        assert!(
-            !listener
-                .await_ready_with_status(deadline(), over, tell)
-                .await
-        );
+        assert!(!listener.await_ready_with_status(deadline(), over, tell).await);
         assert_eq!(told, ["connecting"]);
         node.send_to(b"READY=1\n", listener.path()).unwrap();
         assert!(listener.await_ready(deadline(), || false).await);

@@ -50,18 +50,14 @@ impl DemoRecord {
     /// Every process, nodes before the broker.
     pub fn nodes_first(&self) -> Vec<DemoProcess> {
         let nodes = self.nodes.iter().map(|node| node.process);
-        nodes
-            .chain(self.broker.iter().map(|broker| broker.process))
-            .collect()
+        nodes.chain(self.broker.iter().map(|broker| broker.process)).collect()
     }
 
     /// Writes the record.
     pub fn save(&self, directory: &Path) -> Result<(), DemoError> {
         let path = record_path(directory);
-        let text = serde_json::to_vec_pretty(self).map_err(|source| DemoError::Record {
-            path: path.clone(),
-            source,
-        })?;
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|source| DemoError::Record { path: path.clone(), source })?;
         Ok(files::replace_public(&path, &text)?)
     }
 
@@ -115,30 +111,13 @@ mod tests {
     fn only_a_demonstration_is_removed_and_only_an_empty_directory_taken() {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::write(scratch.path().join("mine"), "x").unwrap();
-        assert!(matches!(
-            claim_directory(scratch.path()),
-            Err(DemoError::NotEmpty(_))
-        ));
-        assert!(matches!(
-            remove_directory(scratch.path()),
-            Err(DemoError::NotFound(_))
-        ));
-        assert!(matches!(
-            DemoRecord::load(scratch.path()),
-            Err(DemoError::NotFound(_))
-        ));
+        assert!(matches!(claim_directory(scratch.path()), Err(DemoError::NotEmpty(_))));
+        assert!(matches!(remove_directory(scratch.path()), Err(DemoError::NotFound(_))));
+        assert!(matches!(DemoRecord::load(scratch.path()), Err(DemoError::NotFound(_))));
         let directory = scratch.path().join("demo");
         claim_directory(&directory).unwrap();
-        assert!(matches!(
-            claim_directory(&directory),
-            Err(DemoError::AlreadyExists(_))
-        ));
-        assert!(
-            DemoRecord::load(&directory)
-                .unwrap()
-                .nodes_first()
-                .is_empty()
-        );
+        assert!(matches!(claim_directory(&directory), Err(DemoError::AlreadyExists(_))));
+        assert!(DemoRecord::load(&directory).unwrap().nodes_first().is_empty());
         std::os::unix::fs::symlink(scratch.path(), directory.join("link")).unwrap();
         remove_directory(&directory).unwrap();
         assert!(!directory.exists() && scratch.path().join("mine").exists());

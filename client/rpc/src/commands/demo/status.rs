@@ -35,18 +35,8 @@ pub fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExitCode,
 }
 
 fn process_row(name: &str, process: DemoProcess, path: String) -> [String; 5] {
-    let state = if process.is_alive() {
-        "running"
-    } else {
-        "exited"
-    };
-    [
-        name.to_owned(),
-        process.pid.to_string(),
-        state.to_owned(),
-        memory_text(process),
-        path,
-    ]
+    let state = if process.is_alive() { "running" } else { "exited" };
+    [name.to_owned(), process.pid.to_string(), state.to_owned(), memory_text(process), path]
 }
 
 /// Memory of the process in MiB, if it runs and is readable.

@@ -68,18 +68,11 @@ pub async fn run(
         return Err(error.into());
     }
     let (nodes, seconds) = (args.nodes, started.elapsed().as_secs_f64());
-    let kind = if args.in_memory {
-        "virtual nodes"
-    } else {
-        "nodes"
-    };
+    let kind = if args.in_memory { "virtual nodes" } else { "nodes" };
     printer.print_message(format_args!(
         "{GOOD}up{GOOD:#}: a broker and {nodes} {kind}, in {seconds:.1} s"
     ));
-    printer.print_line(format_args!(
-        "export {CONFIG}={}",
-        directory.join("rpc.toml").display()
-    ))?;
+    printer.print_line(format_args!("export {CONFIG}={}", directory.join("rpc.toml").display()))?;
     print_next_steps(args, printer);
     Ok(CommandExitCode::Passed)
 }
@@ -95,10 +88,7 @@ fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
             "rpc find -W \"environment=development customer=acme mysql::master\"",
             "list the nodes that match",
         ),
-        (
-            "rpc do puppetral type=user name=rip -C mysql::master",
-            "create a user on each of them",
-        ),
+        ("rpc do puppetral type=user name=rip -C mysql::master", "create a user on each of them"),
         (
             &format!("rpc demo down{directory_option}"),
             "stop the demonstration and remove its files",
@@ -122,10 +112,7 @@ async fn start_demo(
         files::create_private_directory(&directory.join(subdirectory))?;
     }
     let mut starting = broker::start_broker(server, &organisation, directory)?;
-    record.broker = Some(record::BrokerProcess {
-        url: String::new(),
-        process: starting.process,
-    });
+    record.broker = Some(record::BrokerProcess { url: String::new(), process: starting.process });
     record.save(directory)?;
     let broker = starting.await_url(directory).await?;
     organisation.set_urls(vec![broker.url.clone()])?;
@@ -134,15 +121,8 @@ async fn start_demo(
     organisation.declare_stores(1, unix_millis_now()).await?;
     make_user(&organisation, directory)?;
     if args.in_memory {
-        return virtual_nodes::run(
-            args.nodes,
-            daemon,
-            &organisation,
-            directory,
-            record,
-            printer,
-        )
-        .await;
+        return virtual_nodes::run(args.nodes, daemon, &organisation, directory, record, printer)
+            .await;
     }
     let mut nodes = start_nodes(
         usize::try_from(args.nodes).unwrap_or(usize::MAX),
@@ -203,13 +183,8 @@ fn start_nodes(
     let mut nodes = Vec::with_capacity(count);
     for (index, demo_node) in demo_nodes.into_iter().enumerate() {
         let node_directory = directory.join("nodes").join(demo_node.name.as_str());
-        let config = node::make_node(
-            organisation,
-            &lock,
-            &node_directory,
-            &demo_node,
-            unix_millis_now(),
-        )?;
+        let config =
+            node::make_node(organisation, &lock, &node_directory, &demo_node, unix_millis_now())?;
         // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
         let listener = ReadinessListener::new(directory.join(format!("run/{index}")))?;
         let (child, process) = process::start_process(
@@ -224,11 +199,7 @@ fn start_nodes(
             process,
         });
         record.save(directory)?;
-        nodes.push(StartingNode {
-            name: demo_node.name,
-            child,
-            listener,
-        });
+        nodes.push(StartingNode { name: demo_node.name, child, listener });
     }
     Ok(nodes)
 }
@@ -260,16 +231,8 @@ pub fn not_ready_error(
     let name = node.name.to_string();
     let log_tail = log_tail(&log_path(directory, &node.name));
     match exit_status {
-        Some(status) => DemoError::Ended {
-            name,
-            status,
-            log_tail,
-        },
-        None => DemoError::NotReady {
-            name,
-            timeout,
-            log_tail,
-        },
+        Some(status) => DemoError::Ended { name, status, log_tail },
+        None => DemoError::NotReady { name, timeout, log_tail },
     }
 }
 
@@ -282,12 +245,8 @@ pub fn log_path(directory: &Path, name: &Identity) -> PathBuf {
 pub fn log_tail(path: &Path) -> String {
     let text = files::read_text(path, MAX_LOG_BYTES).unwrap_or_else(|error| error.to_string());
     let lines: Vec<&str> = text.lines().collect();
-    let tail = lines
-        .iter()
-        .skip(lines.len().saturating_sub(SHOWN_LOG_LINES));
-    tail.map(|line| format!("    {line}"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    let tail = lines.iter().skip(lines.len().saturating_sub(SHOWN_LOG_LINES));
+    tail.map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Finds the rpcd program: from the environment variable, beside this program, or the first in `PATH`.
@@ -299,9 +258,7 @@ fn find_daemon(environment: &ProcessEnvironment) -> Result<PathBuf, DemoError> {
             Err(DemoError::InvalidDaemonPath(path.clone()))
         };
     }
-    let sibling = std::env::current_exe()
-        .ok()
-        .map(|executable| executable.with_file_name("rpcd"));
+    let sibling = std::env::current_exe().ok().map(|executable| executable.with_file_name("rpcd"));
     sibling
         .filter(|path| path.is_file())
         .or_else(|| environment.find_program("rpcd"))

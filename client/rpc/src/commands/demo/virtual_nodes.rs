@@ -33,19 +33,10 @@ pub async fn run(
     let host_directory = directory.join(HOST_NAME);
     let config = {
         let lock = organisation.lock()?;
-        node::make_virtual_host(
-            organisation,
-            &lock,
-            &host_directory,
-            &name,
-            unix_millis_now(),
-        )?
+        node::make_virtual_host(organisation, &lock, &host_directory, &name, unix_millis_now())?
     };
     let listener = ReadinessListener::new(directory.join("run/0"))?;
-    let (nodes, key) = (
-        count.to_string(),
-        organisation.layout().key_file(OrganisationKey::Node),
-    );
+    let (nodes, key) = (count.to_string(), organisation.layout().key_file(OrganisationKey::Node));
     let arguments = [
         "--config".as_ref(),
         config.as_os_str(),
@@ -64,11 +55,7 @@ pub async fn run(
         process,
     });
     record.save(directory)?;
-    let starting = StartingNode {
-        name,
-        child,
-        listener,
-    };
+    let starting = StartingNode { name, child, listener };
     await_all_ready(starting, count, directory, printer).await
 }
 
@@ -88,10 +75,7 @@ async fn await_all_ready(
     };
     let print_status = |status: &str| printer.print_message(status);
     let listener = &starting.listener;
-    if listener
-        .await_ready_with_status(deadline, has_exited, print_status)
-        .await
-    {
+    if listener.await_ready_with_status(deadline, has_exited, print_status).await {
         return Ok(());
     }
     Err(not_ready_error(&starting, exit_status, timeout, directory))

@@ -68,24 +68,14 @@ pub async fn ask_in_batches(
 /// Prints which nodes did not reply, and the consequence.
 pub fn report_missing(total: &RequestStats, consequence: &str, cx: CommandContext<'_>) {
     if !total.missing.is_empty() {
-        let names: BTreeSet<&str> = total
-            .missing
-            .iter()
-            .take(MAX_SHOWN_NAMES)
-            .map(Identity::as_str)
-            .collect();
+        let names: BTreeSet<&str> =
+            total.missing.iter().take(MAX_SHOWN_NAMES).map(Identity::as_str).collect();
         let names = names.into_iter().collect::<Vec<_>>().join(", ");
         let more = total.missing.len().saturating_sub(MAX_SHOWN_NAMES);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        cx.printer
-            .print_warning(format_args!("no reply, {consequence}: {names}{more}"));
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        cx.printer.print_warning(format_args!("no reply, {consequence}: {names}{more}"));
     }
     for gap in &total.gaps {
-        cx.printer
-            .print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+        cx.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
     }
 }

@@ -13,9 +13,7 @@ use crate::render::collectives::{CollectiveMembers, CollectivesDocument};
 
 /// Collects the data, and prints the table or writes the graph.
 pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let target = cx
-        .read_target(&args.filters)?
-        .with_agent(inquiry::RPCUTIL_AGENT)?;
+    let target = cx.read_target(&args.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?;
     let json = form::parse_json_form(&args.json)?;
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;

@@ -29,10 +29,7 @@ use crate::report::NodeReply;
 
 /// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let to_error = |source| InventoryFileError::Inventory {
-        path: path.to_owned(),
-        source,
-    };
+    let to_error = |source| InventoryFileError::Inventory { path: path.to_owned(), source };
     let text = files::read_text(path, MAX_INVENTORY_BYTES).map_err(InventoryFileError::from)?;
     let problems = find_problems(&text, None).map_err(to_error)?;
     for problem in &problems {
@@ -62,9 +59,7 @@ pub async fn run(
     filters: &FilterArgs,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let target = cx
-        .read_target(filters)?
-        .with_agent(inquiry::RPCUTIL_AGENT)?;
+    let target = cx.read_target(filters)?.with_agent(inquiry::RPCUTIL_AGENT)?;
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
     let groups = existing_groups(path, update)?;
@@ -77,9 +72,7 @@ pub async fn run(
         return Ok(CommandExitCode::Local);
     }
     let failed = |source| InventoryFileError::from(files::file_error("write", path)(source));
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let file =
         tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
     let mut document =
@@ -102,27 +95,18 @@ pub async fn run(
     // Synced before the rename, so that a crash leaves either the old or the complete new document.
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
-    cx.printer
-        .print_message(format_args!("{} nodes in {}", total.ok, path.display()));
+    cx.printer.print_message(format_args!("{} nodes in {}", total.ok, path.display()));
     Ok(total.exit_code())
 }
 
 /// The groups of the existing document, for `--update`.
 fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, InventoryFileError> {
-    match (
-        path.try_exists().map_err(files::file_error("read", path))?,
-        update,
-    ) {
+    match (path.try_exists().map_err(files::file_error("read", path))?, update) {
         (false, _) => Ok(Vec::new()),
-        (true, false) => Err(InventoryFileError::Exists {
-            path: path.to_owned(),
-        }),
+        (true, false) => Err(InventoryFileError::Exists { path: path.to_owned() }),
         (true, true) => FleetInventory::read(path)
             .map(|inventory| inventory.groups)
-            .map_err(|source| InventoryFileError::Inventory {
-                path: path.to_owned(),
-                source,
-            }),
+            .map_err(|source| InventoryFileError::Inventory { path: path.to_owned(), source }),
     }
 }
 
@@ -130,10 +114,7 @@ fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, Inv
 fn node_entry(reply: &NodeReply) -> Result<InventoryNode, String> {
     let name = reply.node.to_string();
     if !reply.is_ok() {
-        return Err(format!(
-            "{name}: {}",
-            printable::escape_to_line(&reply.message)
-        ));
+        return Err(format!("{name}: {}", printable::escape_to_line(&reply.message)));
     }
     let node = read_values(&reply.data).and_then(|output: RpcutilInventoryOutput| {
         Ok(InventoryNode {
@@ -162,17 +143,10 @@ impl<W: Write> InventoryWriter<W> {
     fn begin_document(mut writer: W, groups: &[InventoryGroup]) -> io::Result<Self> {
         write!(writer, "{{\n\"$schema\": {},\n", json!(INVENTORY_SCHEMA))?;
         if !groups.is_empty() {
-            writeln!(
-                writer,
-                "\"groups\": {},",
-                serde_json::to_string_pretty(groups)?
-            )?;
+            writeln!(writer, "\"groups\": {},", serde_json::to_string_pretty(groups)?)?;
         }
         writer.write_all(b"\"nodes\": [")?;
-        Ok(Self {
-            writer,
-            first: true,
-        })
+        Ok(Self { writer, first: true })
     }
 
     /// Writes a node on one line, so that documents can be compared by line.
@@ -186,9 +160,7 @@ impl<W: Write> InventoryWriter<W> {
 impl InventoryWriter<BufWriter<tempfile::NamedTempFile>> {
     fn finish_document(mut self) -> io::Result<tempfile::NamedTempFile> {
         self.writer.write_all(b"\n]\n}\n")?;
-        self.writer
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)
+        self.writer.into_inner().map_err(io::IntoInnerError::into_error)
     }
 }
 
@@ -223,40 +195,22 @@ mod tests {
             InventoryWriter::begin_document(std::io::BufWriter::new(file), &kept).unwrap();
         for (name, class) in [("db1", "mysql"), ("web1", "apache")] {
             let data = json!({"collectives": ["muster"], "facts": {"n": 1}, "classes": [class], "agents": ["rpcutil"], "version": "1"});
-            document
-                .write_node(&node_entry(&reply(name, 0, "", data)).unwrap())
-                .unwrap();
+            document.write_node(&node_entry(&reply(name, 0, "", data)).unwrap()).unwrap();
         }
         document.finish_document().unwrap().persist(&path).unwrap();
         let inventory = FleetInventory::read(Path::new(&path)).unwrap();
-        let wanted = DiscoveryQuery {
-            groups: vec!["web".to_owned()],
-            ..DiscoveryQuery::default()
-        };
+        let wanted = DiscoveryQuery { groups: vec!["web".to_owned()], ..DiscoveryQuery::default() };
         let found = inventory.find_nodes(&wanted).unwrap();
-        assert_eq!(
-            found.iter().map(Identity::as_str).collect::<Vec<_>>(),
-            ["web1"]
-        );
+        assert_eq!(found.iter().map(Identity::as_str).collect::<Vec<_>>(), ["web1"]);
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(
-            super::find_problems(&text, None).unwrap(),
-            Vec::<String>::new()
-        );
+        assert_eq!(super::find_problems(&text, None).unwrap(), Vec::<String>::new());
     }
 
     #[test]
     fn a_node_that_tells_nonsense_is_left_out_and_told() {
-        assert!(
-            node_entry(&reply("a", 5, "denied", json!({})))
-                .unwrap_err()
-                .contains("denied")
-        );
+        assert!(node_entry(&reply("a", 5, "denied", json!({}))).unwrap_err().contains("denied"));
         let error = node_entry(&reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
-        assert!(
-            error.starts_with("a: its inventory is not valid"),
-            "{error}"
-        );
+        assert!(error.starts_with("a: its inventory is not valid"), "{error}");
         assert!(node_entry(&reply("a", 0, "", json!({}))).is_ok());
     }
 }

@@ -24,9 +24,7 @@ pub async fn run(
 ) -> Result<CommandExitCode, Error> {
     let target = match &args.node {
         Some(_) => TargetSelection::for_collective(args.filters.target.clone()),
-        None => cx
-            .read_target(&args.filters)?
-            .with_agent(inquiry::RPCUTIL_AGENT)?,
+        None => cx.read_target(&args.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?,
     };
     let template = form::parse_template(text, &TEMPLATE_NAMES)?;
     let settings = cx.load_settings()?;

@@ -33,19 +33,12 @@ pub async fn run(
         OrgAddCommand::User(args) => {
             let sign_tag = args.sign_plugins.then(|| PLUGIN_SIGN_TAG.to_owned());
             let grants = complete_grants(args.agents)?;
-            let tags = grants
-                .iter()
-                .map(CallerGrant::to_tag)
-                .chain(sign_tag)
-                .collect();
+            let tags = grants.iter().map(CallerGrant::to_tag).chain(sign_tag).collect();
             (PrincipalKind::User, args.credentials, tags, args.bundle)
         }
-        OrgAddCommand::Node(args) => (
-            PrincipalKind::Node,
-            args.credentials,
-            Vec::new(),
-            args.bundle,
-        ),
+        OrgAddCommand::Node(args) => {
+            (PrincipalKind::Node, args.credentials, Vec::new(), args.bundle)
+        }
         OrgAddCommand::Service(args) => {
             (PrincipalKind::Service, args.credentials, Vec::new(), None)
         }
@@ -58,13 +51,7 @@ pub async fn run(
     if let Some(directory) = directory.as_deref().filter(|_| !credentials.renew) {
         bundle::require_free(directory, kind)?;
     }
-    let CredentialArgs {
-        name,
-        expires,
-        renew,
-        out,
-        ..
-    } = credentials;
+    let CredentialArgs { name, expires, renew, out, .. } = credentials;
     let now = unix_millis_now();
     let expires = match expires {
         Some(expiry) => expiry.lifetime(),
@@ -73,14 +60,7 @@ pub async fn run(
         }
         None => None,
     };
-    let spec = CredentialSpec {
-        kind,
-        name,
-        tags,
-        expires,
-        renew,
-        out,
-    };
+    let spec = CredentialSpec { kind, name, tags, expires, renew, out };
     let prepared = organisation.prepare_credentials(&lock, &spec, now)?;
     names::reserve_name(&organisation, prepared.record(), now).await?;
     let issued = organisation.record_credentials(&lock, prepared)?;
@@ -123,10 +103,9 @@ pub fn complete_grants(requested: Vec<CallerGrant>) -> Result<Vec<CallerGrant>, 
 /// Prints the issued credentials: name, kind and expiry.
 pub fn print_issued(issued: &IssuedCredentials, printer: &OutputPrinter) {
     let record = &issued.record;
-    let expiry = record.expires.map_or_else(
-        || "never expires".to_owned(),
-        |at| format!("expires {}", format_utc(at)),
-    );
+    let expiry = record
+        .expires
+        .map_or_else(|| "never expires".to_owned(), |at| format!("expires {}", format_utc(at)));
     let (kind, name) = (record.kind, &record.name);
     printer.print_message(format_args!(
         "{GOOD}issued{GOOD:#} credentials for {kind} {name} ({expiry})"
@@ -153,18 +132,11 @@ mod tests {
     fn everybody_may_ask_what_finds_nodes() {
         let tags = |words: &[&str]| -> Vec<String> {
             let named = words.iter().map(|word| word.parse().unwrap()).collect();
-            complete_grants(named)
-                .unwrap()
-                .iter()
-                .map(super::CallerGrant::to_tag)
-                .collect()
+            complete_grants(named).unwrap().iter().map(super::CallerGrant::to_tag).collect()
         };
         assert_eq!(tags(&[]), ["agent:*"]);
         assert_eq!(tags(&["puppetral", "*"]), ["agent:*"]);
-        assert_eq!(
-            tags(&["service.status"]),
-            ["agent:rpcutil", "agent:service.status"]
-        );
+        assert_eq!(tags(&["service.status"]), ["agent:rpcutil", "agent:service.status"]);
         assert_eq!(tags(&["rpcutil", "rpcutil"]), ["agent:rpcutil"]);
     }
 }

@@ -36,9 +36,7 @@ pub fn run(
     let grants = add::complete_grants(current.into_iter().chain(args.agents.clone()).collect())?;
     let until = (now / 1000).saturating_add(args.lifetime.as_secs());
     let path = args.out.clone().unwrap_or_else(|| {
-        let default_path = organisation
-            .layout()
-            .principal_creds(PrincipalKind::User, &args.name);
+        let default_path = organisation.layout().principal_creds(PrincipalKind::User, &args.name);
         default_path.with_file_name(format!("{}.until-{until}.creds", args.name))
     });
     let spec = CredentialSpec {
@@ -144,10 +142,7 @@ mod tests {
             renew: false,
             out: None,
         };
-        organisation
-            .issue_credentials(&lock, &order, unix_millis_now())
-            .unwrap()
-            .creds
+        organisation.issue_credentials(&lock, &order, unix_millis_now()).unwrap().creds
     }
 
     fn grant(
@@ -165,10 +160,7 @@ mod tests {
         let exit = run(&args, organisation, &printer).unwrap();
         let path = data.text();
         let creds = std::fs::read_to_string(path.trim()).ok();
-        (
-            exit,
-            creds.map(|text| UserCredentials::parse(&text).unwrap()),
-        )
+        (exit, creds.map(|text| UserCredentials::parse(&text).unwrap()))
     }
 
     #[test]
@@ -182,14 +174,7 @@ mod tests {
         assert_ne!(granted.claims().sub, usual.claims().sub);
         let mut tags = granted.claims().nats.tags.clone();
         tags.sort();
-        assert_eq!(
-            tags,
-            [
-                "agent:puppetral.plan",
-                "agent:rpcutil",
-                "agent:service.restart"
-            ]
-        );
+        assert_eq!(tags, ["agent:puppetral.plan", "agent:rpcutil", "agent:service.restart"]);
         let trust = organisation.fleet_trust().unwrap();
         let now = unix_millis_now();
         trust.verify_user(granted.jwt(), now).unwrap();

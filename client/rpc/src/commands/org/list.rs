@@ -73,9 +73,7 @@ pub fn run(
     let mut records = organisation.newest_records()?;
     records.sort_by(|a, b| (a.kind, &a.name, a.issued_at).cmp(&(b.kind, &b.name, b.issued_at)));
     let now = unix_millis_now() / 1000;
-    let rows = records
-        .iter()
-        .map(|record| CredentialRow::new(record, &trusts, now));
+    let rows = records.iter().map(|record| CredentialRow::new(record, &trusts, now));
     let rows: Vec<CredentialRow> = rows.collect();
     if args.json {
         let organisation = organisation.profile().name.clone();
@@ -91,9 +89,7 @@ pub fn run(
         printer.print_hint("run `rpc org add user NAME` or `rpc org add node NAME` to issue some");
         return Ok(CommandExitCode::Passed);
     }
-    let heading = [
-        "KIND", "NAME", "STATE", "ISSUED", "EXPIRES", "REVOKED", "KEY",
-    ];
+    let heading = ["KIND", "NAME", "STATE", "ISSUED", "EXPIRES", "REVOKED", "KEY"];
     let cells: Vec<_> = rows.iter().map(CredentialRow::table_cells).collect();
     for line in format_table(heading, &cells) {
         printer.print_line(line)?;

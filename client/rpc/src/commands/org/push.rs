@@ -15,10 +15,7 @@ pub async fn run(
 ) -> Result<CommandExitCode, Error> {
     refresh_scopes(organisation, printer)?;
     push_to_broker(organisation, printer).await?;
-    match organisation
-        .declare_stores(replicas.into(), unix_millis_now())
-        .await
-    {
+    match organisation.declare_stores(replicas.into(), unix_millis_now()).await {
         Ok(()) => {
             printer.print_message(format_args!(
                 "{GOOD}created{GOOD:#} the stores for run permits and provisioning, unless they existed"
@@ -54,9 +51,7 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
 async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
     let lock = organisation.lock()?;
     let now = unix_millis_now();
-    let outdated = organisation
-        .push_names(&organisation.fleet_trust()?, now)
-        .await?;
+    let outdated = organisation.push_names(&organisation.fleet_trust()?, now).await?;
     if outdated.is_empty() {
         return Ok(());
     }
@@ -109,8 +104,6 @@ async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
 async fn push_to_broker(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
     organisation.push_tokens(unix_millis_now()).await?;
     let urls = organisation.profile().broker.urls.join(", ");
-    printer.print_message(format_args!(
-        "{GOOD}pushed{GOOD:#} the account's token to {urls}"
-    ));
+    printer.print_message(format_args!("{GOOD}pushed{GOOD:#} the account's token to {urls}"));
     Ok(())
 }

@@ -34,14 +34,9 @@ pub async fn run(
     let names = targets::read_names(args)?;
     let register = open_register(organisation, printer).await?;
     let now = unix_millis_now();
-    let selected = targets::resolve_keys(
-        organisation,
-        register.as_ref(),
-        &names,
-        args.kind,
-        now / 1000,
-    )
-    .await?;
+    let selected =
+        targets::resolve_keys(organisation, register.as_ref(), &names, args.kind, now / 1000)
+            .await?;
     warn_of_unlisted(&selected, printer);
     if !args.yes && !confirm_revocation(&selected, args.from.is_some(), printer) {
         printer.print_message("nothing was revoked");
@@ -50,10 +45,8 @@ pub async fn run(
     mark_revoked(register, &selected).await?;
     let lock = organisation.lock()?;
     let trusts = organisation.account_trusts()?;
-    let unrevoked: Vec<RevokedKey> = selected
-        .into_iter()
-        .filter(|candidate| !candidate.is_revoked(&trusts))
-        .collect();
+    let unrevoked: Vec<RevokedKey> =
+        selected.into_iter().filter(|candidate| !candidate.is_revoked(&trusts)).collect();
     if unrevoked.is_empty() {
         match names.as_slice() {
             [name] => printer.print_message(format_args!("{name} is revoked already")),
@@ -63,9 +56,7 @@ pub async fn run(
     }
     for realm in [AccountRealm::Fleet, AccountRealm::Newcomers] {
         let realm_keys = unrevoked.iter().filter(|revoked| revoked.realm == realm);
-        let keys: Vec<_> = realm_keys
-            .map(|revoked| (revoked.key, revoked.issued_at))
-            .collect();
+        let keys: Vec<_> = realm_keys.map(|revoked| (revoked.key, revoked.issued_at)).collect();
         if !keys.is_empty() {
             organisation.revoke_keys(&lock, realm, &keys, now)?;
         }
@@ -118,9 +109,7 @@ async fn mark_revoked(
 }
 
 fn warn_of_unlisted(selected: &[RevokedKey], printer: &OutputPrinter) {
-    let mut unlisted = selected
-        .iter()
-        .filter(|candidate| candidate.principal.is_none());
+    let mut unlisted = selected.iter().filter(|candidate| candidate.principal.is_none());
     match (unlisted.next(), unlisted.count()) {
         (None, _) => {}
         (Some(one), 0) => printer.print_warning(format_args!(
@@ -141,10 +130,9 @@ fn print_revoked(revoked_keys: &[RevokedKey], printer: &OutputPrinter) {
                 "{GOOD}revoked{GOOD:#} {kind} {name} (key {})",
                 revoked.key
             )),
-            None => printer.print_message(format_args!(
-                "{GOOD}revoked{GOOD:#} the key {}",
-                revoked.key
-            )),
+            None => {
+                printer.print_message(format_args!("{GOOD}revoked{GOOD:#} the key {}", revoked.key))
+            }
         }
     }
     if revoked_keys.len() > MAX_LISTED {
@@ -169,9 +157,7 @@ async fn push_revocation(
             Ok(CommandExitCode::Local)
         }
         Ok(exit) => {
-            let principals = revoked_keys
-                .iter()
-                .filter_map(|revoked| revoked.principal.as_ref());
+            let principals = revoked_keys.iter().filter_map(|revoked| revoked.principal.as_ref());
             let nodes: Vec<&Identity> = principals
                 .filter(|(kind, _)| *kind == PrincipalKind::Node)
                 .map(|(_, name)| name)

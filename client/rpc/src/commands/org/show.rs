@@ -68,9 +68,7 @@ pub fn run(
         let roles = |account| -> Vec<RolePermissions> {
             let unfilled = |subject: &str| vec![subject.to_owned()];
             let scopes = account_scopes(account);
-            scopes
-                .map(|scope| role_permissions(scope, unfilled))
-                .collect()
+            scopes.map(|scope| role_permissions(scope, unfilled)).collect()
         };
         let document = OrganisationDocument {
             schema: "muster.org.show.v1",
@@ -89,9 +87,8 @@ pub fn run(
     let records = organisation.newest_records()?;
     let found = ledger::find_records(&records, name.as_str(), args.kind)?;
     let now = unix_millis_now() / 1000;
-    let documents = found
-        .into_iter()
-        .map(|record| principal_document(organisation, &trusts, record, now));
+    let documents =
+        found.into_iter().map(|record| principal_document(organisation, &trusts, record, now));
     let documents: Vec<PrincipalDocument> = documents.collect::<Result<_, _>>()?;
     if args.json {
         printer.print_json(&documents)?;
@@ -158,9 +155,7 @@ fn role_permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> Ro
 
 /// Resolves a subject template as the broker does. Several tags of one key give several subjects; no tag gives none.
 fn fill_subject(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<String> {
-    let filled = subject
-        .replace("{{name()}}", name)
-        .replace("{{subject()}}", &key.to_string());
+    let filled = subject.replace("{{name()}}", name).replace("{{subject()}}", &key.to_string());
     let Some((before, rest)) = filled.split_once("{{tag(") else {
         return vec![filled];
     };
@@ -169,9 +164,7 @@ fn fill_subject(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> 
     };
     let prefix = format!("{tag}:");
     let values = tags.iter().filter_map(|tag| tag.strip_prefix(&prefix));
-    values
-        .map(|value| format!("{before}{value}{after}"))
-        .collect()
+    values.map(|value| format!("{before}{value}{after}")).collect()
 }
 
 fn print_organisation(
@@ -185,19 +178,15 @@ fn print_organisation(
     }
     let profile = document.profile;
     let collectives: Vec<&str> = profile.collectives.iter().map(AsRef::as_ref).collect();
-    printer.print_line(format_args!(
-        "{STRONG}{}{STRONG:#} in {}",
-        profile.name, document.directory
-    ))?;
+    printer
+        .print_line(format_args!("{STRONG}{}{STRONG:#} in {}", profile.name, document.directory))?;
     for (label, value) in [
         ("operator", profile.operator.to_string()),
         ("account", profile.account.to_string()),
         ("system", profile.system_account.to_string()),
         (
             "newcomers",
-            profile
-                .newcomers_account
-                .map_or_else(|| "-".to_owned(), |account| account.to_string()),
+            profile.newcomers_account.map_or_else(|| "-".to_owned(), |account| account.to_string()),
         ),
         ("issued", format_utc(document.account_issued_at)),
         ("revoked", document.revocations.to_string()),
@@ -264,25 +253,12 @@ mod tests {
     #[test]
     fn templates_are_filled_in_as_the_broker_does() {
         let key = KeyPair::from_raw(KeyKind::User, &[1; 32]).public_key();
-        let tags = [
-            "agent:service".to_owned(),
-            "agent:rpcutil".to_owned(),
-            "team:x".to_owned(),
-        ];
+        let tags = ["agent:service".to_owned(), "agent:rpcutil".to_owned(), "team:x".to_owned()];
         let fill =
             |subject: &str, tags: &[String]| fill_subject(subject, "web1.acme.net", &key, tags);
-        assert_eq!(
-            fill("m.*.*.node.{{name()}}", &tags),
-            ["m.*.*.node.web1.acme.net"]
-        );
-        assert_eq!(
-            fill("_INBOX.{{subject()}}.>", &tags),
-            [format!("_INBOX.{key}.>")]
-        );
-        assert_eq!(
-            fill("m.{{tag(agent)}}.>", &tags),
-            ["m.service.>", "m.rpcutil.>"]
-        );
+        assert_eq!(fill("m.*.*.node.{{name()}}", &tags), ["m.*.*.node.web1.acme.net"]);
+        assert_eq!(fill("_INBOX.{{subject()}}.>", &tags), [format!("_INBOX.{key}.>")]);
+        assert_eq!(fill("m.{{tag(agent)}}.>", &tags), ["m.service.>", "m.rpcutil.>"]);
         assert!(fill("m.{{tag(agent)}}.>", &[]).is_empty());
     }
 }

@@ -42,35 +42,19 @@ pub fn pack_bundle(
     let account = account_token(&account)?;
     let collected = collect::collect_bundle_files(&args.directory)?;
     for path in &collected.left_out {
-        cx.printer
-            .print_detail(format_args!("left out: {}", path.display()));
+        cx.printer.print_detail(format_args!("left out: {}", path.display()));
     }
     let name = collected.agent_name(&args.directory)?;
     let files = collected.contents();
     let borrowed = files.iter().map(|(path, file)| (path.as_str(), *file));
     let (_, version) = agent::check_agent_files(&name, &borrowed.collect())?;
     let name = SubjectName::parse(&name).map_err(BundleFileError::from)?;
-    let output = args
-        .output
-        .clone()
-        .unwrap_or_else(|| PathBuf::from(format!("{name}-{version}.bundle")));
-    let bytes = seal(
-        name.clone(),
-        version.clone(),
-        &files,
-        &signer,
-        &account,
-        unix_millis_now(),
-    )
-    .map_err(|source| refused_error(&args.directory, source))?;
+    let output =
+        args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}-{version}.bundle")));
+    let bytes = seal(name.clone(), version.clone(), &files, &signer, &account, unix_millis_now())
+        .map_err(|source| refused_error(&args.directory, source))?;
     write_bundle(&output, &bytes)?;
-    if !signer
-        .claims()
-        .nats
-        .tags
-        .iter()
-        .any(|tag| tag == PLUGIN_SIGN_TAG)
-    {
+    if !signer.claims().nats.tags.iter().any(|tag| tag == PLUGIN_SIGN_TAG) {
         cx.printer.print_warning(format_args!(
             "the token of {} lacks the tag {PLUGIN_SIGN_TAG}: the bundle can be installed only with `--key {}`",
             signer.identity(),
@@ -119,9 +103,8 @@ pub fn install_bundle(
     }
     let previous = install::install_bundle(&args.into, &verified, now, args.downgrade)?;
     let (name, signer) = (&manifest.name, &verified.signer);
-    let replaced = previous.map_or_else(String::new, |previous| {
-        format!(" instead of {}", previous.version)
-    });
+    let replaced =
+        previous.map_or_else(String::new, |previous| format!(" instead of {}", previous.version));
     cx.printer.print_message(format_args!(
         "{GOOD}installed{GOOD:#} {name} {version}{replaced}, signed by {} ({})",
         signer.identity, signer.key
@@ -144,15 +127,11 @@ pub fn remove_bundle(
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
     let installed = install::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
-        BundleFileError::NotInstalled {
-            name: args.agent.to_string(),
-            path: args.from.clone(),
-        }
+        BundleFileError::NotInstalled { name: args.agent.to_string(), path: args.from.clone() }
     })?;
     let record = &installed.record;
     for file in install::changed_files(&installed)? {
-        cx.printer
-            .print_warning(format_args!("{file} since it was installed"));
+        cx.printer.print_warning(format_args!("{file} since it was installed"));
     }
     let description = format!(
         "{} {} ({} files in {})",
@@ -166,8 +145,7 @@ pub fn remove_bundle(
         return Ok(CommandExitCode::Local);
     }
     let remaining = install::remove_bundle(&installed)?;
-    cx.printer
-        .print_message(format_args!("{GOOD}removed{GOOD:#} {description}"));
+    cx.printer.print_message(format_args!("{GOOD}removed{GOOD:#} {description}"));
     if !remaining.is_empty() {
         cx.printer.print_warning(format_args!(
             "not removed, because not installed from the bundle: {}",
@@ -199,9 +177,7 @@ fn newest_account(
         Some(path) => Some(read_trust(path)?),
         None => None,
     };
-    let paths = configured
-        .into_iter()
-        .chain([args.state.join(ACCOUNT_TOKEN_FILE)]);
+    let paths = configured.into_iter().chain([args.state.join(ACCOUNT_TOKEN_FILE)]);
     let found = paths.filter_map(|path| read_trust(&path).ok());
     let account = given.as_ref().map(AccountTrust::account_key);
     let found = found.filter(|trust| account.is_none_or(|account| account == trust.account_key()));
@@ -220,17 +196,9 @@ fn account_token(path: &Path) -> Result<String, BundleFileError> {
 
 /// Writes a bundle with default permissions, because it is not secret. Fails if the file exists.
 fn write_bundle(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
-    let failed = |source| BundleFileError::File {
-        verb: "write",
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| BundleFileError::File { verb: "write", path: path.to_owned(), source };
     let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(failed)?;
+    let mut file = options.write(true).create_new(true).open(path).map_err(failed)?;
     file.write_all(bytes).map_err(failed)
 }
 
@@ -239,8 +207,7 @@ fn confirm_removal(description: &str, cx: CommandContext<'_>) -> Result<bool, Bu
     if !io::stdin().is_terminal() {
         return Err(BundleFileError::NoTerminal(description.to_owned()));
     }
-    cx.printer
-        .print_question(format_args!("Remove {description}? [y/N]"));
+    cx.printer.print_question(format_args!("Remove {description}? [y/N]"));
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -43,15 +43,8 @@ pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> Result<CommandExit
             || (args.strict && checked.has_severity(DdlFindingSeverity::Warning))
     };
     let refused_count = files.iter().filter(|checked| is_refused(checked)).count();
-    cx.printer.print_message(format_args!(
-        "{} checked, {refused_count} refused",
-        files.len()
-    ));
-    Ok(if refused_count == 0 {
-        CommandExitCode::Passed
-    } else {
-        CommandExitCode::Local
-    })
+    cx.printer.print_message(format_args!("{} checked, {refused_count} refused", files.len()));
+    Ok(if refused_count == 0 { CommandExitCode::Passed } else { CommandExitCode::Local })
 }
 
 /// The programs next to a DDL: `NAME`, or the files of the directory `NAME`.
@@ -61,10 +54,7 @@ fn find_programs(ddl: &Path) -> Vec<PathBuf> {
         return vec![program];
     }
     let files = std::fs::read_dir(&program).into_iter().flatten().flatten();
-    files
-        .map(|entry| entry.path())
-        .filter(|path| path.is_file())
-        .collect()
+    files.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
 }
 
 /// Reads the first bytes of a file.
@@ -72,9 +62,6 @@ fn read_prefix(path: &Path, limit: u64) -> Result<Vec<u8>, FleetRequestError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-        .map_err(|source| DdlStoreError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        .map_err(|source| DdlStoreError::Read { path: path.to_owned(), source })?;
     Ok(bytes)
 }

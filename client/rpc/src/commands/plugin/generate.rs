@@ -53,10 +53,7 @@ pub fn run(args: &PluginGenerateArgs, cx: CommandContext<'_>) -> Result<CommandE
 }
 
 fn write_files(directory: &Path, files: &[SkeletonFile]) -> Result<Vec<PathBuf>, GenerateError> {
-    let failed = |path: &Path, source| GenerateError::Write {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |path: &Path, source| GenerateError::Write { path: path.to_owned(), source };
     fs::create_dir_all(directory).map_err(|source| failed(directory, source))?;
     let mut written = Vec::new();
     for file in files {

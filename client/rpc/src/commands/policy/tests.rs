@@ -32,17 +32,11 @@ fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
     let place = directory.display().to_string();
     let words = line.split(' ').map(|word| word.replace('@', &place));
     let cli = Cli::try_parse_from(words).unwrap();
-    let Command::Policy(command) = cli.command else {
-        panic!("{line} is no command on policies")
-    };
+    let Command::Policy(command) = cli.command else { panic!("{line} is no command on policies") };
     let (printer, data, talk) = printer(VerbosityLevel::Normal);
     // A configuration that does not exist is no obstacle, but one of whoever runs the tests might be.
     let environment = ProcessEnvironment::default();
-    let cx = CommandContext {
-        config: None,
-        environment: &environment,
-        printer: &printer,
-    };
+    let cx = CommandContext { config: None, environment: &environment, printer: &printer };
     let exit = run(command, cx).unwrap();
     let plain = |text: String| text.replace(&format!("{place}/"), "");
     (exit, plain(data.text()), plain(talk.text()))
@@ -73,10 +67,7 @@ fn a_check_tells_place_reason_and_remedy() {
     let (exit, data, _) = rpc("rpc policy check @", scratch.path());
     assert_eq!(exit, CommandExitCode::Passed);
     insta::assert_snapshot!("policy_check_odd", data);
-    assert_eq!(
-        rpc("rpc policy check --strict @", scratch.path()).0,
-        CommandExitCode::SomeFailed
-    );
+    assert_eq!(rpc("rpc policy check --strict @", scratch.path()).0, CommandExitCode::SomeFailed);
     let (_, data, _) = rpc("rpc policy check -j @", scratch.path());
     insta::assert_snapshot!("policy_check_json", data);
 }
@@ -89,10 +80,8 @@ fn an_explanation_names_the_line_that_decides() {
     let (exit, data, _) = rpc(line, scratch.path());
     assert_eq!(exit, CommandExitCode::SomeFailed);
     insta::assert_snapshot!("policy_explain_denied", data);
-    let (exit, data, _) = rpc(
-        &format!("{line} --class maintenance -j").replace("joe", "oncall"),
-        scratch.path(),
-    );
+    let (exit, data, _) =
+        rpc(&format!("{line} --class maintenance -j").replace("joe", "oncall"), scratch.path());
     assert_eq!(exit, CommandExitCode::Passed);
     insta::assert_snapshot!("policy_explain_json", data);
     let (exit, data, _) = rpc(
@@ -164,8 +153,7 @@ fn cases_pass_or_say_what_was_found() {
 
     fs::write(
         &file,
-        good.replace("service.policy:2", "service.policy:4")
-            .replace("\"deny\"", "\"allow\""),
+        good.replace("service.policy:2", "service.policy:4").replace("\"deny\"", "\"allow\""),
     )
     .unwrap();
     let (exit, data, _) = rpc("rpc policy test @/good.toml", scratch.path());
@@ -226,18 +214,12 @@ fn a_check_holds_data_sources_against_their_schemas() {
 fn what_cannot_be_read_is_an_error_and_no_verdict() {
     let scratch = policies(SERVICE);
     for (name, text) in [
-        (
-            "typo.toml",
-            "[[cases]]\ncaller = \"rip\"\nagnt = \"service\"\n",
-        ),
+        ("typo.toml", "[[cases]]\ncaller = \"rip\"\nagnt = \"service\"\n"),
         (
             "nowhere.toml",
             "[[cases]]\ncaller='rip'\nagent='a'\naction='b'\nnode='x'\nexpect='deny'\n",
         ),
-        (
-            "late.toml",
-            "[[cases]]\ncaller='rip'\nagent='a'\naction='b'\nat='noon'\nexpect='deny'\n",
-        ),
+        ("late.toml", "[[cases]]\ncaller='rip'\nagent='a'\naction='b'\nat='noon'\nexpect='deny'\n"),
     ] {
         fs::write(scratch.path().join(name), text).unwrap();
         let cli = Cli::try_parse_from([
@@ -247,9 +229,7 @@ fn what_cannot_be_read_is_an_error_and_no_verdict() {
             scratch.path().join(name).to_str().unwrap(),
         ])
         .unwrap();
-        let Command::Policy(command) = cli.command else {
-            panic!()
-        };
+        let Command::Policy(command) = cli.command else { panic!() };
         let (printer, ..) = printer(VerbosityLevel::Quiet);
         let cx = CommandContext {
             config: None,
@@ -268,10 +248,7 @@ fn the_policies_that_we_ship_are_sound_and_do_what_they_say() {
     let (exit, data, _) = rpc("rpc policy check --strict @", &shipped);
     assert_eq!(exit, CommandExitCode::Passed, "{data}");
     for (name, _) in muster_ddl::BUILTIN_AGENTS {
-        assert!(
-            shipped.join(format!("{name}.policy")).is_file(),
-            "{name} has no policy"
-        );
+        assert!(shipped.join(format!("{name}.policy")).is_file(), "{name} has no policy");
     }
     let (exit, data, _) = rpc("rpc policy test @/policies.test.toml", &shipped);
     assert_eq!(exit, CommandExitCode::Passed, "{data}");
@@ -294,13 +271,7 @@ fn what_other_users_could_change_fails_the_check() {
             (CommandExitCode::SomeFailed, &"unprotected".into()),
             "{data}"
         );
-        assert!(
-            first["message"]
-                .as_str()
-                .unwrap()
-                .contains("run `chmod go-w "),
-            "{data}"
-        );
+        assert!(first["message"].as_str().unwrap().contains("run `chmod go-w "), "{data}");
     }
 }
 

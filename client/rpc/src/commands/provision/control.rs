@@ -23,10 +23,7 @@ pub async fn run(
     };
     let mut exit = CommandExitCode::Passed;
     for node in nodes {
-        let reply = match service
-            .ask_first_host(action, &[("node", node.as_str())])
-            .await?
-        {
+        let reply = match service.ask_first_host(action, &[("node", node.as_str())]).await? {
             Ok(reply) => reply,
             Err(report) => {
                 cx.warn_of_gaps(&report);
@@ -36,15 +33,13 @@ pub async fn run(
         };
         if !reply.is_ok() {
             let reason = escape_to_line(&reply.message);
-            cx.printer
-                .print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
+            cx.printer.print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
             exit = CommandExitCode::SomeFailed;
             continue;
         }
         let NodeControlOutput { state, changed, .. } = reply.typed_outputs();
         let result = if changed { action } else { "nothing to do" };
-        cx.printer
-            .print_line(format_args!("{node}: {GOOD}{result}{GOOD:#} ({state})"))?;
+        cx.printer.print_line(format_args!("{node}: {GOOD}{result}{GOOD:#} ({state})"))?;
     }
     Ok(exit)
 }

@@ -43,12 +43,7 @@ impl<'a> ProvisionerClient<'a> {
             );
             return Ok(None);
         }
-        Ok(Some(Self {
-            fleet,
-            hosts,
-            schemas,
-            cx,
-        }))
+        Ok(Some(Self { fleet, hosts, schemas, cx }))
     }
 
     /// Returns the reply of the first host that answers. If none answers, returns the last report, which has the reason.

@@ -38,8 +38,7 @@ pub async fn run(
         cx.print_json(&ProvisioningDocument::new(&overview), json)?;
     } else {
         let width = cx.printer.screen().width;
-        cx.printer
-            .print_text(render_overview_table(&overview, width))?;
+        cx.printer.print_text(render_overview_table(&overview, width))?;
         if args.node.is_some() {
             cx.printer.print_text(render_history(&overview))?;
         }
@@ -109,9 +108,5 @@ async fn query_overview(
 }
 
 fn exit_code(overview: &ProvisionerStatusOutput) -> CommandExitCode {
-    if has_failed(overview) {
-        CommandExitCode::SomeFailed
-    } else {
-        CommandExitCode::Passed
-    }
+    if has_failed(overview) { CommandExitCode::SomeFailed } else { CommandExitCode::Passed }
 }

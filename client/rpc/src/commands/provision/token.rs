@@ -19,11 +19,7 @@ pub async fn run(
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
     let facts = args.facts.into_iter().map(|fact| (fact.name, fact.value));
-    let grant = TokenGrant {
-        names: args.names,
-        uses: args.uses,
-        facts: facts.collect(),
-    };
+    let grant = TokenGrant { names: args.names, uses: args.uses, facts: facts.collect() };
     let tags = grant.to_tags().map_err(OrganisationError::from)?;
     let lock = organisation.lock()?;
     newcomers::add_account(&mut organisation, &lock, printer).await?;
@@ -44,10 +40,7 @@ pub async fn run(
         printer.print_message(format_args!("  max uses  {uses}"));
     }
     printer.print_line(issued.path.display())?;
-    printer.print_hint(format_args!(
-        "run `rpc org revoke {}` to end it early",
-        spec.name
-    ));
+    printer.print_hint(format_args!("run `rpc org revoke {}` to end it early", spec.name));
     Ok(CommandExitCode::Passed)
 }
 

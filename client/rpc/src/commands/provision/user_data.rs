@@ -62,17 +62,12 @@ fn check_token(
     organisation: &Organisation,
     printer: &OutputPrinter,
 ) -> Result<(), OrganisationError> {
-    let creds = UserCredentials::parse(text).map_err(|source| OrganisationError::Creds {
-        path: path.to_owned(),
-        source,
-    })?;
+    let creds = UserCredentials::parse(text)
+        .map_err(|source| OrganisationError::Creds { path: path.to_owned(), source })?;
     let trust = organisation.realm_trust(AccountRealm::Newcomers)?;
     trust
         .verify_user(creds.jwt(), unix_millis_now())
-        .map_err(|source| OrganisationError::Token {
-            path: path.to_owned(),
-            source,
-        })?;
+        .map_err(|source| OrganisationError::Token { path: path.to_owned(), source })?;
     let claims = decode_token::<UserClaims>(creds.jwt()).and_then(DecodedToken::verify_signature);
     let tags = claims.map(|claims| claims.nats.tags).unwrap_or_default();
     let grant = TokenGrant::from_tags(&tags)?;
@@ -81,10 +76,7 @@ fn check_token(
         0 => "never expires".to_owned(),
         at => format!("expires {}", format_utc(at)),
     };
-    printer.print_message(format_args!(
-        "admits machines named {} ({expiry})",
-        names.join(", ")
-    ));
+    printer.print_message(format_args!("admits machines named {} ({expiry})", names.join(", ")));
     Ok(())
 }
 
@@ -100,17 +92,9 @@ fn machine_files(
         content,
     };
     let mut files = vec![
-        file(
-            bundle::name::NODE_CONFIG,
-            0o644,
-            node_config(args, organisation)?,
-        ),
+        file(bundle::name::NODE_CONFIG, 0o644, node_config(args, organisation)?),
         file(BOOTSTRAP_FILE, 0o600, token.to_owned()),
-        file(
-            bundle::name::NEWCOMERS,
-            0o644,
-            organisation.token_text(AccountRealm::Newcomers)?,
-        ),
+        file(bundle::name::NEWCOMERS, 0o644, organisation.token_text(AccountRealm::Newcomers)?),
     ];
     if let Some(authority) = organisation.authority_text()? {
         files.push(file(bundle::name::AUTHORITY, 0o644, authority));
@@ -139,10 +123,7 @@ fn node_config(
     } else {
         set("broker.plaintext_on_loopback", Value::Boolean(true));
     }
-    set(
-        "trust.operator",
-        Value::String(profile.operator.to_string()),
-    );
+    set("trust.operator", Value::String(profile.operator.to_string()));
     set("provisioning.credentials", Value::from(BOOTSTRAP_FILE));
     set("facts.cloud", Value::from("auto"));
     for ConfigSetting { key, value } in &args.settings {
@@ -164,9 +145,8 @@ fn set_dotted_key(table: &mut Table, key: &str, value: Value) {
             table.insert(key.to_owned(), value);
         }
         Some((first, rest)) => {
-            let subtable = table
-                .entry(first.to_owned())
-                .or_insert_with(|| Value::Table(Table::new()));
+            let subtable =
+                table.entry(first.to_owned()).or_insert_with(|| Value::Table(Table::new()));
             if !subtable.is_table() {
                 *subtable = Value::Table(Table::new());
             }

@@ -64,20 +64,9 @@ async fn send_request(
         words,
         timeout: None,
         ttl: Duration::from_mins(1),
-        output: OutputArgs {
-            json: change.json.json,
-            jq: change.json.jq,
-            ..OutputArgs::default()
-        },
-        approval: ApprovalArgs {
-            propose: None,
-            lifetime: Duration::from_hours(1),
-            approve: None,
-        },
-        flags: RequestFlags {
-            yes: change.yes,
-            ..RequestFlags::default()
-        },
+        output: OutputArgs { json: change.json.json, jq: change.json.jq, ..OutputArgs::default() },
+        approval: ApprovalArgs { propose: None, lifetime: Duration::from_hours(1), approve: None },
+        flags: RequestFlags { yes: change.yes, ..RequestFlags::default() },
         pace: PaceArgs::default(),
         filters: change.filters,
         bare: false,

@@ -57,9 +57,7 @@ impl PuppetOutput<'_> {
     /// Logs a message about the whole rollout.
     pub fn log_message(&self, text: &str) {
         if self.logs && !matches!(self.form, PuppetOutputForm::Lines) {
-            self.cx
-                .printer
-                .print_message(format_log_line(unix_millis_now(), text));
+            self.cx.printer.print_message(format_log_line(unix_millis_now(), text));
         }
     }
 
@@ -105,15 +103,12 @@ impl PuppetOutput<'_> {
     fn print_event(&self, line: &RunLogLine, run: Option<&EndedRun>) -> Result<(), PrintError> {
         match (self.form, line) {
             (PuppetOutputForm::Lines, RunLogLine::Running(node, count)) => {
-                self.print_line(&PuppetRunsJsonLine::Running {
-                    node,
-                    concurrency: *count,
-                })
+                self.print_line(&PuppetRunsJsonLine::Running { node, concurrency: *count })
             }
             (PuppetOutputForm::Lines, RunLogLine::Ended(node, _)) => match run {
-                Some(run) => self.print_line(&PuppetRunsJsonLine::Ended(PuppetRunDocument::new(
-                    node, run,
-                ))),
+                Some(run) => {
+                    self.print_line(&PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, run)))
+                }
                 None => Ok(()),
             },
             (PuppetOutputForm::Lines, _) => Ok(()),
@@ -136,20 +131,14 @@ impl PuppetOutput<'_> {
             PuppetOutputForm::Lines => self.print_line(&PuppetRunsJsonLine::summary(runs))?,
             PuppetOutputForm::Text if runs.ended.is_empty() && runs.not_asked.is_empty() => {}
             PuppetOutputForm::Text => {
-                let gap = if self.logs || runs.ended.is_empty() {
-                    ""
-                } else {
-                    "\n"
-                };
-                self.cx
-                    .printer
-                    .print_text(format_args!("{gap}{}", render_runs_summary(runs)))?;
+                let gap = if self.logs || runs.ended.is_empty() { "" } else { "\n" };
+                self.cx.printer.print_text(format_args!("{gap}{}", render_runs_summary(runs)))?;
             }
         }
         for (reason, count) in &runs.rejected {
-            self.cx.printer.print_warning(format_args!(
-                "{count} replies failed verification ({reason})"
-            ));
+            self.cx
+                .printer
+                .print_warning(format_args!("{count} replies failed verification ({reason})"));
         }
         self.print_next_steps(runs);
         Ok(())
@@ -172,9 +161,8 @@ impl PuppetOutput<'_> {
     /// Prints the error of the command in the machine-readable forms.
     pub fn print_error(&self, error: &Error) -> Result<(), PrintError> {
         match self.form {
-            PuppetOutputForm::Lines => self.print_line(&PuppetRunsJsonLine::Error {
-                error: diagnostics::error_text(error),
-            }),
+            PuppetOutputForm::Lines => self
+                .print_line(&PuppetRunsJsonLine::Error { error: diagnostics::error_text(error) }),
             _ => Ok(()),
         }
     }

@@ -29,11 +29,9 @@ pub async fn show_status(
     let result = query_nodes(args, "status", cx).await?;
     let (report, width) = (&result.report, cx.printer.screen().width);
     let states = node_states(report);
-    result.print_answer(
-        &status::PuppetStatusDocument::new(&states, report),
-        cx,
-        || render_status_table(&states, report, width),
-    )
+    result.print_answer(&status::PuppetStatusDocument::new(&states, report), cx, || {
+        render_status_table(&states, report, width)
+    })
 }
 
 /// Counts the nodes per state.
@@ -44,11 +42,9 @@ pub async fn show_counts(
     let result = query_nodes(args, "status", cx).await?;
     let report = &result.report;
     let totals = PuppetNodeTotals::from_report(report);
-    result.print_answer(
-        &count::PuppetCountDocument::new(&totals, report),
-        cx,
-        || totals.render_text(report),
-    )
+    result.print_answer(&count::PuppetCountDocument::new(&totals, report), cx, || {
+        totals.render_text(report)
+    })
 }
 
 /// Shows the distribution of the last runs' figures.
@@ -59,11 +55,9 @@ pub async fn show_summary(
     let result = query_nodes(args, "last_run_summary", cx).await?;
     let report = &result.report;
     let summary = LastRunsSummary::from_report(report);
-    result.print_answer(
-        &summary::PuppetSummaryDocument::new(&summary, report),
-        cx,
-        || summary.render_text(report, cx.environment.utf8),
-    )
+    result.print_answer(&summary::PuppetSummaryDocument::new(&summary, report), cx, || {
+        summary.render_text(report, cx.environment.utf8)
+    })
 }
 
 async fn query_nodes(

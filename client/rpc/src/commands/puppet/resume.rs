@@ -39,21 +39,12 @@ pub fn remaining_rollout(
     };
     for (node, run) in &job.runs {
         if let Some(reply) = job.replies.get(node) {
-            let ended = EndedRun {
-                run: *run,
-                outcome: answer_outcome(reply),
-                earlier: true,
-            };
+            let ended = EndedRun { run: *run, outcome: answer_outcome(reply), earlier: true };
             runs.ended.insert(node.clone(), ended);
         }
     }
     let has_reply = |node| runs.ended.contains_key(node);
-    let left: Vec<_> = job
-        .runs
-        .iter()
-        .filter(|(node, _)| !has_reply(node))
-        .cloned()
-        .collect();
+    let left: Vec<_> = job.runs.iter().filter(|(node, _)| !has_reply(node)).cloned().collect();
     if left.is_empty() {
         let condition = "has not run yet";
         return Err(SavedJobError::NothingLeft { id, condition });

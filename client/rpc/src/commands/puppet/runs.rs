@@ -79,12 +79,7 @@ pub async fn run_once(
     let form = PuppetOutputForm::from_flags(&args.form)?;
     let (form, logs) = (&form, false);
     let output = PuppetOutput { form, logs, cx };
-    report_error(
-        &output,
-        run_round(&rollout_args, output)
-            .await
-            .map(|runs| runs.exit_code()),
-    )
+    report_error(&output, run_round(&rollout_args, output).await.map(|runs| runs.exit_code()))
 }
 
 /// Runs Puppet on all matching nodes with limited concurrency, repeatedly if requested.
@@ -137,10 +132,7 @@ async fn run_rounds(
             return Ok(runs.exit_code());
         };
         let pause = interval.saturating_sub(started.elapsed());
-        output.log_message(&format!(
-            "All nodes have run; starting again in {} s",
-            pause.as_secs()
-        ));
+        output.log_message(&format!("All nodes have run; starting again in {} s", pause.as_secs()));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = tokio::signal::ctrl_c() => return Ok(runs.exit_code()),
@@ -154,17 +146,11 @@ async fn run_round(
     output: PuppetOutput<'_>,
 ) -> Result<PuppetRunsReport, Error> {
     let cx = output.cx;
-    let target = cx
-        .read_target(rollout_args.filters)?
-        .with_agent(PUPPET_AGENT)?;
+    let target = cx.read_target(rollout_args.filters)?.with_agent(PUPPET_AGENT)?;
     let settings = cx.load_settings_if_any()?;
     let schemas = cx.load_schemas(settings.as_ref())?;
     let mut inputs = rollout_args.options.to_inputs();
-    inputs.extend(
-        rollout_args
-            .limit
-            .map(|limit| ("limit".to_owned(), limit.to_string())),
-    );
+    inputs.extend(rollout_args.limit.map(|limit| ("limit".to_owned(), limit.to_string())));
     let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), inputs)?;
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
     let source = target.discovery_source(Some(&settings))?;
@@ -172,9 +158,7 @@ async fn run_round(
 
     let fleet = FleetConnection::connect(&settings, &target).await?;
     if let Some(limit) = rollout_args.limit {
-        output.log_message(&format!(
-            "Running all machines with a concurrency of {limit}"
-        ));
+        output.log_message(&format!("Running all machines with a concurrency of {limit}"));
     }
     output.log_message("Discovering hosts to run");
     let progress = ProgressReporter::new(cx.printer, matches!(output.form, PuppetOutputForm::Text));
@@ -209,10 +193,8 @@ async fn run_round(
     }
     confirm_runs(rollout_args, &nodes, &settings, cx).await?;
 
-    let order: Vec<(Identity, Uuid)> = order
-        .into_iter()
-        .map(|node| (node, Uuid::now_v7()))
-        .collect();
+    let order: Vec<(Identity, Uuid)> =
+        order.into_iter().map(|node| (node, Uuid::now_v7())).collect();
     let request = FleetRequest {
         timeout: rollout_args.options.timeout,
         limits: rollout_args.limits,
@@ -273,9 +255,7 @@ async fn resume_job(
         runs.ended.len()
     ));
     if let Some(limit) = runs.limit {
-        output.log_message(&format!(
-            "Running all machines with a concurrency of {limit}"
-        ));
+        output.log_message(&format!("Running all machines with a concurrency of {limit}"));
     }
     let order = spec.runs.iter().map(|(node, _)| node).collect();
     output.print_found(order, &runs)?;
@@ -334,11 +314,7 @@ async fn enabled_nodes(
 }
 
 fn ended_run(outcome: RunOutcome) -> EndedRun {
-    EndedRun {
-        run: Uuid::nil(),
-        outcome,
-        earlier: false,
-    }
+    EndedRun { run: Uuid::nil(), outcome, earlier: false }
 }
 
 /// Sorts the nodes.
@@ -392,9 +368,7 @@ async fn confirm_runs(
         ConfirmDecision::Ask => {
             let concurrency = rollout_args
                 .limit
-                .map_or("all at once".to_owned(), |limit| {
-                    format!("{limit} at a time")
-                });
+                .map_or("all at once".to_owned(), |limit| format!("{limit} at a time"));
             let (node_count, names) = (node_count_text(nodes.len()), list_sample_nodes(nodes));
             let text = format!(
                 "Plan: puppet runs on {node_count}, {concurrency}: {names}\nContinue? [y/N]"
@@ -412,16 +386,11 @@ fn open_run_journal(
     order: &[(Identity, Uuid)],
     cx: CommandContext<'_>,
 ) -> Result<Option<JobJournal>, FleetRequestError> {
-    let flags = RequestFlags {
-        job: name.cloned(),
-        ..RequestFlags::default()
-    };
+    let flags = RequestFlags { job: name.cloned(), ..RequestFlags::default() };
     let Some(mut journal) = open_journal(candidate, &flags, cx)? else {
         return Ok(None);
     };
-    journal.append_entry(&JobEntry::Runs {
-        runs: order.to_vec(),
-    })?;
+    journal.append_entry(&JobEntry::Runs { runs: order.to_vec() })?;
     journal.sync()?;
     Ok(Some(journal))
 }

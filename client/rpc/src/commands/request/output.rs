@@ -57,10 +57,9 @@ impl RequestOutputForm {
             Flags { senders: true, .. } => Self::Senders,
             Flags { table: true, .. } => Self::Table,
             Flags { group: true, .. } => Self::Groups,
-            Flags {
-                template: Some(text),
-                ..
-            } => Self::Template(Box::new(form::parse_template(text, &TEMPLATE_NAMES)?)),
+            Flags { template: Some(text), .. } => {
+                Self::Template(Box::new(form::parse_template(text, &TEMPLATE_NAMES)?))
+            }
             _ => Self::Text,
         })
     }
@@ -121,10 +120,9 @@ impl RequestOutput<'_> {
     pub fn print_news(&self, update: FleetRequestUpdate<'_>) -> Result<(), Error> {
         match (update, self.form) {
             (FleetRequestUpdate::Reply(reply), _) => self.handle_reply(reply),
-            (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Text) => Ok(self
-                .cx
-                .printer
-                .print_text(progress::render_progress_update(progress_update))?),
+            (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Text) => {
+                Ok(self.cx.printer.print_text(progress::render_progress_update(progress_update))?)
+            }
             (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Lines) => {
                 Ok(RequestJsonLine::progress_lines(progress_update)
                     .try_for_each(|line| self.print_line(&line))?)
@@ -150,16 +148,10 @@ impl RequestOutput<'_> {
         if let RequestOutputForm::Document(form) = self.form {
             let mut report = report.clone();
             report.replies.retain(|reply| self.accepts_reply(reply));
-            return self
-                .cx
-                .print_json(&json::RequestDocument::new(&report), form);
+            return self.cx.print_json(&json::RequestDocument::new(&report), form);
         }
         if self.sort && !self.form.waits_for_all() {
-            for reply in report
-                .replies
-                .iter()
-                .filter(|reply| self.accepts_reply(reply))
-            {
+            for reply in report.replies.iter().filter(|reply| self.accepts_reply(reply)) {
                 self.print_reply(reply)?;
             }
         }
@@ -174,28 +166,21 @@ impl RequestOutput<'_> {
             return Ok(());
         }
         match self.form {
-            RequestOutputForm::Senders | RequestOutputForm::Template(_) => self
-                .cx
-                .printer
-                .print_message(balance_line(report).trim_end()),
+            RequestOutputForm::Senders | RequestOutputForm::Template(_) => {
+                self.cx.printer.print_message(balance_line(report).trim_end())
+            }
             RequestOutputForm::Table => {
                 self.print_table(report)?;
-                self.cx
-                    .printer
-                    .print_text(self.view.render_summary(report))?;
+                self.cx.printer.print_text(self.view.render_summary(report))?;
             }
             RequestOutputForm::Groups => {
                 for group in group_equal_replies(self.shown_replies(report)) {
                     self.cx.printer.print_text(self.view.render_group(&group))?;
                 }
-                self.cx
-                    .printer
-                    .print_text(self.view.render_summary(report))?;
+                self.cx.printer.print_text(self.view.render_summary(report))?;
             }
             _ => {
-                self.cx
-                    .printer
-                    .print_text(self.view.render_summary(report))?;
+                self.cx.printer.print_text(self.view.render_summary(report))?;
                 self.hint_at_groups(report);
             }
         }
@@ -238,10 +223,7 @@ impl RequestOutput<'_> {
         &'a self,
         report: &'a RequestReport,
     ) -> impl Iterator<Item = &'a NodeReply> {
-        report
-            .replies
-            .iter()
-            .filter(|reply| self.accepts_reply(reply) && self.is_shown(reply))
+        report.replies.iter().filter(|reply| self.accepts_reply(reply) && self.is_shown(reply))
     }
 
     /// Suggests grouping to users who asked for details.
@@ -289,13 +271,10 @@ impl RequestOutput<'_> {
 
 /// Redirects data to this file without colours. Truncates the file.
 pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), FleetRequestError> {
-    let file = File::create(path).map_err(|source| FleetRequestError::Output {
-        path: path.to_owned(),
-        source,
-    })?;
+    let file = File::create(path)
+        .map_err(|source| FleetRequestError::Output { path: path.to_owned(), source })?;
     let screen = Screen::for_file(cx.environment.columns);
-    cx.printer
-        .redirect_data(Box::new(anstream::StripStream::new(file)), screen);
+    cx.printer.redirect_data(Box::new(anstream::StripStream::new(file)), screen);
     Ok(())
 }
 
@@ -305,6 +284,5 @@ pub fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintErr
         return Ok(());
     }
     let error = anstream::adapter::strip_str(&diagnostics::error_text(error)).to_string();
-    cx.printer
-        .print_line(json::to_safe_line(&RequestJsonLine::Error { error })?)
+    cx.printer.print_line(json::to_safe_line(&RequestJsonLine::Error { error })?)
 }

@@ -35,12 +35,7 @@ pub fn write_proposal(
     settings: &RpcSettings,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let ProposalRequest {
-        plan,
-        target,
-        nodes,
-        lifetime,
-    } = request;
+    let ProposalRequest { plan, target, nodes, lifetime } = request;
     if nodes.is_empty() {
         report_no_nodes(target, cx);
         return Ok(CommandExitCode::Local);
@@ -48,16 +43,10 @@ pub fn write_proposal(
     let parse_name = |text: &str| {
         SubjectName::parse(text).map_err(|error| ApprovalFileError::from(ClientError::from(error)))
     };
-    let secret = plan
-        .data
-        .keys()
-        .filter(|name| plan.action.is_sensitive(name));
+    let secret = plan.data.keys().filter(|name| plan.action.is_sensitive(name));
     let count = nodes.len();
     let draft = ProposalDraft {
-        collective: target
-            .collective
-            .clone()
-            .unwrap_or_else(|| settings.collective.clone()),
+        collective: target.collective.clone().unwrap_or_else(|| settings.collective.clone()),
         agent: parse_name(plan.ddl.name())?,
         action: parse_name(plan.action.name())?,
         nodes,
@@ -66,14 +55,9 @@ pub fn write_proposal(
         lifetime,
     };
     let signer = load_offline_signer(settings)?;
-    let sealed = signer
-        .sign_proposal(&draft)
-        .map_err(ApprovalFileError::from)?;
+    let sealed = signer.sign_proposal(&draft).map_err(ApprovalFileError::from)?;
     // The same limits apply when the file is read, so the error is reported here already.
-    let invalid = |source| ApprovalFileError::Invalid {
-        path: path.to_owned(),
-        source,
-    };
+    let invalid = |source| ApprovalFileError::Invalid { path: path.to_owned(), source };
     signer.read_proposal(&sealed).map_err(invalid)?;
     write_private(path, &sealed)?;
     cx.printer.print_line(path.display())?;
@@ -81,9 +65,6 @@ pub fn write_proposal(
         "proposed for {count} {}; no request was sent",
         if count == 1 { "node" } else { "nodes" }
     ));
-    cx.printer.print_hint(format_args!(
-        "a second user must run `rpc approve {}`",
-        path.display()
-    ));
+    cx.printer.print_hint(format_args!("a second user must run `rpc approve {}`", path.display()));
     Ok(CommandExitCode::Passed)
 }

@@ -88,10 +88,7 @@ impl EarlierJob {
         let mut inputs = given.to_vec();
         let is_given = |name: &str| given.iter().any(|(given, _)| given == name);
         if let Some(name) = header.digested.iter().find(|name| !is_given(name)) {
-            return Err(SavedJobError::Digested {
-                id: header.id.clone(),
-                input: name.clone(),
-            });
+            return Err(SavedJobError::Digested { id: header.id.clone(), input: name.clone() });
         }
         for name in header.sensitive.iter().filter(|name| !is_given(name)) {
             inputs.push((name.clone(), "-".to_owned()));
@@ -109,28 +106,20 @@ impl EarlierJob {
         let shaping = &self.job.header.shaping;
         request.limits = RolloutLimits {
             canary: self.remaining_canaries(shaping.canary),
-            ..shaping.remaining_limits(
-                self.job.header.nodes.len(),
-                self.job.unsuccessful_nodes().len(),
-            )
+            ..shaping
+                .remaining_limits(self.job.header.nodes.len(), self.job.unsuccessful_nodes().len())
         };
         request.pause = Duration::from_millis(shaping.pause_ms);
         request.ttl = Duration::from_millis(shaping.ttl_ms);
-        request.timeout = request
-            .timeout
-            .or(shaping.timeout_ms.map(Duration::from_millis));
+        request.timeout = request.timeout.or(shaping.timeout_ms.map(Duration::from_millis));
     }
 
     /// Number of canaries: the original number again, unless all canaries have succeeded.
     fn remaining_canaries(&self, canary: u32) -> usize {
         let canary = usize::try_from(canary).unwrap_or(usize::MAX);
         let mut first = self.job.header.nodes.iter().take(canary);
-        let has_passed = |node| {
-            self.job
-                .replies
-                .get(node)
-                .is_some_and(crate::jobs::JobReply::is_ok)
-        };
+        let has_passed =
+            |node| self.job.replies.get(node).is_some_and(crate::jobs::JobReply::is_ok);
         if first.all(has_passed) { 0 } else { canary }
     }
 }

@@ -37,9 +37,7 @@ pub fn open_journal(
     flags: &RequestFlags,
     cx: CommandContext<'_>,
 ) -> Result<Option<JobJournal>, FleetRequestError> {
-    let resumed = candidate
-        .earlier_job
-        .filter(|earlier_job| earlier_job.resumes);
+    let resumed = candidate.earlier_job.filter(|earlier_job| earlier_job.resumes);
     let is_requested = flags.job.is_some() || candidate.earlier_job.is_some();
     let is_unneeded = candidate.nodes.is_empty()
         || (candidate.request.plan.action.is_read_only() && !is_requested);
@@ -48,9 +46,9 @@ pub fn open_journal(
     }
     let opened =
         JobStore::new(cx.environment.state_home.as_deref()).and_then(|store| match resumed {
-            Some(earlier_job) => Ok(store
-                .resume_job(&earlier_job.job.header.id, unix_millis_now())?
-                .1),
+            Some(earlier_job) => {
+                Ok(store.resume_job(&earlier_job.job.header.id, unix_millis_now())?.1)
+            }
             None => store.begin_job(job_header(candidate, flags)),
         });
     match opened {
@@ -98,8 +96,6 @@ fn job_header(candidate: &JobCandidate<'_>, flags: &RequestFlags) -> JobHeader {
             timeout_ms: candidate.request.timeout.map(duration_millis),
             ttl_ms: duration_millis(candidate.request.ttl),
         },
-        retry_of: candidate
-            .earlier_job
-            .map(|earlier_job| earlier_job.job.header.id.clone()),
+        retry_of: candidate.earlier_job.map(|earlier_job| earlier_job.job.header.id.clone()),
     }
 }

@@ -46,10 +46,7 @@ fn store(home: &Path) -> JobStore {
 }
 
 fn wave(names: &[&str]) -> JobEntry {
-    JobEntry::Wave {
-        number: 1,
-        nodes: nodes(names),
-    }
+    JobEntry::Wave { number: 1, nodes: nodes(names) }
 }
 
 #[test]
@@ -58,29 +55,16 @@ fn a_killed_job_is_interrupted_and_tells_whom_to_ask_next() {
     let store = store(home.path());
     let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
     journal.append_entry(&wave(&["a", "b", "c"])).unwrap();
-    journal
-        .append_reply(&reply("a", 0, "OK", json!({})))
-        .unwrap();
-    journal
-        .append_reply(&reply("b", 1, "no", json!({"x": 1})))
-        .unwrap();
+    journal.append_reply(&reply("a", 0, "OK", json!({}))).unwrap();
+    journal.append_reply(&reply("b", 1, "no", json!({"x": 1}))).unwrap();
     journal.sync().unwrap();
     assert_eq!(store.load_job("2026").unwrap().state(), JobState::Running);
-    assert!(matches!(
-        store.resume_job("2026", NOW),
-        Err(SavedJobError::Running(_))
-    ));
-    assert!(matches!(
-        store.forget_job("2026"),
-        Err(SavedJobError::Running(_))
-    ));
+    assert!(matches!(store.resume_job("2026", NOW), Err(SavedJobError::Running(_))));
+    assert!(matches!(store.forget_job("2026"), Err(SavedJobError::Running(_))));
     drop(journal);
 
     let job = store.load_job("2026").unwrap();
-    assert_eq!(
-        (job.state(), job.state().as_str()),
-        (JobState::Abandoned, "interrupted")
-    );
+    assert_eq!((job.state(), job.state().as_str()), (JobState::Abandoned, "interrupted"));
     assert_eq!(job.failed_nodes(), nodes(&["b"]));
     assert_eq!(job.unanswered_nodes(), nodes(&["c"]));
     assert_eq!(job.unsuccessful_nodes(), nodes(&["b", "c"]));
@@ -99,23 +83,15 @@ fn a_request_is_known_by_its_job_and_its_nodes_until_they_answer() {
             journal.append_entry(&JobEntry::Sent { request }).unwrap();
         }
     }
-    journal
-        .append_reply(&reply("a", 0, "OK", json!({})))
-        .unwrap();
+    journal.append_reply(&reply("a", 0, "OK", json!({}))).unwrap();
     drop(journal);
     drop(store.begin_job(header("20260102-000000-000002")).unwrap());
     let job = store.find_by_request("r1").unwrap().unwrap();
     assert_eq!(job.header.id, "20260101-000000-000001");
     assert!(store.find_by_request("r2").unwrap().is_none());
-    let open: Vec<_> = job
-        .open_waves()
-        .into_iter()
-        .map(|wave| (wave.request, wave.nodes))
-        .collect();
-    let expected = [
-        (Some("r1".to_owned()), nodes(&["b"])),
-        (None, nodes(&["c", "d"])),
-    ];
+    let open: Vec<_> =
+        job.open_waves().into_iter().map(|wave| (wave.request, wave.nodes)).collect();
+    let expected = [(Some("r1".to_owned()), nodes(&["b"])), (None, nodes(&["c", "d"]))];
     assert_eq!(open, expected);
 }
 
@@ -128,12 +104,8 @@ fn a_torn_end_is_cut_off_and_the_job_goes_on() {
     drop(journal);
     let path = home.path().join("muster/jobs/20260101-000000-000001.jsonl");
     let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
-    file.write_all(b"{\"kind\":\"result\",\"sender\":\"a\xff")
-        .unwrap();
-    assert_eq!(
-        store.load_job("2026").unwrap().unanswered_nodes(),
-        nodes(&["a"])
-    );
+    file.write_all(b"{\"kind\":\"result\",\"sender\":\"a\xff").unwrap();
+    assert_eq!(store.load_job("2026").unwrap().unanswered_nodes(), nodes(&["a"]));
 
     let (job, mut journal) = store.resume_job("20260101-000000-000001", NOW).unwrap();
     assert_eq!((job.damaged, job.requested_nodes), (0, nodes(&["a"])));
@@ -188,10 +160,7 @@ fn jobs_are_found_by_id_beginning_or_name_and_nowhere_else() {
             "{nothing}"
         );
     }
-    assert_eq!(
-        store.forget_job("20260101").unwrap(),
-        "20260101-000000-00000a"
-    );
+    assert_eq!(store.forget_job("20260101").unwrap(), "20260101-000000-00000a");
     assert_eq!(store.list_jobs().unwrap().0.len(), 2);
 }
 
@@ -201,20 +170,14 @@ fn too_many_and_too_old_jobs_go_but_none_that_is_running() {
     let store = store(home.path());
     let held = store.begin_job(header("20260101-000000-000000")).unwrap();
     for n in 1..=MAX_JOBS + 5 {
-        drop(
-            store
-                .begin_job(header(&format!("20260101-000000-{n:06x}")))
-                .unwrap(),
-        );
+        drop(store.begin_job(header(&format!("20260101-000000-{n:06x}"))).unwrap());
     }
     let jobs = store.list_jobs().unwrap().0;
     assert!(jobs.len() <= MAX_JOBS + 1, "{}", jobs.len());
     assert!(jobs.iter().any(|job| job.header.id == held.job_id()));
     drop(held);
-    let later = JobHeader {
-        started: NOW + 200 * 24 * 3_600_000,
-        ..header("20260720-000000-000000")
-    };
+    let later =
+        JobHeader { started: NOW + 200 * 24 * 3_600_000, ..header("20260720-000000-000000") };
     drop(store.begin_job(later).unwrap());
     assert_eq!(store.list_jobs().unwrap().0.len(), 1);
 }
@@ -235,10 +198,7 @@ fn outputs_that_are_too_large_are_left_out_and_said_to_be() {
 #[test]
 fn ids_sort_by_time() {
     let (early, late) = (new_job_id(NOW), new_job_id(NOW + 1));
-    assert!(
-        early < late && early.starts_with("20260101-000000-"),
-        "{early}"
-    );
+    assert!(early < late && early.starts_with("20260101-000000-"), "{early}");
 }
 
 proptest! {

@@ -39,10 +39,7 @@ fn interrupted() -> SavedJob {
 #[test]
 fn an_interrupted_job_says_who_failed_was_silent_and_was_never_asked() {
     let job = interrupted();
-    assert_eq!(
-        (job.exit_code(), job.damaged),
-        (CommandExitCode::SomeFailed, 0)
-    );
+    assert_eq!((job.exit_code(), job.damaged), (CommandExitCode::SomeFailed, 0));
     insta::assert_snapshot!(plain(&render_job(&job, WIDTH)), @r"
              Job: 20260101-000000-00000a
             Name: patch

@@ -15,10 +15,7 @@ use crate::report::{NodeReply, RequestReport};
 /// State of Puppet on one node.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the agent reports each of them"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the agent reports each of them")]
 pub struct PuppetNodeState {
     node: Identity,
     /// `applying a catalog`, `idling`, `stopped` or `disabled`.
@@ -98,10 +95,9 @@ impl PuppetNodeState {
             notes.push(escape_to_line(message).into_owned());
         }
         match (&self.progress, self.holder.as_deref()) {
-            (Some(state), _) => notes.push(format!(
-                "our run: {}",
-                escape_to_line(state).replace('_', " ")
-            )),
+            (Some(state), _) => {
+                notes.push(format!("our run: {}", escape_to_line(state).replace('_', " ")))
+            }
             (None, Some("puppet")) => notes.push("run of another process".to_owned()),
             _ => {}
         }
@@ -128,16 +124,8 @@ pub fn render_status_table(
             _ => format!("{} ago", format_age(state.since_lastrun)),
         };
         let node = state.node.as_str();
-        let node = if state.enabled {
-            TableCell::plain(node)
-        } else {
-            TableCell::bad(node)
-        };
-        let cells = [
-            escape_to_line(&state.status).into_owned(),
-            last,
-            state.note_text(),
-        ];
+        let node = if state.enabled { TableCell::plain(node) } else { TableCell::bad(node) };
+        let cells = [escape_to_line(&state.status).into_owned(), last, state.note_text()];
         let cells = cells.map(TableCell::plain);
         std::iter::once(node).chain(cells).collect()
     };

@@ -27,10 +27,7 @@ const FIGURES: [(&str, &str); 8] = [
 ];
 
 /// The node's values of the figures.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counters and seconds are far below 2^53"
-)]
+#[expect(clippy::cast_precision_loss, reason = "counters and seconds are far below 2^53")]
 fn figure_values(output: &LastRunSummaryOutput) -> [Option<f64>; FIGURES.len()] {
     let counter = |count: Option<u64>| count.map(|count| count as f64);
     let time = |seconds: Option<f64>| seconds.filter(|seconds| seconds.is_finite());
@@ -111,12 +108,7 @@ impl LastRunsSummary {
         let figures = FIGURES.iter().zip(&numbers);
         let figures = figures
             .map(|((figure, _), numbers)| (*figure, FigureDistribution::from_numbers(numbers)));
-        Self {
-            nodes,
-            distributions: figures.collect(),
-            classes,
-            failed_runs,
-        }
+        Self { nodes, distributions: figures.collect(), classes, failed_runs }
     }
 
     /// Renders the text.
@@ -134,9 +126,7 @@ impl LastRunsSummary {
             };
             let bars = render_spark_bars(&distribution.buckets, utf8);
             let (min, max) = (format_short(min), format_short(max));
-            page.push_line(format_args!(
-                "{title:>33}: {bars}  min: {min:<6} max: {max}"
-            ));
+            page.push_line(format_args!("{title:>33}: {bars}  min: {min:<6} max: {max}"));
         }
         page.push_gap();
         if !self.classes.is_empty() {

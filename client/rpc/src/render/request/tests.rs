@@ -17,17 +17,8 @@ use crate::report::{NodeReply, RequestReport, ResultGap};
 
 fn draw(report: &RequestReport, wish: Option<DisplayOverride>, verbose: bool) -> String {
     let store = DdlStore::load(None).unwrap();
-    let action = store
-        .get(&report.agent)
-        .unwrap()
-        .find_action(&report.action)
-        .unwrap();
-    let view = RequestResultView {
-        action,
-        display: wish,
-        verbose,
-        width: WIDTH,
-    };
+    let action = store.get(&report.agent).unwrap().find_action(&report.action).unwrap();
+    let view = RequestResultView { action, display: wish, verbose, width: WIDTH };
     let blocks = report
         .replies
         .iter()
@@ -55,9 +46,7 @@ fn users() -> RequestReport {
     });
     let same = json!({"changed": false, "result": "nothing to change", "events": [], "resource": "User[rip]"});
     let mut denied = reply("dev4.example.net", 5, "you may not do this", json!({}));
-    denied.reason = Some(ReplyReason::Denied {
-        rule: "policies/puppetral.policy:3".to_owned(),
-    });
+    denied.reason = Some(ReplyReason::Denied { rule: "policies/puppetral.policy:3".to_owned() });
     let message = "useradd failed:\nuseradd: cannot lock /etc/passwd; try again later.\u{1b}[2J";
     let failed = reply(
         "dev5.example.net",
@@ -76,11 +65,7 @@ fn users() -> RequestReport {
     let action = store.get("puppetral").unwrap().find_action("do").unwrap();
     report.summaries = summarize_replies(
         action,
-        report
-            .replies
-            .iter()
-            .filter(|reply| reply.is_ok())
-            .map(|reply| &reply.data),
+        report.replies.iter().filter(|reply| reply.is_ok()).map(|reply| &reply.data),
     );
     report
 }
@@ -97,13 +82,9 @@ fn whoever_is_missing_is_named() {
     let mut report = users();
     report.stats.discovered = 40;
     report.stats.not_connected = names(&["off1.example.net", "off2.example.net"]);
-    report.stats.missing = (1..=34)
-        .map(|n| format!("web{n:02}.example.net").parse().unwrap())
-        .collect();
-    report
-        .stats
-        .missing
-        .extend(report.stats.not_connected.clone());
+    report.stats.missing =
+        (1..=34).map(|n| format!("web{n:02}.example.net").parse().unwrap()).collect();
+    report.stats.missing.extend(report.stats.not_connected.clone());
     report.stats.unexpected = names(&["evil.example.net"]);
     report.stats.rejected.insert("signature", 2);
     report.stats.gaps.insert(ResultGap::Reconnected);
@@ -135,10 +116,7 @@ fn the_wish_wins_over_the_schema() {
     };
     assert_eq!(shown(None), [true, true, true, true]);
     assert_eq!(shown(Some(DisplayOverride::Ok)), [true, true, false, false]);
-    assert_eq!(
-        shown(Some(DisplayOverride::Failed)),
-        [false, false, true, true]
-    );
+    assert_eq!(shown(Some(DisplayOverride::Failed)), [false, false, true, true]);
     assert_eq!(shown(Some(DisplayOverride::None)), [false; 4]);
 }
 
@@ -151,16 +129,10 @@ fn nothing_of_a_node_reaches_the_terminal_unescaped() {
         evil,
         json!({evil: {evil: [evil, {evil: evil}]}, "events": evil}),
     );
-    reply.reason = Some(ReplyReason::Denied {
-        rule: evil.to_owned(),
-    });
+    reply.reason = Some(ReplyReason::Denied { rule: evil.to_owned() });
     let mut report = report("puppetral", "do", vec![reply]);
     let store = DdlStore::load(None).unwrap();
-    let get_fact = store
-        .get("rpcutil")
-        .unwrap()
-        .find_action("get_fact")
-        .unwrap();
+    let get_fact = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
     let values = json!({"value": format!("{evil}\n")});
     report.summaries = summarize_replies(get_fact, values.as_object());
     let harmful = |c: char| crate::render::printable::is_harmful(c) && c != '\n';
@@ -174,24 +146,12 @@ fn nothing_of_a_node_reaches_the_terminal_unescaped() {
 fn draw_colourless(report: &RequestReport) -> String {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("puppetral").unwrap().find_action("do").unwrap();
-    let view = RequestResultView {
-        action,
-        display: None,
-        verbose: true,
-        width: WIDTH,
-    };
-    let text = report
-        .replies
-        .iter()
-        .map(|reply| view.render_reply(reply))
-        .collect::<String>()
+    let view = RequestResultView { action, display: None, verbose: true, width: WIDTH };
+    let text = report.replies.iter().map(|reply| view.render_reply(reply)).collect::<String>()
         + &view.render_summary(report);
-    [BAD, GOOD, STRONG, WARNING]
-        .iter()
-        .fold(text, |text, style| {
-            text.replace(&style.render().to_string(), "")
-                .replace(&style.render_reset().to_string(), "")
-        })
+    [BAD, GOOD, STRONG, WARNING].iter().fold(text, |text, style| {
+        text.replace(&style.render().to_string(), "").replace(&style.render_reset().to_string(), "")
+    })
 }
 
 /// The view of the article's command on that many columns.
@@ -199,12 +159,7 @@ fn with_view<T>(width: usize, verbose: bool, draw: impl FnOnce(RequestResultView
     let store = DdlStore::load(None).unwrap();
     let action = store.get("puppetral").unwrap().find_action("do").unwrap();
     let wish = None;
-    draw(RequestResultView {
-        action,
-        display: wish,
-        verbose,
-        width,
-    })
+    draw(RequestResultView { action, display: wish, verbose, width })
 }
 
 #[test]
@@ -230,21 +185,15 @@ fn the_same_is_said_once() {
     for n in 10..40 {
         for like in [&same, &fail].into_iter().take(if n < 12 { 2 } else { 1 }) {
             let mut reply = like.clone();
-            reply.node = format!(
-                "{}{n}.example.net",
-                if reply.is_ok() { "web" } else { "db" }
-            )
-            .parse()
-            .unwrap();
+            reply.node = format!("{}{n}.example.net", if reply.is_ok() { "web" } else { "db" })
+                .parse()
+                .unwrap();
             report.replies.push(reply);
         }
     }
     let groups = group::group_equal_replies(&report.replies);
     let text: String = with_view(WIDTH, false, |view| {
-        groups
-            .iter()
-            .map(|group| view.render_group(group))
-            .collect()
+        groups.iter().map(|group| view.render_group(group)).collect()
     });
     let text = plain(&text);
     assert!(is_within_width(&text), "{text}");

@@ -28,19 +28,9 @@ mod tests {
         for name in ["rip", "www-data", "a.b", "m$", "_apt", "jörg"] {
             assert_eq!(invalid_name_reason(name), None, "{name}");
         }
-        for name in [
-            "",
-            "a:b",
-            "a\nb",
-            "a,b",
-            "-r",
-            "+",
-            "42",
-            "a b",
-            "..",
-            "a/b",
-            &"x".repeat(257),
-        ] {
+        for name in
+            ["", "a:b", "a\nb", "a,b", "-r", "+", "42", "a b", "..", "a/b", &"x".repeat(257)]
+        {
             assert!(invalid_name_reason(name).is_some(), "{name}");
         }
     }

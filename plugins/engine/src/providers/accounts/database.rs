@@ -75,11 +75,7 @@ impl AccountDatabase {
         user.groups = self
             .group
             .entries()
-            .filter(|group| {
-                group
-                    .get(3)
-                    .is_some_and(|list| list.split(',').any(|one| one == name))
-            })
+            .filter(|group| group.get(3).is_some_and(|list| list.split(',').any(|one| one == name)))
             .filter_map(|group| group.into_iter().next())
             .collect();
         user.groups.sort();
@@ -95,10 +91,7 @@ impl AccountDatabase {
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for group in self.list_groups() {
             for member in &group.members {
-                groups
-                    .entry(member.clone())
-                    .or_default()
-                    .push(group.name.clone());
+                groups.entry(member.clone()).or_default().push(group.name.clone());
             }
         }
         let mut seen = std::collections::BTreeSet::new();
@@ -161,10 +154,7 @@ fn save_table(
     let Some(table) = table else { return Ok(()) };
     let path = Path::new(path);
     let is_new = system.metadata(path)?.is_none();
-    let attributes = FileAttributes {
-        mode: is_new.then_some(mode),
-        ..FileAttributes::default()
-    };
+    let attributes = FileAttributes { mode: is_new.then_some(mode), ..FileAttributes::default() };
     system.write_file(path, &table.render(), &attributes)
 }
 
@@ -200,9 +190,5 @@ pub fn parse_group(entry: &[String]) -> Option<GroupAccount> {
     let mut members = parse_members(&field_text(entry, 3));
     members.sort();
     members.dedup();
-    Some(GroupAccount {
-        name: field_text(entry, 0),
-        gid: entry.get(2)?.parse().ok()?,
-        members,
-    })
+    Some(GroupAccount { name: field_text(entry, 0), gid: entry.get(2)?.parse().ok()?, members })
 }

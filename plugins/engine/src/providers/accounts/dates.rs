@@ -40,12 +40,9 @@ mod tests {
 
     #[test]
     fn known_days() {
-        for (text, days) in [
-            ("1970-01-01", 0),
-            ("2000-02-29", 11_016),
-            ("2038-01-19", 24_855),
-            ("1969-12-31", -1),
-        ] {
+        for (text, days) in
+            [("1970-01-01", 0), ("2000-02-29", 11_016), ("2038-01-19", 24_855), ("1969-12-31", -1)]
+        {
             assert_eq!(parse_day(text), Some(days), "{text}");
             assert_eq!(render_day(days).as_deref(), Some(text));
         }

@@ -38,28 +38,18 @@ impl AccountDefaults {
         let add = |name: &str| find_value(useradd, name, |byte: char| byte == '=');
         let range = |name: &str, low: u32, high: u32| {
             let bound = |suffix: &str, default| {
-                login(&format!("{name}_{suffix}"))
-                    .and_then(parse_number)
-                    .unwrap_or(default)
+                login(&format!("{name}_{suffix}")).and_then(parse_number).unwrap_or(default)
             };
             bound("MIN", low)..=bound("MAX", high)
         };
-        let octal = |text: &str| {
-            u32::from_str_radix(text, 8)
-                .ok()
-                .filter(|bits| *bits <= 0o7777)
-        };
+        let octal = |text: &str| u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o7777);
         let umask = login("UMASK").and_then(octal).unwrap_or(0o022);
         let age = |name| {
             let days = login(name).and_then(|text| text.parse::<i64>().ok());
-            days.filter(|days| *days >= 0)
-                .map_or_else(String::new, |days| days.to_string())
+            days.filter(|days| *days >= 0).map_or_else(String::new, |days| days.to_string())
         };
         let text = |found: Option<&str>, default: &str| {
-            found
-                .filter(|found| !found.is_empty())
-                .unwrap_or(default)
-                .to_owned()
+            found.filter(|found| !found.is_empty()).unwrap_or(default).to_owned()
         };
         Self {
             uids: range("UID", 1000, 60_000),
@@ -72,11 +62,7 @@ impl AccountDefaults {
             home_mode: login("HOME_MODE").and_then(octal).unwrap_or(0o777 & !umask),
             skel: text(add("SKEL"), "/etc/skel"),
             shell: text(add("SHELL"), "/bin/sh"),
-            ageing: [
-                age("PASS_MIN_DAYS"),
-                age("PASS_MAX_DAYS"),
-                age("PASS_WARN_AGE"),
-            ],
+            ageing: [age("PASS_MIN_DAYS"), age("PASS_MAX_DAYS"), age("PASS_WARN_AGE")],
         }
     }
 }
@@ -108,8 +94,7 @@ pub fn free_id(taken: &BTreeSet<u32>, range: &RangeInclusive<u32>) -> Option<u32
         Some(highest) => highest.checked_add(1),
         None => Some(*range.start()),
     };
-    next.filter(|id| range.contains(id))
-        .or_else(|| range.clone().find(|id| !taken.contains(id)))
+    next.filter(|id| range.contains(id)).or_else(|| range.clone().find(|id| !taken.contains(id)))
 }
 
 /// A free system id: the lowest used minus one, or the highest free one.
@@ -138,19 +123,10 @@ mod tests {
         assert_eq!(nothing.ageing, ["", "", ""]);
         let defs = "# UID_MIN 5\nUID_MIN\t\t 2000\nUMASK 077\nUSERGROUPS_ENAB no\nPASS_MAX_DAYS 99999\nUID_MINX 7\n";
         let found = AccountDefaults::parse(defs, "#SHELL=/x\nSHELL=/bin/bash\nHOME=/srv/home\n");
-        assert_eq!(
-            (found.uids, found.home_mode, found.user_groups),
-            (2000..=60_000, 0o700, false)
-        );
-        assert_eq!(
-            (found.shell.as_str(), found.home.as_str()),
-            ("/bin/bash", "/srv/home")
-        );
+        assert_eq!((found.uids, found.home_mode, found.user_groups), (2000..=60_000, 0o700, false));
+        assert_eq!((found.shell.as_str(), found.home.as_str()), ("/bin/bash", "/srv/home"));
         assert_eq!(found.ageing, ["", "99999", ""]);
-        assert_eq!(
-            AccountDefaults::parse("UMASK 077\nHOME_MODE 0750\n", "").home_mode,
-            0o750
-        );
+        assert_eq!(AccountDefaults::parse("UMASK 077\nHOME_MODE 0750\n", "").home_mode, 0o750);
     }
 
     proptest! {

@@ -93,9 +93,7 @@ impl<'a> ShadowUtilsProvider<'a> {
             .map_err(AccountError::during("inspect the shell"))?;
         match found {
             Some(found) if found.kind == FileEntryKind::File && found.mode & 0o111 != 0 => Ok(()),
-            Some(_) => Err(AccountError::Refused(format!(
-                "Shell {shell} must be executable"
-            ))),
+            Some(_) => Err(AccountError::Refused(format!("Shell {shell} must be executable"))),
             None => Err(AccountError::Refused(format!("Shell {shell} must exist"))),
         }
     }
@@ -107,9 +105,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         if found.is_some() || local {
             return Ok(found);
         }
-        Ok(self
-            .query_getent("passwd", name)?
-            .and_then(|entry| database::parse_user(&entry, None)))
+        Ok(self.query_getent("passwd", name)?.and_then(|entry| database::parse_user(&entry, None)))
     }
 
     fn list_users(&self) -> Result<Vec<UserAccount>, AccountError> {
@@ -170,9 +166,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         if found.is_some() || local {
             return Ok(found);
         }
-        Ok(self
-            .query_getent("group", name)?
-            .and_then(|entry| database::parse_group(&entry)))
+        Ok(self.query_getent("group", name)?.and_then(|entry| database::parse_group(&entry)))
     }
 
     fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError> {
@@ -238,11 +232,7 @@ fn useradd_arguments(new: &NewUser, own_group: bool) -> Vec<String> {
 
 /// Arguments that set the ageing of a new user; `None` if nothing is set.
 fn chage_arguments(new: &NewUser) -> Option<Vec<String>> {
-    let ages = [
-        ("-m", new.min_age),
-        ("-M", new.max_age),
-        ("-W", new.warn_days),
-    ];
+    let ages = [("-m", new.min_age), ("-M", new.max_age), ("-W", new.warn_days)];
     let options: Vec<String> = ages
         .into_iter()
         .filter_map(|(flag, days)| days.map(|days| [flag.to_owned(), days.to_string()]))
@@ -253,8 +243,5 @@ fn chage_arguments(new: &NewUser) -> Option<Vec<String>> {
 }
 
 fn tool_error(program: &str, code: i32, output: &str) -> AccountError {
-    AccountError::Refused(format!(
-        "`{program}` ended with code {code}: {}",
-        output.trim()
-    ))
+    AccountError::Refused(format!("`{program}` ended with code {code}: {}", output.trim()))
 }

@@ -11,10 +11,8 @@ pub struct AccountTable {
 impl AccountTable {
     /// Parses a file; accepts any bytes.
     pub fn parse(content: &[u8]) -> Self {
-        let mut lines: Vec<Vec<u8>> = content
-            .split(|byte| *byte == b'\n')
-            .map(<[u8]>::to_vec)
-            .collect();
+        let mut lines: Vec<Vec<u8>> =
+            content.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
         if lines.last().is_some_and(Vec::is_empty) {
             lines.pop();
         }
@@ -32,10 +30,7 @@ impl AccountTable {
 
     /// Fields of all entries as text, without comments and name service lines (`+`, `-`).
     pub fn entries(&self) -> impl Iterator<Item = Vec<String>> {
-        self.lines
-            .iter()
-            .filter(|line| is_entry(line))
-            .map(|line| split_fields(line))
+        self.lines.iter().filter(|line| is_entry(line)).map(|line| split_fields(line))
     }
 
     /// Fields of the first entry of that name.
@@ -66,9 +61,7 @@ impl AccountTable {
     pub fn put(&mut self, fields: &[&str]) {
         let line = fields.join(":").into_bytes();
         let name = fields.first().copied().unwrap_or_default();
-        if let Some(existing) = self
-            .find_position(name)
-            .and_then(|index| self.lines.get_mut(index))
+        if let Some(existing) = self.find_position(name).and_then(|index| self.lines.get_mut(index))
         {
             *existing = line;
             return;
@@ -80,15 +73,12 @@ impl AccountTable {
     /// Removes all entries of that name; returns whether any existed.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.lines.len();
-        self.lines
-            .retain(|line| !(is_entry(line) && is_named(line, name)));
+        self.lines.retain(|line| !(is_entry(line) && is_named(line, name)));
         self.lines.len() < before
     }
 
     fn find_position(&self, name: &str) -> Option<usize> {
-        self.lines
-            .iter()
-            .position(|line| is_entry(line) && is_named(line, name))
+        self.lines.iter().position(|line| is_entry(line) && is_named(line, name))
     }
 }
 
@@ -108,10 +98,7 @@ fn split_fields(line: &[u8]) -> Vec<String> {
 
 /// Names in a member list.
 pub fn parse_members(list: &str) -> Vec<String> {
-    list.split(',')
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect()
+    list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// A member list with exactly the desired names: existing ones keep their order, new ones follow.

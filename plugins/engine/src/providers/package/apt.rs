@@ -91,14 +91,7 @@ impl PackageProvider for AptPackageProvider {
     ) -> Result<Vec<OutdatedPackage>, EngineError> {
         dpkg::require_database(cx, resource)?;
         // Simulation only, without the lock, so that it does not block real installations.
-        let argv = [
-            "apt-get",
-            "-q",
-            "-s",
-            "-o",
-            "Debug::NoLocking=true",
-            "dist-upgrade",
-        ];
+        let argv = ["apt-get", "-q", "-s", "-o", "Debug::NoLocking=true", "dist-upgrade"];
         let output = tool::run_query(cx, resource, &argv)?;
         Ok(parse_outdated(&String::from_utf8_lossy(&output.stdout)))
     }
@@ -110,14 +103,7 @@ impl PackageProvider for AptPackageProvider {
     ) -> Result<String, EngineError> {
         dpkg::require_database(cx, resource)?;
         // Without this option apt exits with 0 even if no source could be reached.
-        let argv = [
-            "apt-get",
-            "-q",
-            "-y",
-            "-o",
-            "APT::Update::Error-Mode=any",
-            "update",
-        ];
+        let argv = ["apt-get", "-q", "-y", "-o", "APT::Update::Error-Mode=any", "update"];
         tool::run_query(cx, resource, &argv).map(|output| output.combined_text())
     }
 }
@@ -137,9 +123,7 @@ fn preseed_answers(
 }
 
 fn parse_candidate(text: &str) -> Option<String> {
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("Candidate:"))?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("Candidate:"))?;
     Some(line.trim().to_owned()).filter(|version| version != "(none)")
 }
 
@@ -177,10 +161,7 @@ mod tests {
         };
         assert_eq!(
             parse_outdated(text),
-            [
-                outdated("libc6", "2.36-9", "2.36-10"),
-                outdated("zlib1g", "1:1.2.13", "1:1.3.0"),
-            ]
+            [outdated("libc6", "2.36-9", "2.36-10"), outdated("zlib1g", "1:1.2.13", "1:1.3.0"),]
         );
     }
 
@@ -188,10 +169,7 @@ mod tests {
     fn the_candidate_is_a_version_or_nothing() {
         let text = "bash:\n  Installed: 5.2.15-2+b7\n  Candidate: 5.2.15-2+b8\n  Version table:\n";
         assert_eq!(parse_candidate(text), Some("5.2.15-2+b8".to_owned()));
-        assert_eq!(
-            parse_candidate("x:\n  Installed: (none)\n  Candidate: (none)\n"),
-            None
-        );
+        assert_eq!(parse_candidate("x:\n  Installed: (none)\n  Candidate: (none)\n"), None);
         assert_eq!(parse_candidate(""), None);
     }
 }

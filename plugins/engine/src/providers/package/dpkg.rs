@@ -38,10 +38,7 @@ impl PackageProvider for DpkgPackageProvider {
         let output = tool::run_tool(cx, resource, &["dpkg-deb", "--show", "--", source])?;
         let output = tool::require_success(resource, "dpkg-deb --show", output)?;
         let text = String::from_utf8_lossy(&output.stdout);
-        Ok(text
-            .trim_end()
-            .split_once('\t')
-            .map(|(_, version)| version.to_owned()))
+        Ok(text.trim_end().split_once('\t').map(|(_, version)| version.to_owned()))
     }
 
     fn run_operation(
@@ -113,12 +110,7 @@ pub(super) fn list_packages(
 /// The list with names only, without architectures.
 pub(super) fn without_architectures(list: &[PackageState]) -> Vec<PackageState> {
     let bare = |package: &PackageState| PackageState {
-        name: package
-            .name
-            .split(':')
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
+        name: package.name.split(':').next().unwrap_or_default().to_owned(),
         ..package.clone()
     };
     list.iter().map(bare).collect()
@@ -154,14 +146,10 @@ pub(super) fn query_package(
 pub(super) fn find_package(all: &[PackageState], name: &str) -> PackageState {
     let (bare, architecture) = name
         .split_once(':')
-        .map_or((name, None), |(bare, architecture)| {
-            (bare, Some(architecture))
-        });
+        .map_or((name, None), |(bare, architecture)| (bare, Some(architecture)));
     let is_match = |package: &&PackageState| {
-        let (candidate_name, candidate_architecture) = package
-            .name
-            .split_once(':')
-            .unwrap_or((&package.name, "native"));
+        let (candidate_name, candidate_architecture) =
+            package.name.split_once(':').unwrap_or((&package.name, "native"));
         candidate_name == bare
             && architecture.is_none_or(|architecture| architecture == candidate_architecture)
     };
@@ -205,11 +193,7 @@ fn parse_provides(text: &str) -> Vec<PackageState> {
         let (fields, provided) = line.trim_end().strip_suffix(']')?.split_once(" [")?;
         let package_state = parse_line(fields)?;
         let package = |name: &str| PackageState {
-            name: name
-                .split_whitespace()
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
+            name: name.split_whitespace().next().unwrap_or_default().to_owned(),
             ..package_state.clone()
         };
         Some(provided.split(',').map(package).collect::<Vec<_>>())
@@ -219,12 +203,8 @@ fn parse_provides(text: &str) -> Vec<PackageState> {
 
 fn parse_line(line: &str) -> Option<PackageState> {
     let mut fields = line.split_whitespace();
-    let (want, _flag, status, name) = (
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-        fields.next()?,
-    );
+    let (want, _flag, status, name) =
+        (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
     let status = match status {
         "not-installed" => PackageInstallStatus::Purged,
         "installed" | "triggers-awaited" | "triggers-pending" => {
@@ -237,9 +217,7 @@ fn parse_line(line: &str) -> Option<PackageState> {
         }
     };
     // A package that is not installed has neither version nor architecture.
-    let architecture = fields
-        .next_back()
-        .filter(|_| status != PackageInstallStatus::Purged);
+    let architecture = fields.next_back().filter(|_| status != PackageInstallStatus::Purged);
     Some(PackageState {
         name: match architecture {
             Some(architecture) => format!("{name}:{architecture}"),
@@ -264,10 +242,7 @@ mod tests {
                 PackageInstallStatus::Installed("4.96".to_owned())
             );
         }
-        assert_eq!(
-            find_package(&all, "exim4").status,
-            PackageInstallStatus::Purged
-        );
+        assert_eq!(find_package(&all, "exim4").status, PackageInstallStatus::Purged);
     }
 
     #[test]
@@ -298,10 +273,7 @@ mod tests {
             "deinstall ok config-files libc6 2.36 i386\ninstall ok installed libc6 2.37 amd64\n";
         let all = parse_all(text);
         let status = |name| find_package(&all, name).status;
-        assert_eq!(
-            status("libc6"),
-            PackageInstallStatus::Installed("2.37".to_owned())
-        );
+        assert_eq!(status("libc6"), PackageInstallStatus::Installed("2.37".to_owned()));
         assert_eq!(status("libc6:i386"), PackageInstallStatus::Removed);
         assert_eq!(status("libc6:arm64"), PackageInstallStatus::Purged);
         assert_eq!(find_package(&all, "libc6:amd64").name, "libc6:amd64");

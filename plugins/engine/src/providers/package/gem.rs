@@ -20,18 +20,14 @@ impl PackageProvider for GemPackageProvider {
         resource: &Resource,
     ) -> Result<PackageState, EngineError> {
         let all = self.list_packages(cx, resource)?;
-        let versions: Vec<PackageState> = all
-            .into_iter()
-            .filter(|package| package.name == resource.name)
-            .collect();
+        let versions: Vec<PackageState> =
+            all.into_iter().filter(|package| package.name == resource.name).collect();
         let version = resource.get_text("ensure").unwrap_or_default();
         let is_match = |package: &&PackageState| {
             package.status == PackageInstallStatus::Installed(version.to_owned())
         };
         let found = versions.iter().find(is_match).or(versions.first());
-        Ok(found
-            .cloned()
-            .unwrap_or_else(|| PackageState::absent(&resource.name)))
+        Ok(found.cloned().unwrap_or_else(|| PackageState::absent(&resource.name)))
     }
 
     fn candidate_version(
@@ -154,23 +150,14 @@ mod tests {
     #[test]
     fn every_version_of_a_gem_is_told() {
         let text = "\n*** LOCAL GEMS ***\n\nrake (13.1.0, default: 13.0.6)\nnokogiri (1.16.0 x86_64-linux)\nbroken\n";
-        let found: Vec<(String, PackageInstallStatus)> = parse_list(text)
-            .into_iter()
-            .map(|package| (package.name, package.status))
-            .collect();
+        let found: Vec<(String, PackageInstallStatus)> =
+            parse_list(text).into_iter().map(|package| (package.name, package.status)).collect();
         let one = |name: &str, version: &str| {
-            (
-                name.to_owned(),
-                PackageInstallStatus::Installed(version.to_owned()),
-            )
+            (name.to_owned(), PackageInstallStatus::Installed(version.to_owned()))
         };
         assert_eq!(
             found,
-            [
-                one("rake", "13.1.0"),
-                one("rake", "13.0.6"),
-                one("nokogiri", "1.16.0")
-            ]
+            [one("rake", "13.1.0"), one("rake", "13.0.6"), one("nokogiri", "1.16.0")]
         );
     }
 }

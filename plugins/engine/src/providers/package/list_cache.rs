@@ -63,8 +63,6 @@ pub(crate) fn cached_list(
         return Ok(Arc::clone(list));
     }
     let list = Arc::new(query()?);
-    lists
-        .borrow_mut()
-        .insert(tool.to_owned(), (fingerprint, Arc::clone(&list)));
+    lists.borrow_mut().insert(tool.to_owned(), (fingerprint, Arc::clone(&list)));
     Ok(list)
 }

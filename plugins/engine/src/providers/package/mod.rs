@@ -41,11 +41,7 @@ pub enum PackageInstallStatus {
 impl PackageState {
     /// State of a package that is not present.
     pub fn absent(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            status: PackageInstallStatus::Purged,
-            held: false,
-        }
+        Self { name: name.to_owned(), status: PackageInstallStatus::Purged, held: false }
     }
 }
 
@@ -131,9 +127,8 @@ pub trait PackageProvider: Sync {
 }
 
 /// Names of all providers.
-pub const PACKAGE_PROVIDERS: &[&str] = &[
-    "apt", "dpkg", "dnf", "yum", "zypper", "pip", "pip3", "gem", "npm",
-];
+pub const PACKAGE_PROVIDERS: &[&str] =
+    &["apt", "dpkg", "dnf", "yum", "zypper", "pip", "pip3", "gem", "npm"];
 
 static PIP_PROVIDER: pip::PipPackageProvider = pip::PipPackageProvider(&["pip3", "pip"]);
 static PIP3_PROVIDER: pip::PipPackageProvider = pip::PipPackageProvider(&["pip3"]);
@@ -174,12 +169,7 @@ fn native_provider_name(
         ("/usr/bin/zypper", "zypper"),
     ] {
         let to_error = EngineError::during(resource, format!("looking for {word}"));
-        if cx
-            .system
-            .metadata(Path::new(path))
-            .map_err(to_error)?
-            .is_some()
-        {
+        if cx.system.metadata(Path::new(path)).map_err(to_error)?.is_some() {
             return Ok(word);
         }
     }

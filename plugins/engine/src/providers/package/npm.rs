@@ -35,9 +35,7 @@ impl PackageProvider for NpmPackageProvider {
         resource: &Resource,
     ) -> Result<PackageState, EngineError> {
         let all = self.list_packages(cx, resource)?;
-        let found = all
-            .into_iter()
-            .find(|package| package.name == resource.name);
+        let found = all.into_iter().find(|package| package.name == resource.name);
         Ok(found.unwrap_or_else(|| PackageState::absent(&resource.name)))
     }
 
@@ -107,11 +105,7 @@ impl PackageProvider for NpmPackageProvider {
                         held: false,
                     })
                 };
-                Ok(listed
-                    .dependencies
-                    .into_iter()
-                    .filter_map(package)
-                    .collect())
+                Ok(listed.dependencies.into_iter().filter_map(package).collect())
             })?;
         Ok(list.as_ref().clone())
     }

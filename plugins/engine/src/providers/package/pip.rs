@@ -44,9 +44,8 @@ impl PackageProvider for PipPackageProvider {
     ) -> Result<PackageState, EngineError> {
         let all = self.list_packages(cx, resource)?;
         let normalised_name = normalise_name(&resource.name);
-        let found = all
-            .into_iter()
-            .find(|package| normalise_name(&package.name) == normalised_name);
+        let found =
+            all.into_iter().find(|package| normalise_name(&package.name) == normalised_name);
         Ok(PackageState {
             name: resource.name.clone(),
             ..found.unwrap_or_else(|| PackageState::absent(&resource.name))
@@ -60,13 +59,7 @@ impl PackageProvider for PipPackageProvider {
         resource: &Resource,
     ) -> Result<Option<String>, EngineError> {
         let pip = self.find_program(cx, resource)?;
-        let mut argv = vec![
-            &*pip,
-            "install",
-            NO_VERSION_CHECK_FLAG,
-            "--quiet",
-            "--dry-run",
-        ];
+        let mut argv = vec![&*pip, "install", NO_VERSION_CHECK_FLAG, "--quiet", "--dry-run"];
         argv.extend(["--ignore-installed", "--no-deps", "--report", "-"]);
         argv.extend(resource.get_list("install_options"));
         let requirement = requirement_argument(resource, None);

@@ -168,19 +168,12 @@ impl RpmPackageProvider {
                 Err(EngineError::failed(resource, problem))
             }
             (PackageInstallStatus::Installed(_), _) => Ok(()),
-            _ => Err(EngineError::failed(
-                resource,
-                format!("Could not find package {name}"),
-            )),
+            _ => Err(EngineError::failed(resource, format!("Could not find package {name}"))),
         }
     }
 
     fn upgrade_subcommand(self) -> &'static str {
-        if self == Self::Yum {
-            "update"
-        } else {
-            "upgrade"
-        }
+        if self == Self::Yum { "update" } else { "upgrade" }
     }
 
     /// Available updates; queried once per run.
@@ -228,10 +221,7 @@ fn find_package(all: &[PackageState], name: &str) -> PackageState {
         package.name == name || without_architecture(&package.name) == name
     };
     let found = all.iter().find(is_match).cloned();
-    PackageState {
-        name: name.to_owned(),
-        ..found.unwrap_or_else(|| PackageState::absent(name))
-    }
+    PackageState { name: name.to_owned(), ..found.unwrap_or_else(|| PackageState::absent(name)) }
 }
 
 fn without_architecture(name: &str) -> &str {

@@ -9,10 +9,7 @@ pub fn compare_versions(one: &str, other: &str) -> Ordering {
         (Some(one), Some(other)) => compare_part(one, other),
         _ => Ordering::Equal,
     };
-    one.0
-        .cmp(&other.0)
-        .then_with(|| compare_part(one.1, other.1))
-        .then(release)
+    one.0.cmp(&other.0).then_with(|| compare_part(one.1, other.1)).then(release)
 }
 
 fn split_version(text: &str) -> (u64, &str, Option<&str>) {
@@ -31,10 +28,9 @@ fn compare_part(one: &str, other: &str) -> Ordering {
     loop {
         one = one.trim_start_matches(separator);
         other = other.trim_start_matches(separator);
-        for (mark, with, without) in [
-            ('~', Ordering::Less, Ordering::Greater),
-            ('^', Ordering::Greater, Ordering::Less),
-        ] {
+        for (mark, with, without) in
+            [('~', Ordering::Less, Ordering::Greater), ('^', Ordering::Greater, Ordering::Less)]
+        {
             match (one.strip_prefix(mark), other.strip_prefix(mark)) {
                 (Some(rest), Some(other_rest)) => {
                     return compare_part(rest, other_rest);
@@ -52,22 +48,14 @@ fn compare_part(one: &str, other: &str) -> Ordering {
         };
         let digits = first.is_ascii_digit();
         if digits != second.is_ascii_digit() {
-            return if digits {
-                Ordering::Greater
-            } else {
-                Ordering::Less
-            };
+            return if digits { Ordering::Greater } else { Ordering::Less };
         }
         let (head, rest) = leading_run(one, digits);
         let (other_head, other_rest) = leading_run(other, digits);
         let order = if digits {
-            let (head, other_head) = (
-                head.trim_start_matches('0'),
-                other_head.trim_start_matches('0'),
-            );
-            head.len()
-                .cmp(&other_head.len())
-                .then_with(|| head.cmp(other_head))
+            let (head, other_head) =
+                (head.trim_start_matches('0'), other_head.trim_start_matches('0'));
+            head.len().cmp(&other_head.len()).then_with(|| head.cmp(other_head))
         } else {
             head.cmp(other_head)
         };
@@ -126,16 +114,8 @@ mod tests {
                 '>' => Ordering::Greater,
                 _ => Ordering::Equal,
             };
-            assert_eq!(
-                compare_versions(one, other),
-                expected,
-                "{one} {order} {other}"
-            );
-            assert_eq!(
-                compare_versions(other, one),
-                expected.reverse(),
-                "{other} and {one}"
-            );
+            assert_eq!(compare_versions(one, other), expected, "{one} {order} {other}");
+            assert_eq!(compare_versions(other, one), expected.reverse(), "{other} and {one}");
         }
     }
 

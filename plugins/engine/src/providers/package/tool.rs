@@ -54,11 +54,7 @@ pub(super) fn require_success(
     command_line: &str,
     output: CommandOutput,
 ) -> Result<CommandOutput, EngineError> {
-    if output.is_success() {
-        Ok(output)
-    } else {
-        Err(tool_error(resource, command_line, &output))
-    }
+    if output.is_success() { Ok(output) } else { Err(tool_error(resource, command_line, &output)) }
 }
 
 /// Like `run_tool`, for a prepared command.
@@ -68,9 +64,7 @@ pub(super) fn run_tool_command(
     command: &Command,
 ) -> Result<CommandOutput, EngineError> {
     let operation = format!("running {}", command.argv.join(" "));
-    cx.system
-        .run_command(command)
-        .map_err(EngineError::during(resource, operation))
+    cx.system.run_command(command).map_err(EngineError::during(resource, operation))
 }
 
 /// Runs a command that changes packages and fails on a non-zero exit code. Clears the package cache.
@@ -108,24 +102,15 @@ pub(super) fn tool_error(
     output: &CommandOutput,
 ) -> EngineError {
     let text = output.combined_text();
-    let lock_messages = [
-        "Could not get lock",
-        "Unable to acquire the dpkg",
-        "frontend lock was locked",
-    ];
-    if text.lines().any(|line| {
-        lock_messages
-            .iter()
-            .any(|lock_message| line.contains(lock_message))
-    }) {
+    let lock_messages =
+        ["Could not get lock", "Unable to acquire the dpkg", "frontend lock was locked"];
+    if text.lines().any(|line| lock_messages.iter().any(|lock_message| line.contains(lock_message)))
+    {
         let problem =
             "another process holds the lock of the package system; retry when it has finished";
         return EngineError::failed(resource, problem);
     }
-    let errors: Vec<&str> = text
-        .lines()
-        .filter(|line| line.starts_with("E: "))
-        .collect();
+    let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("E: ")).collect();
     let message = if errors.is_empty() {
         text.lines().last().unwrap_or_default().to_owned()
     } else {
@@ -133,10 +118,7 @@ pub(super) fn tool_error(
     };
     EngineError::failed(
         resource,
-        format!(
-            "`{command_line}` ended with code {}: {message}",
-            output.code
-        ),
+        format!("`{command_line}` ended with code {}: {message}", output.code),
     )
 }
 
@@ -146,10 +128,7 @@ pub(super) fn find_program(
     resource: &Resource,
     names: &[&str],
 ) -> Result<String, EngineError> {
-    if let Some(command) = resource
-        .get_text("command")
-        .filter(|word| *word != "default")
-    {
+    if let Some(command) = resource.get_text("command").filter(|word| *word != "default") {
         return Ok(command.to_owned());
     }
     if let [only] = names {
@@ -159,9 +138,7 @@ pub(super) fn find_program(
         return Ok(known);
     }
     for name in names {
-        let output = cx
-            .system
-            .run_command(&build_command(cx, &[name, "--version"]));
+        let output = cx.system.run_command(&build_command(cx, &[name, "--version"]));
         match output {
             Ok(_) => {
                 cx.cache.packages.remember_program(names, name);
@@ -169,9 +146,7 @@ pub(super) fn find_program(
             }
             Err(error) if error.is_not_found() => {}
             Err(error) => {
-                return Err(EngineError::during(resource, format!("running {name}"))(
-                    error,
-                ));
+                return Err(EngineError::during(resource, format!("running {name}"))(error));
             }
         }
     }
@@ -188,16 +163,10 @@ pub(super) fn unreadable_output_error(
     command_line: &str,
     error: &serde_json::Error,
 ) -> EngineError {
-    EngineError::failed(
-        resource,
-        format!("cannot parse the output of `{command_line}`: {error}"),
-    )
+    EngineError::failed(resource, format!("cannot parse the output of `{command_line}`: {error}"))
 }
 
 /// Error for tools that cannot hold packages.
 pub(super) fn hold_unsupported_error(resource: &Resource, tool: &str) -> EngineError {
-    EngineError::failed(
-        resource,
-        format!("{tool} cannot hold packages at their version"),
-    )
+    EngineError::failed(resource, format!("{tool} cannot hold packages at their version"))
 }

@@ -20,9 +20,7 @@ impl CrontabFormat {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
         !line.contains(['\n', '\r'])
-            && line
-                .split_once('=')
-                .is_some_and(|(name, _)| is_name(name.trim()))
+            && line.split_once('=').is_some_and(|(name, _)| is_name(name.trim()))
     }
 }
 
@@ -34,10 +32,7 @@ impl RecordFormat for CrontabFormat {
         let Some(name) = first.trim_start().strip_prefix(NAME_MARKER) else {
             return (
                 1,
-                parse_job(first).map(|values| FileRecord {
-                    name: unmanaged_name(&values),
-                    values,
-                }),
+                parse_job(first).map(|values| FileRecord { name: unmanaged_name(&values), values }),
             );
         };
         let settings: Vec<String> = rest
@@ -52,13 +47,7 @@ impl RecordFormat for CrontabFormat {
         if !settings.is_empty() {
             values.insert("environment".to_owned(), ResourceValue::List(settings));
         }
-        (
-            count,
-            Some(FileRecord {
-                name: name.trim().to_owned(),
-                values,
-            }),
-        )
+        (count, Some(FileRecord { name: name.trim().to_owned(), values }))
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
@@ -68,10 +57,8 @@ impl RecordFormat for CrontabFormat {
         if !record.name.starts_with(UNMANAGED_PREFIX) {
             lines = format!("{NAME_MARKER}{}\n", record.name);
         }
-        for setting in record
-            .values
-            .get("environment")
-            .map_or_else(Vec::new, ResourceValue::as_list)
+        for setting in
+            record.values.get("environment").map_or_else(Vec::new, ResourceValue::as_list)
         {
             lines.push_str(setting);
             lines.push('\n');
@@ -105,10 +92,7 @@ fn parse_job(line: &str) -> Option<ResourceValues> {
         Some(word)
     };
     if let Some(special) = line.strip_prefix('@').and_then(|_| next_word()) {
-        values.insert(
-            "special".to_owned(),
-            ResourceValue::from(special.trim_start_matches('@')),
-        );
+        values.insert("special".to_owned(), ResourceValue::from(special.trim_start_matches('@')));
     } else {
         for field in TIME_FIELDS {
             let times = next_word()?;
@@ -125,12 +109,6 @@ fn parse_job(line: &str) -> Option<ResourceValues> {
 }
 
 fn unmanaged_name(values: &ResourceValues) -> String {
-    let command = values
-        .get("command")
-        .and_then(ResourceValue::as_text)
-        .unwrap_or_default();
-    format!(
-        "{UNMANAGED_PREFIX}{}",
-        command.split_whitespace().collect::<Vec<_>>().join("_")
-    )
+    let command = values.get("command").and_then(ResourceValue::as_text).unwrap_or_default();
+    format!("{UNMANAGED_PREFIX}{}", command.split_whitespace().collect::<Vec<_>>().join("_"))
 }

@@ -54,10 +54,7 @@ impl<'f> ParsedDocument<'f> {
             let (count, record) = format.parse_record(texts);
             let count = count.clamp(1, raw.len());
             let (taken, rest) = raw.split_at(count);
-            segments.push(DocumentSegment {
-                bytes: taken.concat(),
-                record,
-            });
+            segments.push(DocumentSegment { bytes: taken.concat(), record });
             raw = rest;
             texts = texts.split_at(count).1;
         }
@@ -66,17 +63,12 @@ impl<'f> ParsedDocument<'f> {
 
     /// Content of the file.
     pub fn render(&self) -> Vec<u8> {
-        self.segments
-            .iter()
-            .flat_map(|segment| segment.bytes.iter().copied())
-            .collect()
+        self.segments.iter().flat_map(|segment| segment.bytes.iter().copied()).collect()
     }
 
     /// All records in file order.
     pub fn records(&self) -> impl Iterator<Item = &FileRecord> {
-        self.segments
-            .iter()
-            .filter_map(|segment| segment.record.as_ref())
+        self.segments.iter().filter_map(|segment| segment.record.as_ref())
     }
 
     /// The first record of that name.
@@ -88,40 +80,23 @@ impl<'f> ParsedDocument<'f> {
     pub fn put(&mut self, record: FileRecord) -> Result<(), IncompleteRecord> {
         let bytes = self.format.render(&record)?.into_bytes();
         let has_same_name = |segment: &&mut DocumentSegment| {
-            segment
-                .record
-                .as_ref()
-                .is_some_and(|existing| existing.name == record.name)
+            segment.record.as_ref().is_some_and(|existing| existing.name == record.name)
         };
         if let Some(segment) = self.segments.iter_mut().find(has_same_name) {
-            *segment = DocumentSegment {
-                bytes,
-                record: Some(record),
-            };
+            *segment = DocumentSegment { bytes, record: Some(record) };
             return Ok(());
         }
-        if let Some(last) = self
-            .segments
-            .last_mut()
-            .filter(|last| !last.bytes.ends_with(b"\n"))
-        {
+        if let Some(last) = self.segments.last_mut().filter(|last| !last.bytes.ends_with(b"\n")) {
             last.bytes.push(b'\n');
         }
-        self.segments.push(DocumentSegment {
-            bytes,
-            record: Some(record),
-        });
+        self.segments.push(DocumentSegment { bytes, record: Some(record) });
         Ok(())
     }
 
     /// Removes all records of that name.
     pub fn remove(&mut self, name: &str) {
-        self.segments.retain(|segment| {
-            segment
-                .record
-                .as_ref()
-                .is_none_or(|record| record.name != name)
-        });
+        self.segments
+            .retain(|segment| segment.record.as_ref().is_none_or(|record| record.name != name));
     }
 }
 

@@ -49,13 +49,7 @@ impl ParsedFile {
     /// A plain file in an existing directory.
     pub fn new(format: &'static dyn RecordFormat, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self {
-            format,
-            path,
-            created: FileAttributes::default(),
-            directory: None,
-            installer: None,
-        }
+        Self { format, path, created: FileAttributes::default(), directory: None, installer: None }
     }
 
     /// Autorequires the file itself, if it is in the catalog.
@@ -79,9 +73,8 @@ impl ParsedFile {
         cx: &ResourceContext<'_>,
         resource: &Resource,
     ) -> Result<ResourceState, EngineError> {
-        let document = self
-            .load_document(cx.system)
-            .map_err(self.error_during("reading", resource))?;
+        let document =
+            self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
         Ok(document
             .find(&resource.name)
             .map_or_else(ResourceState::absent, |record| self.record_state(record)))
@@ -118,12 +111,9 @@ impl ParsedFile {
     ) -> Result<(), EngineError> {
         let resource = &plan.resource;
         let name = record_name(plan);
-        let _lock = self
-            .acquire_lock(cx.system)
-            .map_err(self.error_during("locking", resource))?;
-        let mut document = self
-            .load_document(cx.system)
-            .map_err(self.error_during("reading", resource))?;
+        let _lock = self.acquire_lock(cx.system).map_err(self.error_during("locking", resource))?;
+        let mut document =
+            self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
         let before = document.render();
         if resource.get_text("ensure") == Some("absent") {
             document.remove(&name);
@@ -140,12 +130,9 @@ impl ParsedFile {
         if after == before {
             return Ok(());
         }
-        let rejection = self
-            .write_content(cx, &after)
-            .map_err(self.error_during("writing", resource))?;
-        rejection.map_or(Ok(()), |problem| {
-            Err(EngineError::failed(resource, problem))
-        })
+        let rejection =
+            self.write_content(cx, &after).map_err(self.error_during("writing", resource))?;
+        rejection.map_or(Ok(()), |problem| Err(EngineError::failed(resource, problem)))
     }
 
     /// Writes the file or runs the installer; the inner error is the installer's message.
@@ -173,27 +160,14 @@ impl ParsedFile {
             paths::create_dirs(cx.system, directory, attributes)?;
         }
         let exists = cx.system.metadata(&self.path)?.is_some();
-        let attributes = if exists {
-            FileAttributes::default()
-        } else {
-            self.created
-        };
-        cx.system
-            .write_file(&self.path, content, &attributes)
-            .map(|()| None)
+        let attributes = if exists { FileAttributes::default() } else { self.created };
+        cx.system.write_file(&self.path, content, &attributes).map(|()| None)
     }
 
     fn acquire_lock(&self, system: &dyn System) -> Result<Box<dyn LockGuard>, SystemError> {
-        paths::create_dirs(
-            system,
-            Path::new(LOCK_DIRECTORY),
-            &FileAttributes::default(),
-        )?;
+        paths::create_dirs(system, Path::new(LOCK_DIRECTORY), &FileAttributes::default())?;
         let name = self.path.to_string_lossy().replace('/', "-");
-        system.lock_file(
-            &Path::new(LOCK_DIRECTORY).join(format!("file{name}.lock")),
-            LOCK_TIMEOUT,
-        )
+        system.lock_file(&Path::new(LOCK_DIRECTORY).join(format!("file{name}.lock")), LOCK_TIMEOUT)
     }
 
     fn error_during(
@@ -207,10 +181,7 @@ impl ParsedFile {
 
 /// The record's name in the file: the resource's name, unless the record was found under another one.
 fn record_name(plan: &ResourcePlan) -> String {
-    let found = plan
-        .state
-        .get(FOUND_NAME_KEY)
-        .and_then(ResourceValue::as_text);
+    let found = plan.state.get(FOUND_NAME_KEY).and_then(ResourceValue::as_text);
     found.unwrap_or(&plan.resource.name).to_owned()
 }
 
@@ -220,17 +191,10 @@ pub const FOUND_NAME_KEY: &str = "found as";
 /// Merges desired properties over found ones; `absent` removes a property. `ensure` and the file path are not part of a record.
 fn overlay_desired(schema: &TypeSchema, resource: &Resource, mut record: FileRecord) -> FileRecord {
     let excluded = ["ensure", "target", "user"];
-    for property in schema
-        .properties()
-        .filter(|property| !excluded.contains(&property.name))
-    {
+    for property in schema.properties().filter(|property| !excluded.contains(&property.name)) {
         match resource.get(property.name) {
             Some(value) if is_absent(value) => drop(record.values.remove(property.name)),
-            Some(value) => drop(
-                record
-                    .values
-                    .insert(property.name.to_owned(), value.clone()),
-            ),
+            Some(value) => drop(record.values.insert(property.name.to_owned(), value.clone())),
             None => {}
         }
     }

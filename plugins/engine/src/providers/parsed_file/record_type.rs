@@ -66,8 +66,7 @@ impl ResourceType for RecordResourceType {
         plan: &ResourcePlan,
         _: &PropertyChange,
     ) -> Result<(), EngineError> {
-        self.target_file(&plan.resource)
-            .apply_plan(cx, self.schema, plan)
+        self.target_file(&plan.resource).apply_plan(cx, self.schema, plan)
     }
 
     /// The file that contains the record.

@@ -23,11 +23,7 @@ impl ServiceProvider for BaseServiceProvider {
             Some(line) => run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success(),
             None => find_process(cx, resource)?.is_some(),
         };
-        Ok(ServiceState {
-            missing: None,
-            running,
-            enable: UNMANAGED_ENABLE.to_owned(),
-        })
+        Ok(ServiceState { missing: None, running, enable: UNMANAGED_ENABLE.to_owned() })
     }
 
     fn run_operation(

@@ -29,9 +29,8 @@ impl ServiceProvider for InitServiceProvider {
     ) -> Result<ServiceState, EngineError> {
         let script = script_path(resource);
         let to_error = EngineError::during(resource, format!("inspecting {script}"));
-        let script_exists = paths::follow_links(cx.system, Path::new(&script))
-            .map_err(to_error)?
-            .is_some();
+        let script_exists =
+            paths::follow_links(cx.system, Path::new(&script)).map_err(to_error)?.is_some();
         let is_set = |name| resource.get(name).is_some();
         let has_commands = (is_set("start") && is_set("stop")) || is_set("binary");
         let missing = !script_exists && !has_commands;
@@ -100,16 +99,11 @@ impl ServiceProvider for InitServiceProvider {
             .unwrap_or_default();
         // Files of the init system itself, and leftovers of upgrades.
         let is_excluded = |name: &String| {
-            matches!(
-                name.as_str(),
-                "README" | "skeleton" | "rc" | "rcS" | "functions"
-            ) || name.contains(".dpkg-")
+            matches!(name.as_str(), "README" | "skeleton" | "rc" | "rcS" | "functions")
+                || name.contains(".dpkg-")
                 || name.starts_with('.')
         };
-        Ok(names
-            .into_iter()
-            .filter(|name| !is_excluded(name))
-            .collect())
+        Ok(names.into_iter().filter(|name| !is_excluded(name)).collect())
     }
 }
 
@@ -130,9 +124,7 @@ fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<boo
     })?;
     let output = run_program(cx, resource, &["ps", "-eo", "args="])?;
     Ok(output.is_success()
-        && String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .any(|line| pattern.is_match(line)))
+        && String::from_utf8_lossy(&output.stdout).lines().any(|line| pattern.is_match(line)))
 }
 
 /// Links with that letter to the service, in all run levels.
@@ -151,12 +143,7 @@ fn runlevel_links(
                 .and_then(|rest| rest.strip_prefix(|c: char| c.is_ascii_digit()))
                 == Some(name)
         };
-        links.extend(
-            entries
-                .iter()
-                .filter(is_link)
-                .map(|entry| directory.join(entry)),
-        );
+        links.extend(entries.iter().filter(is_link).map(|entry| directory.join(entry)));
     }
     Ok(links)
 }
@@ -168,17 +155,11 @@ fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Resul
         return run_checked(
             cx,
             resource,
-            &[
-                "update-rc.d",
-                &resource.name,
-                if on { "enable" } else { "disable" },
-            ],
+            &["update-rc.d", &resource.name, if on { "enable" } else { "disable" }],
         );
     }
-    replace_runlevel_links(cx, &resource.name, on).map_err(EngineError::during(
-        resource,
-        "changing the links in /etc/rc?.d",
-    ))
+    replace_runlevel_links(cx, &resource.name, on)
+        .map_err(EngineError::during(resource, "changing the links in /etc/rc?.d"))
 }
 
 fn replace_runlevel_links(
@@ -198,16 +179,10 @@ fn replace_runlevel_links(
         .chain(KILL_RUNLEVELS.iter().map(|level| (level, false)));
     for (level, start) in levels {
         let directory = PathBuf::from(format!("/etc/rc{level}.d"));
-        paths::create_dirs(
-            cx.system,
-            &directory,
-            &muster_system::FileAttributes::default(),
-        )?;
+        paths::create_dirs(cx.system, &directory, &muster_system::FileAttributes::default())?;
         let letter = if start { 'S' } else { 'K' };
-        cx.system.create_symlink(
-            Path::new(&target),
-            &directory.join(format!("{letter}01{name}")),
-        )?;
+        cx.system
+            .create_symlink(Path::new(&target), &directory.join(format!("{letter}01{name}")))?;
     }
     Ok(())
 }

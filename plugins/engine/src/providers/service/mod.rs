@@ -110,10 +110,9 @@ pub(super) fn run_program(
 ) -> Result<CommandOutput, EngineError> {
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
-    cx.system.run_command(&command).map_err(EngineError::during(
-        resource,
-        format!("running {}", argv.join(" ")),
-    ))
+    cx.system
+        .run_command(&command)
+        .map_err(EngineError::during(resource, format!("running {}", argv.join(" "))))
 }
 
 /// Runs a program and fails on a non-zero exit code.

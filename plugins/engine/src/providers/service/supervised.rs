@@ -41,11 +41,7 @@ impl ServiceProvider for SupervisedServiceProvider {
             Some(line) => run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success(),
             None => find_process(cx, resource)?.is_some(),
         };
-        Ok(ServiceState {
-            missing: None,
-            running,
-            enable: "unmanaged".to_owned(),
-        })
+        Ok(ServiceState { missing: None, running, enable: "unmanaged".to_owned() })
     }
 
     fn run_operation(
@@ -111,32 +107,17 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
     })?;
     let state_directory = service_directory(resource);
     let to_error = || EngineError::during(resource, format!("starting {line}"));
-    let private = FileAttributes {
-        mode: Some(0o700),
-        ..FileAttributes::default()
-    };
+    let private = FileAttributes { mode: Some(0o700), ..FileAttributes::default() };
     paths::create_dirs(cx.system, &state_directory, &private).map_err(to_error())?;
-    cx.system
-        .remove_file(&state_directory.join("process"))
-        .map_err(to_error())?;
-    let relative_path = state_directory
-        .strip_prefix("/")
-        .unwrap_or(&state_directory);
-    let spool = ProcessSpool {
-        directory: cx.system.root().join(relative_path),
-        limit: MAX_STREAM_BYTES,
-    };
+    cx.system.remove_file(&state_directory.join("process")).map_err(to_error())?;
+    let relative_path = state_directory.strip_prefix("/").unwrap_or(&state_directory);
+    let spool =
+        ProcessSpool { directory: cx.system.root().join(relative_path), limit: MAX_STREAM_BYTES };
     let command = Command::new(["/bin/sh", "-c", line]);
-    let process = cx
-        .system
-        .start_detached(&command, &spool)
-        .map_err(to_error())?;
+    let process = cx.system.start_detached(&command, &spool).map_err(to_error())?;
     let text = serde_json::to_vec(&process)
         .map_err(|error| EngineError::failed(resource, error.to_string()))?;
-    let owner_only = FileAttributes {
-        mode: Some(0o600),
-        ..FileAttributes::default()
-    };
+    let owner_only = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
     cx.system
         .write_file(&state_directory.join("process"), &text, &owner_only)
         .map_err(to_error())?;
@@ -168,9 +149,7 @@ fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), Eng
     };
     let to_error = || EngineError::during(resource, "stopping its process");
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        cx.system
-            .signal_process(&process, signal, true)
-            .map_err(to_error())?;
+        cx.system.signal_process(&process, signal, true).map_err(to_error())?;
         if wait_until(STOP_TIMEOUT, || !cx.system.is_running(&process)) {
             let path = service_directory(resource).join("process");
             return cx.system.remove_file(&path).map_err(to_error());

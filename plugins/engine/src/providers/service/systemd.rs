@@ -16,13 +16,8 @@ impl ServiceProvider for SystemdServiceProvider {
         resource: &Resource,
     ) -> Result<ServiceState, EngineError> {
         let unit = unit_name(&resource.name);
-        let argv = [
-            "systemctl",
-            "show",
-            "--property=LoadState,ActiveState,UnitFileState",
-            "--",
-            &unit,
-        ];
+        let argv =
+            ["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState", "--", &unit];
         let output = run_program(cx, resource, &argv)?;
         if !output.is_success() {
             let problem = format!(
@@ -33,10 +28,7 @@ impl ServiceProvider for SystemdServiceProvider {
             );
             return Err(EngineError::failed(resource, problem));
         }
-        Ok(parse_properties(
-            &unit,
-            &String::from_utf8_lossy(&output.stdout),
-        ))
+        Ok(parse_properties(&unit, &String::from_utf8_lossy(&output.stdout)))
     }
 
     fn run_operation(
@@ -79,22 +71,15 @@ impl ServiceProvider for SystemdServiceProvider {
         ];
         let output = run_program(cx, resource, &argv)?;
         let names = String::from_utf8_lossy(&output.stdout);
-        let names = names
-            .lines()
-            .filter_map(|line| line.split_whitespace().next());
+        let names = names.lines().filter_map(|line| line.split_whitespace().next());
         // A template is not a service without an instance.
-        Ok(names
-            .filter(|name| !name.contains("@."))
-            .map(str::to_owned)
-            .collect())
+        Ok(names.filter(|name| !name.contains("@.")).map(str::to_owned).collect())
     }
 }
 
 /// systemd also expands `x` to `x.service`, but interprets a dot in the name as a unit suffix.
 fn unit_name(name: &str) -> String {
-    let kinds = [
-        ".service", ".socket", ".timer", ".target", ".mount", ".path", ".slice", ".scope",
-    ];
+    let kinds = [".service", ".socket", ".timer", ".target", ".mount", ".path", ".slice", ".scope"];
     if kinds.iter().any(|kind| name.ends_with(kind)) {
         name.to_owned()
     } else {
@@ -104,9 +89,7 @@ fn unit_name(name: &str) -> String {
 
 fn parse_properties(unit: &str, text: &str) -> ServiceState {
     let value = |key: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         line.unwrap_or_default().trim()
     };
     let enable = match value("UnitFileState") {

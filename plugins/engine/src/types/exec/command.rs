@@ -21,28 +21,15 @@ const SHELL_WORDS: [&str; 31] = [
 /// Checks that need no access to the machine: qualified programs, environment, umask.
 pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
     let mut lines = vec![("command", first_word(resource))];
-    lines.extend(
-        resource
-            .get_text("refresh")
-            .map(|line| ("refresh", line.to_owned())),
-    );
+    lines.extend(resource.get_text("refresh").map(|line| ("refresh", line.to_owned())));
     for guard in ["unless", "onlyif"] {
-        lines.extend(
-            resource
-                .get_list(guard)
-                .into_iter()
-                .map(|line| (guard, line.to_owned())),
-        );
+        lines.extend(resource.get_list(guard).into_iter().map(|line| (guard, line.to_owned())));
     }
     let posix = resource.get_text("provider") != Some("shell");
     for (name, line) in lines {
         let program = program_word(&line);
         if program.is_empty() {
-            return Err(EngineError::invalid_value(
-                resource,
-                name,
-                "is empty, must be a command",
-            ));
+            return Err(EngineError::invalid_value(resource, name, "is empty, must be a command"));
         }
         if posix && !program.starts_with('/') && resource.get("path").is_none() {
             let problem = format!(
@@ -55,11 +42,7 @@ pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
         let name = setting.split('=').next().unwrap_or_default();
         !setting.contains('=') || !name.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
     };
-    if let Some(setting) = resource
-        .get_list("environment")
-        .into_iter()
-        .find(is_malformed)
-    {
+    if let Some(setting) = resource.get_list("environment").into_iter().find(is_malformed) {
         let problem = format!("contains `{setting}`, must be `NAME=value`");
         return Err(EngineError::invalid_value(resource, "environment", problem));
     }
@@ -122,22 +105,16 @@ fn command_from_argv(
 ) -> Result<Command, EngineError> {
     let mut command = Command::new(argv);
     if resource.get("path").is_some() {
-        command
-            .env
-            .insert("PATH".to_owned(), resource.get_list("path").join(":"));
+        command.env.insert("PATH".to_owned(), resource.get_list("path").join(":"));
     }
     for setting in resource.get_list("environment") {
         let Some((name, value)) = split_setting(setting) else {
-            cx.log_line(format!(
-                "Cannot understand environment setting \"{setting}\""
-            ));
+            cx.log_line(format!("Cannot understand environment setting \"{setting}\""));
             continue;
         };
         let previous = command.env.insert(name.to_owned(), value.to_owned());
         if previous.is_some() {
-            cx.log_line(format!(
-                "Overriding environment setting '{name}' with '{value}'"
-            ));
+            cx.log_line(format!("Overriding environment setting '{name}' with '{value}'"));
         }
     }
     command.cwd = resource.get_text("cwd").map(PathBuf::from);
@@ -159,15 +136,10 @@ fn lookup_id(
     let Some(account) = resource.get_text(name) else {
         return Ok(None);
     };
-    let id = look_up(cx, account).map_err(EngineError::during(
-        resource,
-        format!("looking up {name} {account}"),
-    ))?;
+    let id = look_up(cx, account)
+        .map_err(EngineError::during(resource, format!("looking up {name} {account}")))?;
     id.map(Some).ok_or_else(|| {
-        EngineError::failed(
-            resource,
-            format!("{name} `{account}` does not exist on this machine"),
-        )
+        EngineError::failed(resource, format!("{name} `{account}` does not exist on this machine"))
     })
 }
 
@@ -181,13 +153,9 @@ fn needs_shell(line: &str) -> bool {
 
 /// The first word without quotes.
 fn program_word(line: &str) -> String {
-    let quoted = ['"', '\'']
-        .into_iter()
-        .find_map(|quote| line.strip_prefix(quote)?.split(quote).next());
-    quoted
-        .or_else(|| line.split_whitespace().next())
-        .unwrap_or_default()
-        .to_owned()
+    let quoted =
+        ['"', '\''].into_iter().find_map(|quote| line.strip_prefix(quote)?.split(quote).next());
+    quoted.or_else(|| line.split_whitespace().next()).unwrap_or_default().to_owned()
 }
 
 fn split_setting(setting: &str) -> Option<(&str, &str)> {
@@ -198,21 +166,13 @@ fn split_setting(setting: &str) -> Option<(&str, &str)> {
 }
 
 fn parse_umask(text: &str) -> Option<u32> {
-    u32::from_str_radix(text, 8)
-        .ok()
-        .filter(|mask| *mask <= 0o777 && text.len() <= 5)
+    u32::from_str_radix(text, 8).ok().filter(|mask| *mask <= 0o777 && text.len() <= 5)
 }
 
 /// The absolute path at the start of a command line, if any.
 pub(super) fn leading_path(line: &str) -> Option<&str> {
-    let quoted = line
-        .strip_prefix('"')
-        .and_then(|rest| Some(rest.split_once('"')?.0));
-    let word = quoted.or_else(|| {
-        line.split_whitespace()
-            .next()
-            .filter(|_| line.starts_with('/'))
-    });
+    let quoted = line.strip_prefix('"').and_then(|rest| Some(rest.split_once('"')?.0));
+    let word = quoted.or_else(|| line.split_whitespace().next().filter(|_| line.starts_with('/')));
     word.filter(|word| !word.is_empty())
 }
 
@@ -222,20 +182,12 @@ mod tests {
 
     #[test]
     fn a_shell_is_used_only_where_the_line_needs_one() {
-        for line in [
-            "/bin/date > /tmp/date",
-            "A=b /bin/x",
-            "exit 3",
-            "/bin/echo $HOME",
-            "/bin/a\n/bin/b",
-        ] {
+        for line in
+            ["/bin/date > /tmp/date", "A=b /bin/x", "exit 3", "/bin/echo $HOME", "/bin/a\n/bin/b"]
+        {
             assert!(needs_shell(line), "{line}");
         }
-        for line in [
-            "/bin/true",
-            "/bin/dd if=/dev/zero of=/tmp/x",
-            "/usr/bin/test -e /x",
-        ] {
+        for line in ["/bin/true", "/bin/dd if=/dev/zero of=/tmp/x", "/usr/bin/test -e /x"] {
             assert!(!needs_shell(line), "{line}");
         }
     }

@@ -60,11 +60,7 @@ static SCHEMA: TypeSchema = TypeSchema {
             AttributeKind::Text,
             "The command to run on a refresh instead of `command`.",
         ),
-        AttributeSchema::parameter(
-            "cwd",
-            AttributeKind::Path,
-            "Working directory; it must exist.",
-        ),
+        AttributeSchema::parameter("cwd", AttributeKind::Path, "Working directory; it must exist."),
         AttributeSchema::parameter(
             "environment",
             AttributeKind::List,
@@ -94,12 +90,8 @@ static SCHEMA: TypeSchema = TypeSchema {
         .with_default("300"),
         AttributeSchema::parameter("tries", AttributeKind::Int, "Maximum number of tries.")
             .with_default("1"),
-        AttributeSchema::parameter(
-            "try_sleep",
-            AttributeKind::Seconds,
-            "Seconds between tries.",
-        )
-        .with_default("0"),
+        AttributeSchema::parameter("try_sleep", AttributeKind::Seconds, "Seconds between tries.")
+            .with_default("0"),
         AttributeSchema::parameter(
             "logoutput",
             AttributeKind::Word(&["true", "false", "on_failure"]),
@@ -129,16 +121,8 @@ impl ResourceType for ExecResourceType {
 
     fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
         command::check_command(&resource)?;
-        if resource
-            .get("tries")
-            .and_then(ResourceValue::as_int)
-            .is_some_and(|tries| tries < 1)
-        {
-            return Err(EngineError::invalid_value(
-                &resource,
-                "tries",
-                "is less than 1",
-            ));
+        if resource.get("tries").and_then(ResourceValue::as_int).is_some_and(|tries| tries < 1) {
+            return Err(EngineError::invalid_value(&resource, "tries", "is less than 1"));
         }
         let returns = resource.get_list("returns");
         if let Some(code) = returns.iter().find(|code| code.parse::<u8>().is_err()) {
@@ -171,9 +155,7 @@ impl ResourceType for ExecResourceType {
             Some(desired) if !should_run(cx, resource)? => desired.clone(),
             _ => notrun,
         };
-        Ok(ResourceState {
-            values: ResourceValues::from([("returns".to_owned(), returns)]),
-        })
+        Ok(ResourceState { values: ResourceValues::from([("returns".to_owned(), returns)]) })
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
@@ -227,20 +209,13 @@ impl ResourceType for ExecResourceType {
         for name in ["command", "onlyif", "unless"] {
             let lines = resource.get_list(name);
             // A list contains program and arguments; only the program is a dependency.
-            let lines = if name == "command" {
-                lines.get(..1).unwrap_or_default()
-            } else {
-                &lines
-            };
+            let lines = if name == "command" { lines.get(..1).unwrap_or_default() } else { &lines };
             let files = lines.iter().filter_map(|line| command::leading_path(line));
             targets.extend(files.map(|file| ("file", file.to_owned())));
         }
         let is_name = |user: &&str| !user.bytes().all(|digit| digit.is_ascii_digit());
         targets.extend(
-            resource
-                .get_text("user")
-                .filter(is_name)
-                .map(|user| ("user", user.to_owned())),
+            resource.get_text("user").filter(is_name).map(|user| ("user", user.to_owned())),
         );
         targets
     }
@@ -255,22 +230,13 @@ fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), Eng
         (resource.get_text("logoutput"), is_success),
         (Some("true"), _) | (Some("on_failure"), false)
     ) {
-        output
-            .combined_text()
-            .lines()
-            .for_each(|line| cx.log_line(line));
+        output.combined_text().lines().for_each(|line| cx.log_line(line));
     }
     if is_success {
         return Ok(());
     }
-    let (line, returns) = (
-        command::command_text(resource),
-        resource.get_list("returns").join(","),
-    );
-    let problem = format!(
-        "'{line}' returned {} instead of one of [{returns}]",
-        output.code
-    );
+    let (line, returns) = (command::command_text(resource), resource.get_list("returns").join(","));
+    let problem = format!("'{line}' returned {} instead of one of [{returns}]", output.code);
     Err(EngineError::failed(resource, problem))
 }
 
@@ -283,10 +249,7 @@ fn should_run(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, Eng
 fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
     for path in resource.get_list("creates") {
         let found = paths::follow_links(cx.system, Path::new(path));
-        if found
-            .map_err(EngineError::during(resource, format!("inspecting {path}")))?
-            .is_some()
-        {
+        if found.map_err(EngineError::during(resource, format!("inspecting {path}")))?.is_some() {
             return Ok(false);
         }
     }
@@ -308,19 +271,9 @@ fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, E
 
 /// Output of the last try: the first success, or the last failure.
 fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOutput, EngineError> {
-    let tries = resource
-        .get("tries")
-        .and_then(ResourceValue::as_int)
-        .unwrap_or(1);
+    let tries = resource.get("tries").and_then(ResourceValue::as_int).unwrap_or(1);
     let delay = duration_parameter(resource, "try_sleep").unwrap_or_default();
-    let run_once = || {
-        run_command(
-            cx,
-            resource,
-            command::main_command(cx, resource)?,
-            "command",
-        )
-    };
+    let run_once = || run_command(cx, resource, command::main_command(cx, resource)?, "command");
     let mut output = run_once()?;
     for _ in 1..tries {
         if is_expected_exit(resource, &output) {
@@ -333,9 +286,7 @@ fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOut
 }
 
 fn is_expected_exit(resource: &Resource, output: &CommandOutput) -> bool {
-    resource
-        .get_list("returns")
-        .contains(&output.code.to_string().as_str())
+    resource.get_list("returns").contains(&output.code.to_string().as_str())
 }
 
 /// Runs a command or a guard. `label` starts the timeout message.
@@ -347,32 +298,26 @@ fn run_command(
 ) -> Result<CommandOutput, EngineError> {
     command.timeout = duration_parameter(resource, "timeout");
     let program = command.program_name().to_owned();
-    let output = cx
-        .system
-        .run_command(&command)
-        .map_err(|error| match error {
-            SystemError::Timeout { after, .. } => {
-                let limit = after.as_secs_f64();
-                EngineError::failed(
-                    resource,
-                    format!("{label} exceeded its timeout of {limit} s"),
-                )
-            }
-            error if error.is_not_found() => {
-                let missing_directory = command
-                    .cwd
-                    .as_deref()
-                    .filter(|cwd| matches!(paths::follow_links(cx.system, cwd), Ok(None)));
-                EngineError::failed(
-                    resource,
-                    match missing_directory {
-                        Some(cwd) => format!("working directory {} does not exist", cwd.display()),
-                        None => format!("could not find command '{program}'"),
-                    },
-                )
-            }
-            other => EngineError::during(resource, format!("running {label}"))(other),
-        })?;
+    let output = cx.system.run_command(&command).map_err(|error| match error {
+        SystemError::Timeout { after, .. } => {
+            let limit = after.as_secs_f64();
+            EngineError::failed(resource, format!("{label} exceeded its timeout of {limit} s"))
+        }
+        error if error.is_not_found() => {
+            let missing_directory = command
+                .cwd
+                .as_deref()
+                .filter(|cwd| matches!(paths::follow_links(cx.system, cwd), Ok(None)));
+            EngineError::failed(
+                resource,
+                match missing_directory {
+                    Some(cwd) => format!("working directory {} does not exist", cwd.display()),
+                    None => format!("could not find command '{program}'"),
+                },
+            )
+        }
+        other => EngineError::during(resource, format!("running {label}"))(other),
+    })?;
     // The shell exits with 127 for a missing program. Always an error, even for a guard.
     if output.code == 127 {
         return Err(EngineError::failed(
@@ -386,9 +331,7 @@ fn run_command(
 /// A duration; `None` if it is 0 or not given.
 fn duration_parameter(resource: &Resource, name: &str) -> Option<Duration> {
     let seconds = resource.get_text(name)?.parse().ok()?;
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|duration| !duration.is_zero())
+    Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero())
 }
 
 /// Sleeps until the pause is over or the flag is set.

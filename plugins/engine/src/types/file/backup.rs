@@ -52,16 +52,10 @@ fn store_in_bucket(
                 format!("storing {} in the filebucket {name}", path.display()),
             )
         };
-        let content = cx
-            .system
-            .read_file(&path, MAX_CONTENT_BYTES)
-            .map_err(to_error())?;
+        let content = cx.system.read_file(&path, MAX_CONTENT_BYTES).map_err(to_error())?;
         let sum =
             bucket::store_content(cx.system, &directory, &path, &content).map_err(to_error())?;
-        cx.log_line(format!(
-            "Filebucketed {} to {name} with sum {sum}",
-            path.display()
-        ));
+        cx.log_line(format!("Filebucketed {} to {name} with sum {sum}", path.display()));
     }
     Ok(())
 }
@@ -77,12 +71,8 @@ fn list_files(
         FileEntryKind::File => Ok(vec![path.to_owned()]),
         FileEntryKind::Directory => {
             let entries = list_below(cx, resource, path)?;
-            let files = entries
-                .into_iter()
-                .filter(|(_, found)| found.kind == FileEntryKind::File);
-            Ok(files
-                .map(|(relative_path, _)| path.join(relative_path))
-                .collect())
+            let files = entries.into_iter().filter(|(_, found)| found.kind == FileEntryKind::File);
+            Ok(files.map(|(relative_path, _)| path.join(relative_path)).collect())
         }
         FileEntryKind::Link | FileEntryKind::Other => Ok(Vec::new()),
     }
@@ -102,10 +92,8 @@ fn copy_beside(
     };
     if let Some(existing) = cx.system.metadata(&copy).map_err(to_error())? {
         if existing.kind == FileEntryKind::Directory {
-            let problem = format!(
-                "Will not remove directory backup {}; use a filebucket",
-                copy.display()
-            );
+            let problem =
+                format!("Will not remove directory backup {}; use a filebucket", copy.display());
             return Err(EngineError::failed(resource, problem));
         }
         if existing.kind != FileEntryKind::File || found.kind != FileEntryKind::File {
@@ -115,13 +103,8 @@ fn copy_beside(
     copy_entry(cx, path, &copy, found).map_err(to_error())?;
     if found.kind == FileEntryKind::Directory {
         for (relative_path, found) in list_below(cx, resource, path)? {
-            copy_entry(
-                cx,
-                &path.join(&relative_path),
-                &copy.join(&relative_path),
-                &found,
-            )
-            .map_err(to_error())?;
+            copy_entry(cx, &path.join(&relative_path), &copy.join(&relative_path), &found)
+                .map_err(to_error())?;
         }
     }
     Ok(())
@@ -132,19 +115,11 @@ fn list_below(
     resource: &Resource,
     path: &Path,
 ) -> Result<Vec<(PathBuf, FileMetadata)>, EngineError> {
-    let walk = DirectoryWalk {
-        depth: None,
-        ignore: &[],
-        follow: false,
-        max_entries: None,
-    };
+    let walk = DirectoryWalk { depth: None, ignore: &[], follow: false, max_entries: None };
     let entries = walk.collect_entries(cx.system, path).map_err(|problem| {
         EngineError::failed(resource, format!("listing {}: {problem}", path.display()))
     })?;
-    Ok(entries
-        .into_iter()
-        .map(|entry| (entry.relative_path, entry.metadata))
-        .collect())
+    Ok(entries.into_iter().map(|entry| (entry.relative_path, entry.metadata)).collect())
 }
 
 fn copy_entry(
@@ -153,11 +128,8 @@ fn copy_entry(
     to: &Path,
     found: &FileMetadata,
 ) -> Result<(), muster_system::SystemError> {
-    let attributes = FileAttributes {
-        mode: Some(found.mode),
-        uid: Some(found.uid),
-        gid: Some(found.gid),
-    };
+    let attributes =
+        FileAttributes { mode: Some(found.mode), uid: Some(found.uid), gid: Some(found.gid) };
     match found.kind {
         FileEntryKind::File => {
             let content = cx.system.read_file(from, MAX_CONTENT_BYTES)?;

@@ -41,22 +41,11 @@ pub(super) fn apply_change(
         (property, _) => {
             let desired = file_change.desired_attributes(None)?;
             let attributes = match property {
-                "owner" => FileAttributes {
-                    uid: desired.uid,
-                    ..FileAttributes::default()
-                },
-                "group" => FileAttributes {
-                    gid: desired.gid,
-                    ..FileAttributes::default()
-                },
-                _ => FileAttributes {
-                    mode: desired.mode,
-                    ..FileAttributes::default()
-                },
+                "owner" => FileAttributes { uid: desired.uid, ..FileAttributes::default() },
+                "group" => FileAttributes { gid: desired.gid, ..FileAttributes::default() },
+                _ => FileAttributes { mode: desired.mode, ..FileAttributes::default() },
             };
-            cx.system
-                .set_attributes(&file_change.path, &attributes)
-                .map_err(to_error())
+            cx.system.set_attributes(&file_change.path, &attributes).map_err(to_error())
         }
     }
 }
@@ -66,20 +55,14 @@ impl FileChangeContext<'_> {
         self.clear_path(Some(FileEntryKind::Directory))?;
         self.check_parent()?;
         let attributes = self.desired_attributes(Some((0o755, true)))?;
-        self.cx
-            .system
-            .create_dir(&self.path, &attributes)
-            .map_err(self.error_during("creating"))
+        self.cx.system.create_dir(&self.path, &attributes).map_err(self.error_during("creating"))
     }
 
     fn create_link(&self) -> Result<(), EngineError> {
         self.clear_path(Some(FileEntryKind::Link))?;
         self.check_parent()?;
         let target = self.resource.get_text("target").unwrap_or_default();
-        let owner = FileAttributes {
-            mode: None,
-            ..self.desired_attributes(None)?
-        };
+        let owner = FileAttributes { mode: None, ..self.desired_attributes(None)? };
         self.cx
             .system
             .create_symlink(Path::new(target), &self.path)
@@ -99,8 +82,7 @@ impl FileChangeContext<'_> {
             .system
             .write_new(&self.path, &content, &attributes)
             .map_err(self.error_during("writing"))?;
-        self.cx
-            .note_created_file(self.path.parent().unwrap_or(Path::new("/")));
+        self.cx.note_created_file(self.path.parent().unwrap_or(Path::new("/")));
         Ok(())
     }
 
@@ -181,26 +163,17 @@ impl FileChangeContext<'_> {
         let Some(line) = resource.get_text("validate_cmd") else {
             return Ok(());
         };
-        let staging_path = resource.get_text("staging_location").map_or_else(
-            || format!("{}.muster-validate", self.path.display()),
-            str::to_owned,
-        );
+        let staging_path = resource
+            .get_text("staging_location")
+            .map_or_else(|| format!("{}.muster-validate", self.path.display()), str::to_owned);
         let path = Path::new(&staging_path);
         let to_error =
             || EngineError::during(resource, format!("validating content in {staging_path}"));
-        let attributes = FileAttributes {
-            mode: Some(0o600),
-            ..FileAttributes::default()
-        };
+        let attributes = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
         let system = self.cx.system;
-        system
-            .write_file(path, content, &attributes)
-            .map_err(to_error())?;
+        system.write_file(path, content, &attributes).map_err(to_error())?;
         let placeholder = resource.get_text("validate_replacement").unwrap_or("%");
-        let line = line.replace(
-            placeholder,
-            &format!("'{}'", staging_path.replace('\'', r"'\''")),
-        );
+        let line = line.replace(placeholder, &format!("'{}'", staging_path.replace('\'', r"'\''")));
         let mut command = Command::new(["/bin/sh", "-c", &line]);
         command.cancel = self.cx.cancel.clone();
         let output = system.run_command(&command);
@@ -248,10 +221,7 @@ impl FileChangeContext<'_> {
             (None, found) => (found.unwrap_or(0o644), kind == Some("directory")),
         };
         let not_found = |account_kind: &str, name: &str| {
-            EngineError::failed(
-                self.resource,
-                format!("Could not find {account_kind} {name}"),
-            )
+            EngineError::failed(self.resource, format!("Could not find {account_kind} {name}"))
         };
         let mut attributes = FileAttributes {
             mode: self
@@ -277,9 +247,6 @@ impl FileChangeContext<'_> {
         &self,
         operation: &str,
     ) -> impl FnOnce(muster_system::SystemError) -> EngineError {
-        EngineError::during(
-            self.resource,
-            format!("{operation} {}", self.path.display()),
-        )
+        EngineError::during(self.resource, format!("{operation} {}", self.path.display()))
     }
 }

@@ -31,10 +31,7 @@ pub(super) fn check_file(mut resource: Resource) -> Result<Resource, EngineError
         && resource.get("target").is_none()
         && resource.get("source").is_none()
     {
-        return Err(EngineError::Missing {
-            resource: resource.reference(),
-            name: "target",
-        });
+        return Err(EngineError::Missing { resource: resource.reference(), name: "target" });
     }
     Ok(resource)
 }
@@ -47,9 +44,7 @@ fn check_ensure(resource: &mut Resource) -> Result<(), EngineError> {
         Some("present" | "absent" | "file" | "directory" | "link") => return Ok(()),
         Some("false") => "absent",
         Some(path) if path.starts_with('/') => {
-            resource
-                .values
-                .insert("target".to_owned(), ResourceValue::from(path));
+            resource.values.insert("target".to_owned(), ResourceValue::from(path));
             "link"
         }
         Some(other) => {
@@ -61,9 +56,7 @@ fn check_ensure(resource: &mut Resource) -> Result<(), EngineError> {
         None if resource.get("content").is_some() => "file",
         None => return Ok(()),
     };
-    resource
-        .values
-        .insert("ensure".to_owned(), ResourceValue::from(word));
+    resource.values.insert("ensure".to_owned(), ResourceValue::from(word));
     Ok(())
 }
 
@@ -86,18 +79,13 @@ fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
             EngineError::invalid_value(resource, "source", problem)
         })
     };
-    let sources: Vec<String> = resource
-        .get_list("source")
-        .into_iter()
-        .map(normalise)
-        .collect::<Result<_, _>>()?;
+    let sources: Vec<String> =
+        resource.get_list("source").into_iter().map(normalise).collect::<Result<_, _>>()?;
     if sources.is_empty() {
         let problem = "is an empty list, must contain at least one source";
         return Err(EngineError::invalid_value(resource, "source", problem));
     }
-    resource
-        .values
-        .insert("source".to_owned(), ResourceValue::List(sources));
+    resource.values.insert("source".to_owned(), ResourceValue::List(sources));
     Ok(())
 }
 
@@ -133,19 +121,11 @@ fn check_checksum(resource: &Resource) -> Result<(), EngineError> {
         Some(sum) if digest.is_some_and(|digest| !digest.is_valid_checksum(sum)) => {
             let problem =
                 format!("is `{sum}`, must be a {kind} checksum in lower-case hexadecimal digits");
-            Err(EngineError::invalid_value(
-                resource,
-                "checksum_value",
-                problem,
-            ))
+            Err(EngineError::invalid_value(resource, "checksum_value", problem))
         }
         Some(_) if kind == "none" => {
             let problem = "is given, but `checksum` is `none`, so that nothing is compared";
-            Err(EngineError::invalid_value(
-                resource,
-                "checksum_value",
-                problem,
-            ))
+            Err(EngineError::invalid_value(resource, "checksum_value", problem))
         }
         _ => Ok(()),
     }

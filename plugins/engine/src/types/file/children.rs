@@ -82,12 +82,7 @@ fn child_resource(parent: &Resource, relative_path: &Path) -> Resource {
             && !RELATION_METAPARAMETERS.contains(&name.as_str())
     });
     values.insert("path".to_owned(), ResourceValue::from(path.clone()));
-    Resource {
-        type_name: parent.type_name.clone(),
-        title: path.clone(),
-        name: path,
-        values,
-    }
+    Resource { type_name: parent.type_name.clone(), title: path.clone(), name: path, values }
 }
 
 /// Lists a local directory to the depth that the resource specifies.
@@ -98,11 +93,8 @@ fn walk_directory(
 ) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
     let number = |name| resource.get(name).and_then(ResourceValue::as_int);
     let max_files = number("max_files").unwrap_or(0);
-    let ignore: Vec<&str> = resource
-        .get_list("ignore")
-        .into_iter()
-        .filter(|pattern| *pattern != "false")
-        .collect();
+    let ignore: Vec<&str> =
+        resource.get_list("ignore").into_iter().filter(|pattern| *pattern != "false").collect();
     let walk = DirectoryWalk {
         depth: number("recurselimit").and_then(|depth| usize::try_from(depth).ok()),
         ignore: &ignore,
@@ -131,9 +123,8 @@ fn add_target_children(
 ) -> Result<(), EngineError> {
     for entry in walk_directory(cx, resource, Path::new(target))? {
         let link_target = Path::new(target).join(&entry.relative_path);
-        let child = children
-            .entry(entry.relative_path)
-            .or_insert_with_key(|relative_path| ChildFile {
+        let child =
+            children.entry(entry.relative_path).or_insert_with_key(|relative_path| ChildFile {
                 resource: child_resource(resource, relative_path),
                 existing_kind: None,
                 in_source: true,
@@ -167,14 +158,9 @@ fn add_source_children(
             return Ok(());
         }
         for entry in walk_directory(cx, resource, &top.path)? {
-            let path = top
-                .path
-                .join(&entry.relative_path)
-                .to_string_lossy()
-                .into_owned();
-            let child = children
-                .entry(entry.relative_path)
-                .or_insert_with_key(|relative_path| ChildFile {
+            let path = top.path.join(&entry.relative_path).to_string_lossy().into_owned();
+            let child =
+                children.entry(entry.relative_path).or_insert_with_key(|relative_path| ChildFile {
                     resource: child_resource(resource, relative_path),
                     existing_kind: None,
                     in_source: false,
@@ -204,9 +190,7 @@ fn mark_purged(
     let mut removed_directory: Option<PathBuf> = None;
     children.retain(|relative_path, child| {
         // Entries of a removed directory are removed with it.
-        if removed_directory
-            .as_ref()
-            .is_some_and(|directory| relative_path.starts_with(directory))
+        if removed_directory.as_ref().is_some_and(|directory| relative_path.starts_with(directory))
         {
             return false;
         }
@@ -241,18 +225,12 @@ impl<'a> ManagedPaths<'a> {
         let files = siblings.resources_of_type("file").into_iter();
         let paths = files.map(|file| Path::new(file.name.as_str()));
         let top = Path::new(&resource.name);
-        Self(
-            paths
-                .filter(|path| *path != top && path.starts_with(top))
-                .collect(),
-        )
+        Self(paths.filter(|path| *path != top && path.starts_with(top)).collect())
     }
 
     /// Whether the path is one of them or below one; then that resource takes precedence.
     fn covers_path(&self, path: &str) -> bool {
-        self.0
-            .iter()
-            .any(|managed| Path::new(path).starts_with(managed))
+        self.0.iter().any(|managed| Path::new(path).starts_with(managed))
     }
 
     fn covers_below(&self, path: &str) -> bool {

@@ -25,9 +25,9 @@ pub(super) fn resolve_mode(mode: &str, current: u32, directory: bool) -> Option<
         group: (current >> 3) & 7,
         other: current & 7,
     };
-    let bits = mode.split(',').try_fold(start, |bits, clause| {
-        apply_clause(bits, clause.trim(), any_execute)
-    })?;
+    let bits = mode
+        .split(',')
+        .try_fold(start, |bits, clause| apply_clause(bits, clause.trim(), any_execute))?;
     Some((bits.special << 9) | (bits.user << 6) | (bits.group << 3) | bits.other)
 }
 
@@ -39,11 +39,7 @@ pub(super) fn is_symbolic(mode: &str) -> bool {
 fn apply_clause(before: ModeBits, clause: &str, any_execute: bool) -> Option<ModeBits> {
     let actions = clause.find(['-', '+', '='])?;
     let (classes, actions) = clause.split_at_checked(actions)?;
-    let classes = if classes.is_empty() || classes.contains('a') {
-        "ugo"
-    } else {
-        classes
-    };
+    let classes = if classes.is_empty() || classes.contains('a') { "ugo" } else { classes };
     let mut after = before;
     for class in ['u', 'g', 'o'] {
         if classes.contains(class) {
@@ -137,11 +133,7 @@ mod tests {
             ("+t", 0o755, true, 0o1755),
             ("u=rw-w", 0o777, false, 0o477),
         ] {
-            assert_eq!(
-                resolve_mode(mode, from, directory),
-                Some(to),
-                "{mode} from {from:o}"
-            );
+            assert_eq!(resolve_mode(mode, from, directory), Some(to), "{mode} from {from:o}");
         }
         assert_eq!(resolve_mode("ux", 0, false), None);
     }

@@ -24,18 +24,11 @@ pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourceP
         desired.values.remove("mode");
     }
     // Entries in a directory of links have their own targets.
-    if resource
-        .get_text("recurse")
-        .is_some_and(|word| word != "false")
-    {
+    if resource.get_text("recurse").is_some_and(|word| word != "false") {
         desired.values.remove("target");
         if resource.get("target").is_some() && resource.get_text("ensure") == Some("link") {
-            desired
-                .values
-                .insert("ensure".to_owned(), ResourceValue::from("directory"));
-            resource
-                .values
-                .insert("ensure".to_owned(), ResourceValue::from("directory"));
+            desired.values.insert("ensure".to_owned(), ResourceValue::from("directory"));
+            resource.values.insert("ensure".to_owned(), ResourceValue::from("directory"));
         }
     }
     let symbolic = plan_symbolic_mode(&mut desired, state);
@@ -80,9 +73,8 @@ fn plan_content(
         }
         comparison.content_checksum(content.as_bytes())
     });
-    let sum = content_sum
-        .map(ResourceValue::Text)
-        .or_else(|| source::source_checksum(state).cloned());
+    let sum =
+        content_sum.map(ResourceValue::Text).or_else(|| source::source_checksum(state).cloned());
     let in_sync = state
         .get("content")
         .zip(sum.as_ref())
@@ -111,24 +103,16 @@ fn add_search_bits(resource: &mut Resource, state: &ResourceState) {
         Some("present") | None => found_kind(state) == Some("directory"),
         Some(_) => false,
     };
-    let mode = resource
-        .get_text("mode")
-        .and_then(|mode| u32::from_str_radix(mode, 8).ok());
+    let mode = resource.get_text("mode").and_then(|mode| u32::from_str_radix(mode, 8).ok());
     if let (true, Some(mode)) = (directory, mode) {
         let mode = mode | ((mode & 0o444) >> 2);
-        resource.values.insert(
-            "mode".to_owned(),
-            ResourceValue::Text(format!("{mode:04o}")),
-        );
+        resource.values.insert("mode".to_owned(), ResourceValue::Text(format!("{mode:04o}")));
     }
 }
 
 /// For a symbolic mode: removes it if the current bits need no change, otherwise returns current and new bits as strings.
 fn plan_symbolic_mode(desired: &mut Resource, state: &ResourceState) -> Option<(String, String)> {
-    let clauses = desired
-        .get_text("mode")
-        .filter(|mode| mode::is_symbolic(mode))?
-        .to_owned();
+    let clauses = desired.get_text("mode").filter(|mode| mode::is_symbolic(mode))?.to_owned();
     let found = state.get("mode")?.as_text()?.to_owned();
     let current = u32::from_str_radix(&found, 8).ok()?;
     let directory = found_kind(state) == Some("directory");

@@ -36,9 +36,9 @@ pub(super) fn read_state(
     let to_error = || EngineError::during(resource, format!("inspecting {}", resource.name));
     let path = resolve_path(cx, resource).map_err(to_error())?;
     let mut state = match cx.system.metadata(&path).map_err(to_error())? {
-        Some(found) => ResourceState {
-            values: found_values(cx, resource, &path, &found).map_err(to_error())?,
-        },
+        Some(found) => {
+            ResourceState { values: found_values(cx, resource, &path, &found).map_err(to_error())? }
+        }
         None => ResourceState::absent(),
     };
     source::describe_source(cx, resource, &mut state.values)?;
@@ -53,18 +53,10 @@ fn found_values(
 ) -> Result<ResourceValues, SystemError> {
     let read_all = !resource.is_managed(&SCHEMA) && resource.get("source").is_none();
     let mut values = ResourceValues::from([
-        (
-            "ensure".to_owned(),
-            ResourceValue::from(kind_word(found.kind)),
-        ),
-        (
-            "mode".to_owned(),
-            ResourceValue::Text(format!("{:04o}", found.mode)),
-        ),
+        ("ensure".to_owned(), ResourceValue::from(kind_word(found.kind))),
+        ("mode".to_owned(), ResourceValue::Text(format!("{:04o}", found.mode))),
     ]);
-    let from_source = resource
-        .get_text("source_permissions")
-        .is_some_and(|word| word == "use");
+    let from_source = resource.get_text("source_permissions").is_some_and(|word| word == "use");
     if read_all || from_source || resource.get("owner").is_some() {
         let owner = found_owner(cx, resource.get_text("owner"), found.uid)?;
         values.insert("owner".to_owned(), ResourceValue::Text(owner));

@@ -70,14 +70,9 @@ pub(super) fn locate_source(
         PathBuf::from(source)
     };
     let follow = resource.get_text("links") == Some("follow");
-    let metadata = if follow {
-        paths::follow_links(cx.system, &path)
-    } else {
-        cx.system.metadata(&path)
-    };
-    Ok(metadata
-        .map_err(to_error())?
-        .map(|metadata| FileSource { path, metadata }))
+    let metadata =
+        if follow { paths::follow_links(cx.system, &path) } else { cx.system.metadata(&path) };
+    Ok(metadata.map_err(to_error())?.map(|metadata| FileSource { path, metadata }))
 }
 
 /// Adds data about the source to the state, if the resource has one and derives more than its content from it.
@@ -93,12 +88,8 @@ pub(super) fn describe_source(
         return Ok(());
     }
     let source = first_source(cx, resource)?;
-    let to_error = || {
-        EngineError::during(
-            resource,
-            format!("reading the source {}", source.path.display()),
-        )
-    };
+    let to_error =
+        || EngineError::during(resource, format!("reading the source {}", source.path.display()));
     let mut put = |name: &str, value: String| {
         drop(values.insert(name.to_owned(), ResourceValue::Text(value)));
     };
@@ -118,26 +109,15 @@ pub(super) fn describe_source(
             put(SOURCE_TARGET_KEY, target.to_string_lossy().into_owned());
         }
         FileEntryKind::Other => {
-            let problem = format!(
-                "the source {} is not a file, directory or link",
-                source.path.display()
-            );
+            let problem =
+                format!("the source {} is not a file, directory or link", source.path.display());
             return Err(EngineError::failed(resource, problem));
         }
     }
-    if resource
-        .get_text("source_permissions")
-        .is_some_and(|word| word != "ignore")
-    {
+    if resource.get_text("source_permissions").is_some_and(|word| word != "ignore") {
         let found = &source.metadata;
-        put(
-            SOURCE_OWNER_KEY,
-            account_names::user_name(cx, found.uid).map_err(to_error())?,
-        );
-        put(
-            SOURCE_GROUP_KEY,
-            account_names::group_name(cx, found.gid).map_err(to_error())?,
-        );
+        put(SOURCE_OWNER_KEY, account_names::user_name(cx, found.uid).map_err(to_error())?);
+        put(SOURCE_GROUP_KEY, account_names::group_name(cx, found.gid).map_err(to_error())?);
         put(SOURCE_MODE_KEY, format!("{:04o}", found.mode));
     }
     Ok(())
@@ -166,16 +146,11 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
         _ => false,
     };
     if use_permissions {
-        for (state_key, name) in [
-            (SOURCE_OWNER_KEY, "owner"),
-            (SOURCE_GROUP_KEY, "group"),
-            (SOURCE_MODE_KEY, "mode"),
-        ] {
+        for (state_key, name) in
+            [(SOURCE_OWNER_KEY, "owner"), (SOURCE_GROUP_KEY, "group"), (SOURCE_MODE_KEY, "mode")]
+        {
             if let Some(value) = state.get(state_key) {
-                resource
-                    .values
-                    .entry(name.to_owned())
-                    .or_insert_with(|| value.clone());
+                resource.values.entry(name.to_owned()).or_insert_with(|| value.clone());
             }
         }
     }
@@ -189,7 +164,5 @@ pub(super) fn read_content(
     let source = first_source(cx, resource)?;
     let path: &Path = &source.path;
     let to_error = EngineError::during(resource, format!("reading the source {}", path.display()));
-    cx.system
-        .read_file(path, MAX_CONTENT_BYTES)
-        .map_err(to_error)
+    cx.system.read_file(path, MAX_CONTENT_BYTES).map_err(to_error)
 }

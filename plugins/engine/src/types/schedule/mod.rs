@@ -67,9 +67,8 @@ pub struct ScheduleResourceType;
 impl ScheduleResourceType {
     /// The predeclared schedule of that name, as in Puppet.
     pub fn predeclared_schedule(name: &str) -> Option<Resource> {
-        let (name, period, repeat) = PREDECLARED_SCHEDULES
-            .iter()
-            .find(|(known, ..)| *known == name)?;
+        let (name, period, repeat) =
+            PREDECLARED_SCHEDULES.iter().find(|(known, ..)| *known == name)?;
         let attributes = serde_json::Map::from_iter([
             ("period".to_owned(), (*period).into()),
             ("repeat".to_owned(), (*repeat).into()),
@@ -115,26 +114,17 @@ fn schedule_window(resource: &Resource) -> Result<ScheduleWindow, EngineError> {
             EngineError::invalid_value(resource, "weekday", problem)
         })
     };
-    let repeat = resource
-        .get("repeat")
-        .and_then(ResourceValue::as_int)
-        .unwrap_or(1);
+    let repeat = resource.get("repeat").and_then(ResourceValue::as_int).unwrap_or(1);
     let by_number = resource.get_text("periodmatch") == Some("number");
     if repeat < 1 || (by_number && repeat != 1) {
         let problem =
             format!("is {repeat}, must be 1 or more, and 1 unless `periodmatch` is `distance`");
         return Err(EngineError::invalid_value(resource, "repeat", problem));
     }
-    let days: Vec<i8> = resource
-        .get_list("weekday")
-        .into_iter()
-        .map(day)
-        .collect::<Result<_, _>>()?;
-    let ranges: Vec<ScheduleTimeRange> = resource
-        .get_list("range")
-        .into_iter()
-        .map(range)
-        .collect::<Result<_, _>>()?;
+    let days: Vec<i8> =
+        resource.get_list("weekday").into_iter().map(day).collect::<Result<_, _>>()?;
+    let ranges: Vec<ScheduleTimeRange> =
+        resource.get_list("range").into_iter().map(range).collect::<Result<_, _>>()?;
     Ok(ScheduleWindow {
         ranges,
         days,

@@ -68,10 +68,7 @@ impl ScheduleTimeRange {
     /// Parses `2 - 4`, `1:30-4:30:15`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.split_once('-')?;
-        Some(Self {
-            from: parse_time(from)?,
-            to: parse_time(to)?,
-        })
+        Some(Self { from: parse_time(from)?, to: parse_time(to)? })
     }
 
     /// Whether the time is in the range; `is_allowed_day` checks the day on which the range began.
@@ -115,9 +112,7 @@ impl ScheduleWindow {
         let in_range = if self.ranges.is_empty() {
             is_allowed_day(today)
         } else {
-            self.ranges
-                .iter()
-                .any(|range| range.contains(now, today, zone, is_allowed_day))
+            self.ranges.iter().any(|range| range.contains(now, today, zone, is_allowed_day))
         };
         // A resource never checked counts as checked in 1970.
         in_range && self.is_due(checked.unwrap_or(Timestamp::UNIX_EPOCH), now, zone)
@@ -134,19 +129,15 @@ impl ScheduleWindow {
         if !self.by_number {
             return elapsed >= period.length_seconds() / self.repeat.max(1);
         }
-        let (last_local, now_local) = (
-            last_checked.to_zoned(zone.clone()),
-            now.to_zoned(zone.clone()),
-        );
+        let (last_local, now_local) =
+            (last_checked.to_zoned(zone.clone()), now.to_zoned(zone.clone()));
         match period {
             SchedulePeriod::Hourly => last_local.hour() != now_local.hour(),
             SchedulePeriod::Daily => last_local.day() != now_local.day(),
             SchedulePeriod::Monthly => last_local.month() != now_local.month(),
             SchedulePeriod::Weekly => {
-                let (last_day, now_day) = (
-                    weekday_number(last_local.date()),
-                    weekday_number(now_local.date()),
-                );
+                let (last_day, now_day) =
+                    (weekday_number(last_local.date()), weekday_number(now_local.date()));
                 last_day > now_day || now.duration_since(last_checked).as_secs_f64() > 604_800.0
             }
             SchedulePeriod::Never => false,
@@ -188,8 +179,6 @@ pub(super) fn parse_weekday(text: &str) -> Option<i8> {
         return i8::try_from(digit - b'0').ok();
     }
     let word = text.to_lowercase();
-    let day = DAYS
-        .iter()
-        .position(|names| names.contains(&word.as_str()))?;
+    let day = DAYS.iter().position(|names| names.contains(&word.as_str()))?;
     i8::try_from(day).ok()
 }

@@ -36,9 +36,7 @@ impl FakeInteractiveProcess {
 
 impl fmt::Debug for FakeInteractiveProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FakeTalk")
-            .field("program", &self.program)
-            .finish_non_exhaustive()
+        f.debug_struct("FakeTalk").field("program", &self.program).finish_non_exhaustive()
     }
 }
 
@@ -67,10 +65,7 @@ impl InteractiveProcess for FakeInteractiveProcess {
         match self.lines.pop_front() {
             Some(line) => Ok(Some(line)),
             None if self.is_over => Ok(None),
-            None => Err(SystemError::Timeout {
-                program: program(),
-                after: timeout,
-            }),
+            None => Err(SystemError::Timeout { program: program(), after: timeout }),
         }
     }
 

@@ -61,14 +61,9 @@ impl FakeSystem {
             locks: BTreeSet::new(),
             signals: Vec::new(),
         };
-        let shared = Arc::new(FakeSystemShared {
-            inner: Mutex::new(inner),
-            unlocked: Condvar::new(),
-        });
-        Self {
-            root: PathBuf::from("/"),
-            shared,
-        }
+        let shared =
+            Arc::new(FakeSystemShared { inner: Mutex::new(inner), unlocked: Condvar::new() });
+        Self { root: PathBuf::from("/"), shared }
     }
 
     /// Reports this directory as the root, like a scratch root.
@@ -101,16 +96,12 @@ impl FakeSystem {
         let mut inner = self.lock_state();
         let now = inner.now;
         // Fails only for a path below a file; the calling test then finds no directory.
-        let _ = inner
-            .tree
-            .put_node(path, content, &FileAttributes::default(), now);
+        let _ = inner.tree.put_node(path, content, &FileAttributes::default(), now);
     }
 
     /// The text of a file; empty if it does not exist.
     pub fn file_text(&self, path: &str) -> String {
-        let bytes = self
-            .read_file(Path::new(path), u64::MAX)
-            .unwrap_or_default();
+        let bytes = self.read_file(Path::new(path), u64::MAX).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -137,9 +128,7 @@ impl FakeSystem {
         handler: impl Fn(&Self, &str) -> Option<String> + Send + Sync + 'static,
     ) {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-        self.lock_state()
-            .interactive_programs
-            .push((argv, Arc::new(handler)));
+        self.lock_state().interactive_programs.push((argv, Arc::new(handler)));
     }
 
     /// All commands run so far, scripted or not.
@@ -149,11 +138,7 @@ impl FakeSystem {
 
     /// The same as command lines, with arguments joined by spaces.
     pub fn recorded_command_lines(&self) -> Vec<String> {
-        self.lock_state()
-            .commands
-            .iter()
-            .map(|command| command.argv.join(" "))
-            .collect()
+        self.lock_state().commands.iter().map(|command| command.argv.join(" ")).collect()
     }
 
     /// All signals sent so far, and whether each was for a process group.
@@ -168,9 +153,7 @@ impl FakeSystem {
 
     /// Makes `verb` (as in error messages: `read`, `write`, `remove`, ...) fail with permission denied on this path.
     pub fn inject_failure(&self, path: &str, verb: &str) {
-        self.lock_state()
-            .faults
-            .insert((PathBuf::from(path), verb.to_owned()));
+        self.lock_state().faults.insert((PathBuf::from(path), verb.to_owned()));
     }
 
     /// Removes all injected failures.
@@ -179,10 +162,7 @@ impl FakeSystem {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, FakeSystemState> {
-        self.shared
-            .inner
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolves the path and runs one operation on it, unless a failure is injected.
@@ -200,11 +180,7 @@ impl FakeSystem {
         } else {
             operation(&mut inner, &resolved)
         };
-        result.map_err(|source| SystemError::File {
-            verb,
-            path: path.to_owned(),
-            source,
-        })
+        result.map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
     }
 }
 
@@ -241,11 +217,7 @@ impl System for FakeSystem {
         })?;
         let size = bytes.len() as u64;
         if size > limit {
-            return Err(SystemError::TooLarge {
-                path: path.to_owned(),
-                size,
-                limit,
-            });
+            return Err(SystemError::TooLarge { path: path.to_owned(), size, limit });
         }
         Ok(bytes)
     }
@@ -293,9 +265,7 @@ impl System for FakeSystem {
             if inner.tree.get_metadata(resolved).is_some() {
                 return Err(Errno::EEXIST.into());
             }
-            inner
-                .tree
-                .put_node(resolved, FakeNodeContent::Directory, attributes, inner.now)
+            inner.tree.put_node(resolved, FakeNodeContent::Directory, attributes, inner.now)
         })
     }
 
@@ -331,10 +301,7 @@ impl System for FakeSystem {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError> {
         self.with_resolved_path("rename", from, false, |inner, resolved| {
-            let to = inner
-                .tree
-                .resolve_path(to, false)
-                .map_err(io::Error::other)?;
+            let to = inner.tree.resolve_path(to, false).map_err(io::Error::other)?;
             inner.tree.rename_node(resolved, &to)
         })
     }
@@ -342,10 +309,7 @@ impl System for FakeSystem {
     fn lock_file(&self, path: &Path, timeout: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
         let resolved = self.with_resolved_path("lock", path, false, |inner, resolved| {
             if inner.tree.get_metadata(resolved).is_none() {
-                let private = FileAttributes {
-                    mode: Some(0o600),
-                    ..FileAttributes::default()
-                };
+                let private = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
                 inner.tree.put_node(
                     resolved,
                     FakeNodeContent::File(Vec::new()),
@@ -358,21 +322,13 @@ impl System for FakeSystem {
         let (mut inner, wait_result) = self
             .shared
             .unlocked
-            .wait_timeout_while(self.lock_state(), timeout, |inner| {
-                inner.locks.contains(&resolved)
-            })
+            .wait_timeout_while(self.lock_state(), timeout, |inner| inner.locks.contains(&resolved))
             .unwrap_or_else(PoisonError::into_inner);
         if wait_result.timed_out() {
-            return Err(SystemError::Locked {
-                path: path.to_owned(),
-                timeout,
-            });
+            return Err(SystemError::Locked { path: path.to_owned(), timeout });
         }
         inner.locks.insert(resolved.clone());
-        Ok(Box::new(FakeLock {
-            system: self.clone(),
-            path: resolved,
-        }))
+        Ok(Box::new(FakeLock { system: self.clone(), path: resolved }))
     }
 
     fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError> {
@@ -380,11 +336,8 @@ impl System for FakeSystem {
         let handler = {
             let mut inner = self.lock_state();
             inner.commands.push(command.clone());
-            let found = inner
-                .programs
-                .iter()
-                .rev()
-                .find(|(argv, _)| command.argv.starts_with(argv));
+            let found =
+                inner.programs.iter().rev().find(|(argv, _)| command.argv.starts_with(argv));
             found.map(|(_, handler)| Arc::clone(handler))
         };
         if command.cancel.is_cancelled() {
@@ -433,11 +386,7 @@ impl System for FakeSystem {
             program: command.program_name().to_owned(),
             source: Errno::ENOENT.into(),
         })?;
-        Ok(Box::new(FakeInteractiveProcess::new(
-            self,
-            Arc::clone(handler),
-            command,
-        )))
+        Ok(Box::new(FakeInteractiveProcess::new(self, Arc::clone(handler), command)))
     }
 
     /// Scripted programs have always ended.

@@ -48,10 +48,7 @@ impl FakeFileTree {
             changed: now,
             inode: 0,
         };
-        Self {
-            nodes: BTreeMap::from([(PathBuf::from("/"), root)]),
-            last_inode: 0,
-        }
+        Self { nodes: BTreeMap::from([(PathBuf::from("/"), root)]), last_inode: 0 }
     }
 
     /// The path without links.
@@ -87,10 +84,7 @@ impl FakeFileTree {
     }
 
     pub(super) fn get_content(&self, path: &Path) -> io::Result<&FakeNodeContent> {
-        self.nodes
-            .get(path)
-            .map(|node| &node.content)
-            .ok_or_else(|| Errno::ENOENT.into())
+        self.nodes.get(path).map(|node| &node.content).ok_or_else(|| Errno::ENOENT.into())
     }
 
     pub(super) fn list_names(&self, directory: &Path) -> io::Result<Vec<String>> {
@@ -122,19 +116,10 @@ impl FakeFileTree {
         };
         let node = FakeTreeNode {
             content,
-            mode: attributes
-                .mode
-                .or(existing.map(|existing| existing.mode))
-                .unwrap_or(default)
+            mode: attributes.mode.or(existing.map(|existing| existing.mode)).unwrap_or(default)
                 & 0o7777,
-            uid: attributes
-                .uid
-                .or(existing.map(|existing| existing.uid))
-                .unwrap_or(0),
-            gid: attributes
-                .gid
-                .or(existing.map(|existing| existing.gid))
-                .unwrap_or(0),
+            uid: attributes.uid.or(existing.map(|existing| existing.uid)).unwrap_or(0),
+            gid: attributes.gid.or(existing.map(|existing| existing.gid)).unwrap_or(0),
             modified: now,
             changed: now,
             inode: self.last_inode + 1,
@@ -161,10 +146,7 @@ impl FakeFileTree {
     }
 
     pub(super) fn remove_file(&mut self, path: &Path) -> io::Result<()> {
-        if let Some(FakeTreeNode {
-            content: FakeNodeContent::Directory,
-            ..
-        }) = self.nodes.get(path)
+        if let Some(FakeTreeNode { content: FakeNodeContent::Directory, .. }) = self.nodes.get(path)
         {
             return Err(Errno::EISDIR.into());
         }
@@ -198,19 +180,12 @@ impl FakeFileTree {
             }
             _ => {}
         }
-        let moved: Vec<PathBuf> = self
-            .nodes
-            .keys()
-            .filter(|path| path.starts_with(from))
-            .cloned()
-            .collect();
+        let moved: Vec<PathBuf> =
+            self.nodes.keys().filter(|path| path.starts_with(from)).cloned().collect();
         for path in moved {
             let suffix = path.strip_prefix(from).unwrap_or(Path::new(""));
-            let new_path = if suffix.as_os_str().is_empty() {
-                to.to_owned()
-            } else {
-                to.join(suffix)
-            };
+            let new_path =
+                if suffix.as_os_str().is_empty() { to.to_owned() } else { to.join(suffix) };
             if let Some(node) = self.nodes.remove(&path) {
                 self.nodes.insert(new_path, node);
             }

@@ -60,10 +60,7 @@ const SPOOL_FILES: [&str; 6] = [
 ];
 
 /// Starts the program.
-#[expect(
-    clippy::disallowed_types,
-    reason = "this module starts processes that outlive the daemon"
-)]
+#[expect(clippy::disallowed_types, reason = "this module starts processes that outlive the daemon")]
 pub(super) fn start_detached(
     prepared: &PreparedProcess,
     input: &[u8],
@@ -89,13 +86,8 @@ pub(super) fn start_detached(
         .spawn()?;
     // The process entry still exists, because the child has not been reaped.
     let started = read_stat(child.id()).map_or(0, |stat| stat.started);
-    let id = ProcessId {
-        pid: child.id(),
-        started,
-    };
-    thread::Builder::new()
-        .name("run-reap".to_owned())
-        .spawn(move || drop(child.wait()))?;
+    let id = ProcessId { pid: child.id(), started };
+    thread::Builder::new().name("run-reap".to_owned()).spawn(move || drop(child.wait()))?;
     Ok(id)
 }
 
@@ -138,9 +130,7 @@ pub(super) fn signal_process(process: &ProcessId, signal: Signal, group: bool) -
     if !is_running(process) {
         return Ok(false);
     }
-    let pid = i32::try_from(process.pid)
-        .map(Pid::from_raw)
-        .map_err(io::Error::other)?;
+    let pid = i32::try_from(process.pid).map(Pid::from_raw).map_err(io::Error::other)?;
     let result = match group.then(|| killpg(pid, signal)) {
         // A process that was just started may not have created its group yet; then it is the only member.
         None | Some(Err(Errno::ESRCH)) => kill(pid, signal),

@@ -41,9 +41,7 @@ struct StderrTail {
 
 impl fmt::Debug for RealInteractiveProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Talk")
-            .field("program", &self.program)
-            .finish_non_exhaustive()
+        f.debug_struct("Talk").field("program", &self.program).finish_non_exhaustive()
     }
 }
 
@@ -52,10 +50,7 @@ pub(super) fn start_process(
     prepared: &PreparedProcess,
     command: &Command,
 ) -> Result<RealInteractiveProcess, SystemError> {
-    let failed = |source| SystemError::Start {
-        program: command.program_name().to_owned(),
-        source,
-    };
+    let failed = |source| SystemError::Start { program: command.program_name().to_owned(), source };
     let mut child = spawn_process(prepared, true).map_err(failed)?;
     let group = ProcessGroup::from_child(&child).map_err(failed)?;
     match spawn_pipe_threads(&mut child, command.output_limit) {
@@ -87,10 +82,7 @@ fn spawn_pipe_threads(child: &mut Child, max_line_bytes: usize) -> io::Result<Pr
     let (line_sender, output) = sync_channel(4);
     let (closed_sender, closed) = channel();
     let tail = Arc::default();
-    let stderr_tail = StderrTail {
-        tail: Arc::clone(&tail),
-        closed,
-    };
+    let stderr_tail = StderrTail { tail: Arc::clone(&tail), closed };
     let thread = |name: &str| thread::Builder::new().name(name.to_owned());
     thread("talk-write").spawn(move || write_lines(stdin, &input_lines))?;
     thread("talk-read").spawn(move || read_lines(stdout, max_line_bytes, &line_sender))?;
@@ -101,11 +93,7 @@ fn spawn_pipe_threads(child: &mut Child, max_line_bytes: usize) -> io::Result<Pr
 /// Write errors are ignored: the exit of the program is detected by the end of its output.
 fn write_lines(mut stdin: ChildStdin, lines: &Receiver<String>) {
     for line in lines {
-        if stdin
-            .write_all(line.as_bytes())
-            .and_then(|()| stdin.flush())
-            .is_err()
-        {
+        if stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush()).is_err() {
             return;
         }
     }
@@ -129,9 +117,7 @@ fn read_lines(stdout: ChildStdout, max_line_bytes: usize, lines: &SyncSender<Lin
 
 fn next_line(stdout: &mut impl BufRead, max_line_bytes: usize) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(max_line_bytes)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1);
+    let limit = u64::try_from(max_line_bytes).unwrap_or(u64::MAX).saturating_add(1);
     stdout.take(limit).read_until(b'\n', &mut bytes)?;
     if bytes.is_empty() {
         return Ok(None);
@@ -144,8 +130,7 @@ fn next_line(stdout: &mut impl BufRead, max_line_bytes: usize) -> io::Result<Opt
         bytes.pop();
     }
     let line = String::from_utf8(bytes);
-    line.map(Some)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    line.map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Keeps the end of standard error; drops `closed` at its end.
@@ -162,10 +147,7 @@ fn keep_stderr_tail(mut stderr: ChildStderr, tail: &Mutex<Vec<u8>>, closed: Send
 
 impl RealInteractiveProcess {
     fn pipe_error(&self, source: io::Error) -> SystemError {
-        SystemError::Communication {
-            program: self.program.clone(),
-            source,
-        }
+        SystemError::Communication { program: self.program.clone(), source }
     }
 }
 
@@ -183,9 +165,7 @@ impl InteractiveProcess for RealInteractiveProcess {
         let started = Instant::now();
         loop {
             if cancel.is_cancelled() {
-                return Err(SystemError::Cancelled {
-                    program: self.program.clone(),
-                });
+                return Err(SystemError::Cancelled { program: self.program.clone() });
             }
             let left = timeout.saturating_sub(started.elapsed());
             match self.output.recv_timeout(left.min(CANCEL_POLL_INTERVAL)) {
@@ -193,10 +173,7 @@ impl InteractiveProcess for RealInteractiveProcess {
                 Err(RecvTimeoutError::Disconnected) => {
                     // Callers read standard error next, which is collected by a separate thread. The wait is bounded, because a descendant
                     // may keep standard error open.
-                    let _ = self
-                        .stderr
-                        .closed
-                        .recv_timeout(left.min(OUTPUT_DRAIN_TIMEOUT));
+                    let _ = self.stderr.closed.recv_timeout(left.min(OUTPUT_DRAIN_TIMEOUT));
                     return Ok(None);
                 }
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => {

@@ -30,10 +30,7 @@ impl LockGuard for FileLock {}
 impl Drop for FileLock {
     fn drop(&mut self) {
         // Unlock explicitly, because a child between fork and exec still holds the descriptor. A failure is ignored.
-        let _ = fcntl(
-            &self.file,
-            FcntlArg::F_OFD_SETLK(&whole_file(libc::F_UNLCK)),
-        );
+        let _ = fcntl(&self.file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_UNLCK)));
     }
 }
 

@@ -49,9 +49,7 @@ impl RealSystem {
     /// A relative root is resolved against the current working directory.
     pub fn new(root: PathBuf) -> Self {
         let root = std::path::absolute(&root).unwrap_or(root);
-        Self {
-            root: fs::canonicalize(&root).unwrap_or(root),
-        }
+        Self { root: fs::canonicalize(&root).unwrap_or(root) }
     }
 
     /// Whether this is the local machine.
@@ -61,9 +59,7 @@ impl RealSystem {
 
     /// The path on the host: links before the last component are resolved, and with `follow` the last component too.
     fn host_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
-        let inside = resolve_path(path, follow, &|link| {
-            read_link(&join_root(&self.root, link))
-        })?;
+        let inside = resolve_path(path, follow, &|link| read_link(&join_root(&self.root, link)))?;
         Ok(join_root(&self.root, &inside))
     }
 
@@ -86,11 +82,7 @@ impl RealSystem {
         operation: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<T, SystemError> {
         let host = self.inspected_path(path, follow)?;
-        operation(&host).map_err(|source| SystemError::File {
-            verb,
-            path: path.to_owned(),
-            source,
-        })
+        operation(&host).map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
     }
 
     /// Resolves the path and runs one operation on it.
@@ -102,11 +94,7 @@ impl RealSystem {
         operation: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<T, SystemError> {
         let host = self.host_path(path, follow)?;
-        operation(&host).map_err(|source| SystemError::File {
-            verb,
-            path: path.to_owned(),
-            source,
-        })
+        operation(&host).map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
     }
 }
 
@@ -123,11 +111,7 @@ impl System for RealSystem {
     }
 
     fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
-        let too_large = |size| SystemError::TooLarge {
-            path: path.to_owned(),
-            size,
-            limit,
-        };
+        let too_large = |size| SystemError::TooLarge { path: path.to_owned(), size, limit };
         let (size, content) =
             self.with_inspected_path("read", path, true, |host| read_limited(host, limit))?;
         if size > limit {
@@ -148,12 +132,7 @@ impl System for RealSystem {
     fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
         self.with_inspected_path("list", path, true, |host| {
             let mut names = fs::read_dir(host)?
-                .map(|entry| {
-                    entry?
-                        .file_name()
-                        .into_string()
-                        .map_err(|name| not_text(&name))
-                })
+                .map(|entry| entry?.file_name().into_string().map_err(|name| not_text(&name)))
                 .collect::<io::Result<Vec<_>>>()?;
             names.sort();
             Ok(names)
@@ -209,10 +188,7 @@ impl System for RealSystem {
             fs::DirBuilder::new().mode(0o700).create(host)?;
             apply_attributes(
                 host,
-                &FileAttributes {
-                    mode: attributes.mode.or(Some(DEFAULT_DIR_MODE)),
-                    ..*attributes
-                },
+                &FileAttributes { mode: attributes.mode.or(Some(DEFAULT_DIR_MODE)), ..*attributes },
             )
         })
     }
@@ -234,9 +210,7 @@ impl System for RealSystem {
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
-        self.with_host_path("remove", path, false, |host| {
-            absent_is_none(fs::remove_file(host))
-        })?;
+        self.with_host_path("remove", path, false, |host| absent_is_none(fs::remove_file(host)))?;
         Ok(())
     }
 
@@ -267,15 +241,11 @@ impl System for RealSystem {
     }
 
     fn lock_file(&self, path: &Path, timeout: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
-        let locked = self.with_host_path("lock", path, false, |host| {
-            lock::acquire_file_lock(host, timeout)
-        })?;
+        let locked = self
+            .with_host_path("lock", path, false, |host| lock::acquire_file_lock(host, timeout))?;
         match locked {
             Some(guard) => Ok(Box::new(guard)),
-            None => Err(SystemError::Locked {
-                path: path.to_owned(),
-                timeout,
-            }),
+            None => Err(SystemError::Locked { path: path.to_owned(), timeout }),
         }
     }
 
@@ -292,10 +262,7 @@ impl System for RealSystem {
     ) -> Result<ProcessId, SystemError> {
         let process = process_setup::prepare_process(self, command)?;
         detached::start_detached(&process, &command.stdin, spool).map_err(|source| {
-            SystemError::Start {
-                program: command.program_name().to_owned(),
-                source,
-            }
+            SystemError::Start { program: command.program_name().to_owned(), source }
         })
     }
 
@@ -317,10 +284,8 @@ impl System for RealSystem {
         signal: Signal,
         group: bool,
     ) -> Result<bool, SystemError> {
-        detached::signal_process(process, signal, group).map_err(|source| SystemError::Signal {
-            pid: process.pid,
-            source,
-        })
+        detached::signal_process(process, signal, group)
+            .map_err(|source| SystemError::Signal { pid: process.pid, source })
     }
 
     fn now(&self) -> SystemTime {
@@ -350,10 +315,7 @@ fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
         {
             Ok(None)
         }
@@ -363,10 +325,7 @@ fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 
 fn not_text(name: &OsStr) -> io::Error {
     let name = name.to_string_lossy().into_owned();
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("the entry name `{name}` is not UTF-8"),
-    )
+    io::Error::new(io::ErrorKind::InvalidData, format!("the entry name `{name}` is not UTF-8"))
 }
 
 pub(crate) fn convert_metadata(found: &fs::Metadata) -> FileMetadata {
@@ -405,9 +364,7 @@ fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
         SystemTime::UNIX_EPOCH.checked_add(size)
     };
     let rest = Duration::from_nanos(nanoseconds.unsigned_abs());
-    whole
-        .and_then(|whole| whole.checked_add(rest))
-        .unwrap_or(SystemTime::UNIX_EPOCH)
+    whole.and_then(|whole| whole.checked_add(rest)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// Returns size and content, truncated after `limit` bytes. Does not block on a pipe.
@@ -422,8 +379,7 @@ fn read_limited(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
     let mut content = Vec::with_capacity(usize::try_from(capacity).unwrap_or(0));
     if size <= limit {
         // Files in /proc report a size of 0 bytes but have content.
-        file.take(limit.saturating_add(1))
-            .read_to_end(&mut content)?;
+        file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
     }
     Ok((size.max(content.len() as u64), content))
 }
@@ -443,14 +399,8 @@ fn replace_file(
     durability: WriteDurability,
 ) -> io::Result<()> {
     let existing = absent_is_none(fs::symlink_metadata(host))?;
-    if existing
-        .as_ref()
-        .is_some_and(|existing| !existing.is_file())
-    {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is not a regular file",
-        ));
+    if existing.as_ref().is_some_and(|existing| !existing.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let mut new = temporary_builder().tempfile_in(parent_directory(host)?)?;
     new.write_all(content)?;
@@ -469,12 +419,9 @@ fn replace_file(
     if existing.is_some() {
         xattrs::copy_xattrs(host, new.as_file())?;
     }
-    let mode = attributes
-        .mode
-        .or(existing.as_ref().map(MetadataExt::mode))
-        .unwrap_or(DEFAULT_FILE_MODE);
-    new.as_file()
-        .set_permissions(Permissions::from_mode(mode & 0o7777))?;
+    let mode =
+        attributes.mode.or(existing.as_ref().map(MetadataExt::mode)).unwrap_or(DEFAULT_FILE_MODE);
+    new.as_file().set_permissions(Permissions::from_mode(mode & 0o7777))?;
     if durability == WriteDurability::Deferred {
         new.persist(host).map_err(|error| error.error)?;
         return Ok(());

@@ -62,14 +62,10 @@ pub(super) fn run_process(
     prepared: &PreparedProcess,
     command: &Command,
 ) -> Result<CommandOutput, SystemError> {
-    let start_error = |source| SystemError::Start {
-        program: command.program_name().to_owned(),
-        source,
-    };
+    let start_error =
+        |source| SystemError::Start { program: command.program_name().to_owned(), source };
     if command.cancel.is_cancelled() {
-        return Err(SystemError::Cancelled {
-            program: command.program_name().to_owned(),
-        });
+        return Err(SystemError::Cancelled { program: command.program_name().to_owned() });
     }
     let mut child = spawn_process(prepared, !command.stdin.is_empty()).map_err(start_error)?;
     let group = ProcessGroup::from_child(&child).map_err(start_error)?;
@@ -104,11 +100,7 @@ pub(super) fn spawn_process(prepared: &PreparedProcess, with_input: bool) -> io:
         .env_clear()
         .envs(&prepared.env)
         .current_dir(&prepared.cwd)
-        .stdin(if with_input {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        })
+        .stdin(if with_input { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
@@ -150,10 +142,7 @@ fn watch_process(child: &mut Child, input: Vec<u8>) -> io::Result<Receiver<Proce
 }
 
 fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new()
-        .name(format!("run-{name}"))
-        .spawn(work)
-        .map(drop)
+    thread::Builder::new().name(format!("run-{name}")).spawn(work).map(drop)
 }
 
 fn forward_stream(
@@ -183,9 +172,7 @@ fn supervise_group(
     events: &Receiver<ProcessEvent>,
     output: &mut OutputCollector,
 ) -> Option<TerminationReason> {
-    let timeout_at = command
-        .timeout
-        .and_then(|timeout| Instant::now().checked_add(timeout));
+    let timeout_at = command.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let (mut open_streams, mut is_leader_running) = (2, true);
     let mut termination: Option<TerminationReason> = None;
     // Deadline, set once the leader has exited or the group got TERM.
@@ -203,16 +190,12 @@ fn supervise_group(
                 deadline = Some(now + KILL_GRACE_PERIOD);
             }
         }
-        let wake_times = [
-            deadline,
-            timeout_at.filter(|_| termination.is_none() && is_leader_running),
-        ];
+        let wake_times =
+            [deadline, timeout_at.filter(|_| termination.is_none() && is_leader_running)];
         let pause = wake_times
             .into_iter()
             .flatten()
-            .fold(CANCEL_POLL_INTERVAL, |pause, at| {
-                pause.min(at.saturating_duration_since(now))
-            });
+            .fold(CANCEL_POLL_INTERVAL, |pause, at| pause.min(at.saturating_duration_since(now)));
         match events.recv_timeout(pause) {
             Ok(ProcessEvent::Stdout(bytes)) => {
                 report_output(command, OutputStream::Stdout, &bytes);
@@ -273,9 +256,7 @@ impl ProcessGroup {
 }
 
 fn child_pid(child: &Child) -> io::Result<Pid> {
-    i32::try_from(child.id())
-        .map(Pid::from_raw)
-        .map_err(io::Error::other)
+    i32::try_from(child.id()).map(Pid::from_raw).map_err(io::Error::other)
 }
 
 /// Collects output up to the limit.
@@ -288,12 +269,7 @@ struct OutputCollector {
 
 impl OutputCollector {
     fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            combined: Vec::new(),
-            stdout: Vec::new(),
-            truncated: false,
-        }
+        Self { limit, combined: Vec::new(), stdout: Vec::new(), truncated: false }
     }
 
     fn add_stdout(&mut self, bytes: &[u8]) {

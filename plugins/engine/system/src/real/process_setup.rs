@@ -64,10 +64,8 @@ pub(super) fn prepare_process(
     system: &RealSystem,
     command: &Command,
 ) -> Result<PreparedProcess, SystemError> {
-    let start_error = |source| SystemError::Start {
-        program: command.program_name().to_owned(),
-        source,
-    };
+    let start_error =
+        |source| SystemError::Start { program: command.program_name().to_owned(), source };
     let identity = resolve_identity(system, command).map_err(start_error)?;
     let mut env = BTreeMap::from([
         ("PATH".to_owned(), DEFAULT_PATH.to_owned()),
@@ -88,35 +86,20 @@ pub(super) fn prepare_process(
         Some(identity) if has_setpriv => argv = become_user(identity, argv),
         Some(identity) if system.is_host() => ids = Some((identity.uid, identity.gid)),
         Some(_) => {
-            return Err(start_error(io::Error::other(
-                "setpriv of util-linux is not installed",
-            )));
+            return Err(start_error(io::Error::other("setpriv of util-linux is not installed")));
         }
         None => {}
     }
     let umask = command.umask.map(|mask| format!("{:04o}", mask & 0o777));
     if system.is_host() {
         if let Some(umask) = umask {
-            argv = [
-                to_strings(&["/bin/sh", "-c", "umask \"$0\"; exec \"$@\"", &umask]),
-                argv,
-            ]
-            .concat();
+            argv = [to_strings(&["/bin/sh", "-c", "umask \"$0\"; exec \"$@\"", &umask]), argv]
+                .concat();
         }
-        return Ok(PreparedProcess {
-            argv,
-            env,
-            cwd,
-            ids,
-        });
+        return Ok(PreparedProcess { argv, env, cwd, ids });
     }
     let argv = wrap_in_root(system, &cwd, &umask.unwrap_or_default(), argv).map_err(start_error)?;
-    Ok(PreparedProcess {
-        argv,
-        env,
-        cwd: PathBuf::from("/"),
-        ids: None,
-    })
+    Ok(PreparedProcess { argv, env, cwd: PathBuf::from("/"), ids: None })
 }
 
 /// Converts a failure of the wrapper scripts to an error, so that it is not attributed to the program.
@@ -130,19 +113,14 @@ pub(super) fn check_wrapper_failure(
     }
     let text = output.combined_text();
     let is_root_entry_failure = output.code == ROOT_ENTRY_EXIT_CODE
-        && text
-            .lines()
-            .any(|line| line.starts_with(ROOT_ENTRY_ERROR_PREFIX));
+        && text.lines().any(|line| line.starts_with(ROOT_ENTRY_ERROR_PREFIX));
     // unshare exits with 1 before any other program can print.
     if is_root_entry_failure || (output.code == 1 && text.starts_with("unshare: ")) {
         let source = io::Error::other(format!(
             "{}; a scratch root needs mount namespaces (util-linux unshare, and user namespaces unless root)",
             text.trim()
         ));
-        return Err(SystemError::Start {
-            program: command.program_name().to_owned(),
-            source,
-        });
+        return Err(SystemError::Start { program: command.program_name().to_owned(), source });
     }
     Ok(output)
 }
@@ -176,20 +154,13 @@ fn resolve_identity(system: &RealSystem, command: &Command) -> io::Result<Option
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     }
     let entry = passwd_entry(system, uid);
-    let gid = command
-        .gid
-        .or(entry.as_ref().map(|entry| entry.gid))
-        .ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("user {uid} is not in passwd; specify the group"),
-            )
-        })?;
-    Ok(Some(CommandIdentity {
-        uid,
-        gid,
-        has_passwd_entry: entry.is_some(),
-    }))
+    let gid = command.gid.or(entry.as_ref().map(|entry| entry.gid)).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("user {uid} is not in passwd; specify the group"),
+        )
+    })?;
+    Ok(Some(CommandIdentity { uid, gid, has_passwd_entry: entry.is_some() }))
 }
 
 struct PasswdEntry {
@@ -201,14 +172,9 @@ fn passwd_entry(system: &RealSystem, uid: u32) -> Option<PasswdEntry> {
     if system.is_host() {
         let user = User::from_uid(Uid::from_raw(uid)).ok()??;
         let home = user.dir.to_str()?.to_owned();
-        return Some(PasswdEntry {
-            gid: Gid::as_raw(user.gid),
-            home,
-        });
+        return Some(PasswdEntry { gid: Gid::as_raw(user.gid), home });
     }
-    let passwd = system
-        .read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES)
-        .ok()?;
+    let passwd = system.read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES).ok()?;
     String::from_utf8_lossy(&passwd).lines().find_map(|line| {
         let mut fields = line.split(':').skip(2);
         let found = fields.next()?.parse::<u32>().ok()?;
@@ -219,13 +185,7 @@ fn passwd_entry(system: &RealSystem, uid: u32) -> Option<PasswdEntry> {
 }
 
 fn home_directory(system: &RealSystem, uid: Option<u32>) -> String {
-    let uid = uid.unwrap_or_else(|| {
-        if system.is_host() {
-            geteuid().as_raw()
-        } else {
-            0
-        }
-    });
+    let uid = uid.unwrap_or_else(|| if system.is_host() { geteuid().as_raw() } else { 0 });
     passwd_entry(system, uid)
         .map(|entry| entry.home)
         .filter(|home| !home.is_empty())
@@ -237,10 +197,7 @@ fn find_program(system: &RealSystem, program: &str, search_path: &str) -> io::Re
     let candidates: Vec<String> = if program.contains('/') {
         vec![program.to_owned()]
     } else {
-        search_path
-            .split(':')
-            .map(|directory| format!("{directory}/{program}"))
-            .collect()
+        search_path.split(':').map(|directory| format!("{directory}/{program}")).collect()
     };
     let mut error_kind = io::ErrorKind::NotFound;
     for candidate in candidates {
@@ -262,27 +219,14 @@ fn is_executable(system: &RealSystem, program: &Path) -> Option<bool> {
     }
     paths.iter().find_map(|path| {
         let found = path.metadata().ok()?;
-        found
-            .is_file()
-            .then(|| found.permissions().mode() & 0o111 != 0)
+        found.is_file().then(|| found.permissions().mode() & 0o111 != 0)
     })
 }
 
 fn become_user(identity: &CommandIdentity, argv: Vec<String>) -> Vec<String> {
-    let groups = if identity.has_passwd_entry {
-        "--init-groups"
-    } else {
-        "--clear-groups"
-    };
-    let (uid, gid) = (
-        format!("--reuid={}", identity.uid),
-        format!("--regid={}", identity.gid),
-    );
-    [
-        to_strings(&["/usr/bin/setpriv", &uid, &gid, groups, "--"]),
-        argv,
-    ]
-    .concat()
+    let groups = if identity.has_passwd_entry { "--init-groups" } else { "--clear-groups" };
+    let (uid, gid) = (format!("--reuid={}", identity.uid), format!("--regid={}", identity.gid));
+    [to_strings(&["/usr/bin/setpriv", &uid, &gid, groups, "--"]), argv].concat()
 }
 
 /// Wraps the command to run inside the scratch root.
@@ -295,28 +239,13 @@ fn wrap_in_root(
     let not_utf8 = || io::Error::new(io::ErrorKind::InvalidInput, "the path is not UTF-8");
     let root = system.root().to_str().ok_or_else(not_utf8)?;
     let cwd = cwd.to_str().ok_or_else(not_utf8)?;
-    let user_namespace: &[&str] = if geteuid().is_root() {
-        &[]
-    } else {
-        &["--user", "--map-root-user"]
-    };
-    let strict = if geteuid().is_root() {
-        "strict"
-    } else {
-        "mapped"
-    };
+    let user_namespace: &[&str] =
+        if geteuid().is_root() { &[] } else { &["--user", "--map-root-user"] };
+    let strict = if geteuid().is_root() { "strict" } else { "mapped" };
     Ok([
         to_strings(&["/usr/bin/unshare", "--mount"]),
         to_strings(user_namespace),
-        to_strings(&[
-            "--",
-            "/bin/sh",
-            "-c",
-            ENTER_ROOT_SCRIPT,
-            "enter",
-            root,
-            strict,
-        ]),
+        to_strings(&["--", "/bin/sh", "-c", ENTER_ROOT_SCRIPT, "enter", root, strict]),
         to_strings(&["/bin/sh", "-c", IN_ROOT_SCRIPT, "inside", cwd, umask]),
         argv,
     ]

@@ -24,10 +24,7 @@ pub(super) fn copy_xattrs(old: &Path, new: &File) -> io::Result<()> {
         return Ok(());
     }
     let names = buffer.get(..length).unwrap_or_default().to_vec();
-    for name in names
-        .split(|byte| *byte == 0)
-        .filter(|name| is_copied_xattr(name))
-    {
+    for name in names.split(|byte| *byte == 0).filter(|name| is_copied_xattr(name)) {
         let length = match lgetxattr(old, name, buffer.as_mut_slice()) {
             Ok(length) => length,
             // Removed since it was listed.

@@ -24,9 +24,7 @@ fn scratch() -> (tempfile::TempDir, RealSystem) {
     fs::set_permissions(scratch.path(), open).unwrap();
     let system = RealSystem::new(scratch.path().to_owned());
     for name in ["/etc", "/tmp"] {
-        system
-            .create_dir(Path::new(name), &FileAttributes::default())
-            .unwrap();
+        system.create_dir(Path::new(name), &FileAttributes::default()).unwrap();
     }
     (scratch, system)
 }
@@ -79,19 +77,11 @@ fn what_outlives_us_leaves_its_output_and_its_end() {
         let mut command = sh("cat; echo $WORD $PATH; pwd; echo err >&2; exit 7");
         command.stdin = b"in\n".to_vec();
         command.env.insert("WORD".to_owned(), "word".to_owned());
-        command.env.insert(
-            "PATH".to_owned(),
-            "/usr/sbin:/usr/bin:/sbin:/bin:/own".to_owned(),
-        );
+        command.env.insert("PATH".to_owned(), "/usr/sbin:/usr/bin:/sbin:/bin:/own".to_owned());
         command.cwd = Some(PathBuf::from("/tmp"));
         let process = system.start_detached(&command, &kept).unwrap();
         let file = |name: &str| spool.path().join(name);
-        assert_eq!(
-            await_file(&file(ProcessSpool::EXIT)),
-            "7\n",
-            "{}",
-            system.root().display()
-        );
+        assert_eq!(await_file(&file(ProcessSpool::EXIT)), "7\n", "{}", system.root().display());
         await_death(&process.pid.to_string());
         assert!(!system.is_running(&process));
         let text = |name: &str| fs::read_to_string(file(name)).unwrap();
@@ -114,18 +104,13 @@ fn what_outlives_us_leaves_its_output_and_its_end() {
 fn who_comes_second_is_not_taken_for_who_was_first() {
     let (spool, kept) = spool();
     let file = |name: &str| spool.path().join(name);
-    let first = host()
-        .start_detached(&sh("echo first; exit 1"), &kept)
-        .unwrap();
+    let first = host().start_detached(&sh("echo first; exit 1"), &kept).unwrap();
     assert_eq!(await_file(&file(ProcessSpool::EXIT)), "1\n");
     await_death(&first.pid.to_string());
     // A keeper that was killed leaves its pipes.
     fs::write(file("out.pipe"), "").unwrap();
     let second = sh("read -r word; echo \"$word\"; exit 2");
-    let second = Command {
-        stdin: b"second\n".to_vec(),
-        ..second
-    };
+    let second = Command { stdin: b"second\n".to_vec(), ..second };
     let second = host().start_detached(&second, &kept).unwrap();
     assert_eq!(await_file(&file(ProcessSpool::EXIT)), "2\n");
     await_death(&second.pid.to_string());
@@ -138,35 +123,18 @@ fn a_process_is_known_by_its_start_and_signalled_with_its_group() {
     let (_spool, kept) = spool();
     let process = host().start_detached(&sh("exec sleep 600"), &kept).unwrap();
     assert!(host().is_running(&process));
-    let other = ProcessId {
-        started: process.started + 1,
-        ..process
-    };
+    let other = ProcessId { started: process.started + 1, ..process };
     assert!(!host().is_running(&other));
-    assert!(
-        !host()
-            .signal_process(&other, Signal::SIGKILL, true)
-            .unwrap()
-    );
-    assert!(
-        host()
-            .signal_process(&process, Signal::SIGKILL, true)
-            .unwrap()
-    );
+    assert!(!host().signal_process(&other, Signal::SIGKILL, true).unwrap());
+    assert!(host().signal_process(&process, Signal::SIGKILL, true).unwrap());
     await_death(&process.pid.to_string());
-    assert!(
-        !host()
-            .signal_process(&process, Signal::SIGKILL, true)
-            .unwrap()
-    );
+    assert!(!host().signal_process(&process, Signal::SIGKILL, true).unwrap());
 }
 
 #[test]
 fn streams_codes_input_and_a_clean_environment() {
     let system = host();
-    let output = system
-        .run_command(&sh("echo out; echo err >&2; exit 7"))
-        .unwrap();
+    let output = system.run_command(&sh("echo out; echo err >&2; exit 7")).unwrap();
     assert_eq!(output.code, 7);
     assert_eq!(output.stdout, b"out\n");
     assert_eq!(output.combined.len(), 8);
@@ -176,10 +144,7 @@ fn streams_codes_input_and_a_clean_environment() {
     let mut env = Command::new(["env"]);
     env.env.insert("FOO".to_owned(), "bar".to_owned());
     let text = system.run_command(&env).unwrap().combined_text();
-    let mut names: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.split('=').next())
-        .collect();
+    let mut names: Vec<&str> = text.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
     assert_eq!(names, ["FOO", "HOME", "LANG", "LC_ALL", "PATH"]);
     assert_eq!(system.run_command(&sh("kill -9 $$")).unwrap().code, 137);
@@ -192,16 +157,11 @@ fn streams_codes_input_and_a_clean_environment() {
 fn directory_and_mask() {
     let scratch = tempfile::tempdir().unwrap();
     let mut command = sh("pwd; umask; printf %s \"$1\"");
-    command
-        .argv
-        .extend(["sh".to_owned(), "a b'\"$c".to_owned()]);
+    command.argv.extend(["sh".to_owned(), "a b'\"$c".to_owned()]);
     command.cwd = Some(scratch.path().to_owned());
     command.umask = Some(0o027);
     let text = host().run_command(&command).unwrap().combined_text();
-    assert_eq!(
-        text,
-        format!("{}\n0027\na b'\"$c", scratch.path().display())
-    );
+    assert_eq!(text, format!("{}\n0027\na b'\"$c", scratch.path().display()));
 }
 
 #[test]
@@ -247,10 +207,7 @@ fn a_timeout_ends_a_group_that_ignores_term() {
 fn nobody_of_a_stopped_group_survives() {
     let (scratch, inside) = scratch();
     let pids = scratch.path().join("tmp/pids");
-    let outside = format!(
-        "echo $$ >> {0}; sleep 100 & echo $! >> {0}; wait",
-        pids.display()
-    );
+    let outside = format!("echo $$ >> {0}; sleep 100 & echo $! >> {0}; wait", pids.display());
     let within = "echo $$ >> /tmp/pids; sleep 100 & echo $! >> /tmp/pids; wait";
     for (system, script) in [(host(), outside.as_str()), (inside, within)] {
         let mut command = sh(script);
@@ -289,10 +246,7 @@ fn a_cancel_ends_it_too() {
     assert!(matches!(error, SystemError::Cancelled { .. }), "{error}");
     let mut late = sh("true");
     late.cancel = cancel;
-    assert!(matches!(
-        host().run_command(&late),
-        Err(SystemError::Cancelled { .. })
-    ));
+    assert!(matches!(host().run_command(&late), Err(SystemError::Cancelled { .. })));
 }
 
 #[test]
@@ -325,15 +279,9 @@ fn another_user_with_its_groups() {
 fn a_scratch_root_is_a_machine_of_its_own() {
     let (scratch, system) = scratch();
     system
-        .write_file(
-            Path::new("/etc/hostname"),
-            b"scratch\n",
-            &FileAttributes::default(),
-        )
+        .write_file(Path::new("/etc/hostname"), b"scratch\n", &FileAttributes::default())
         .unwrap();
-    let output = system
-        .run_command(&sh("/bin/date > /tmp/date; cat /etc/hostname; pwd"))
-        .unwrap();
+    let output = system.run_command(&sh("/bin/date > /tmp/date; cat /etc/hostname; pwd")).unwrap();
     assert_eq!(output.combined_text(), "scratch\n/\n");
     assert!(fs::metadata(scratch.path().join("tmp/date")).unwrap().len() > 10);
     assert!(!Path::new("/tmp/date").exists());
@@ -342,11 +290,7 @@ fn a_scratch_root_is_a_machine_of_its_own() {
     command.umask = Some(0o077);
     let output = system.run_command(&command).unwrap();
     assert_eq!(output.code, 3);
-    assert!(
-        output.combined_text().starts_with("/tmp\n0077\nbin\n"),
-        "{}",
-        output.combined_text()
-    );
+    assert!(output.combined_text().starts_with("/tmp\n0077\nbin\n"), "{}", output.combined_text());
     // Twice the same: what was made for it is in nobody's way.
     assert_eq!(system.run_command(&command).unwrap(), output);
     assert_eq!(fs::read_dir(scratch.path().join("usr")).unwrap().count(), 0);
@@ -358,9 +302,7 @@ fn a_scratch_root_is_a_machine_of_its_own() {
 #[test]
 fn a_scratch_root_cannot_change_the_borrowed_programs() {
     let (_scratch, system) = scratch();
-    let output = system
-        .run_command(&sh("touch /usr/bin/muster-test"))
-        .unwrap();
+    let output = system.run_command(&sh("touch /usr/bin/muster-test")).unwrap();
     assert!(!output.is_success(), "{}", output.combined_text());
     assert!(!Path::new("/usr/bin/muster-test").exists());
 }
@@ -369,34 +311,21 @@ fn a_scratch_root_cannot_change_the_borrowed_programs() {
 fn a_scratch_root_has_its_own_users() {
     let (_scratch, system) = scratch();
     let passwd = b"root:x:0:0::/root:/bin/sh\nrip:x:4242:4243::/home/rip:/bin/sh\n";
-    system
-        .write_file(Path::new("/etc/passwd"), passwd, &FileAttributes::default())
-        .unwrap();
+    system.write_file(Path::new("/etc/passwd"), passwd, &FileAttributes::default()).unwrap();
     let group = b"root:x:0:\nrip:x:4243:\nwheel:x:4244:rip\n";
-    system
-        .write_file(Path::new("/etc/group"), group, &FileAttributes::default())
-        .unwrap();
+    system.write_file(Path::new("/etc/group"), group, &FileAttributes::default()).unwrap();
     let mut command = sh("id; echo $HOME");
     command.uid = Some(4242);
     let result = system.run_command(&command);
     if is_root() {
         let text = result.unwrap().combined_text();
-        assert_eq!(
-            text,
-            "uid=4242(rip) gid=4243(rip) groups=4243(rip),4244(wheel)\n/home/rip\n"
-        );
+        assert_eq!(text, "uid=4242(rip) gid=4243(rip) groups=4243(rip),4244(wheel)\n/home/rip\n");
     } else {
         let error = result.unwrap_err();
         assert!(matches!(error, SystemError::Start { .. }), "{error}");
     }
     command.uid = Some(0);
-    assert!(
-        system
-            .run_command(&command)
-            .unwrap()
-            .combined_text()
-            .starts_with("uid=0(root)")
-    );
+    assert!(system.run_command(&command).unwrap().combined_text().starts_with("uid=0(root)"));
 }
 
 #[test]

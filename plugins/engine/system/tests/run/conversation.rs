@@ -31,11 +31,7 @@ fn a_conversation_goes_line_by_line_until_the_program_ends() {
     }
     talk.send_line("end").unwrap();
     assert_eq!(talk.receive_line(LONG, &never).unwrap(), None);
-    assert!(
-        talk.stderr_tail().starts_with("complaint one"),
-        "{}",
-        talk.stderr_tail()
-    );
+    assert!(talk.stderr_tail().starts_with("complaint one"), "{}", talk.stderr_tail());
     assert_eq!(talk.receive_line(LONG, &never).unwrap(), None);
 }
 
@@ -45,10 +41,7 @@ fn whoever_hears_the_end_may_read_all_complaints() {
     let script = "read -r line; exec >&-; sleep 0.3; echo \"it was $line\" >&2";
     let mut talk = host().start_interactive(&sh(script)).unwrap();
     talk.send_line("thirst").unwrap();
-    assert_eq!(
-        talk.receive_line(LONG, &CancelFlag::default()).unwrap(),
-        None
-    );
+    assert_eq!(talk.receive_line(LONG, &CancelFlag::default()).unwrap(), None);
     assert_eq!(talk.stderr_tail(), "it was thirst");
 }
 
@@ -68,16 +61,11 @@ fn a_silent_program_and_a_cancelled_request_end_the_waiting() {
     let mut talk = converse(1024);
     let cancel = CancelFlag::default();
     talk.send_line("wait").unwrap();
-    let late = talk
-        .receive_line(Duration::from_millis(50), &cancel)
-        .unwrap_err();
+    let late = talk.receive_line(Duration::from_millis(50), &cancel).unwrap_err();
     assert!(matches!(late, SystemError::Timeout { .. }), "{late}");
     cancel.cancel();
     let cancelled = talk.receive_line(LONG, &cancel).unwrap_err();
-    assert!(
-        matches!(cancelled, SystemError::Cancelled { .. }),
-        "{cancelled}"
-    );
+    assert!(matches!(cancelled, SystemError::Cancelled { .. }), "{cancelled}");
 }
 
 #[test]
@@ -85,10 +73,7 @@ fn a_line_without_end_is_refused_and_not_kept() {
     let mut talk = converse(100);
     talk.send_line("long").unwrap();
     let error = talk.receive_line(LONG, &CancelFlag::default()).unwrap_err();
-    assert!(
-        matches!(error, SystemError::Communication { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, SystemError::Communication { .. }), "{error}");
 }
 
 #[test]
@@ -96,10 +81,7 @@ fn whoever_drops_a_conversation_ends_the_program_and_its_children() {
     let mut command = sh("sleep 60 & echo $!; wait");
     command.output_limit = 100;
     let mut talk = host().start_interactive(&command).unwrap();
-    let child = talk
-        .receive_line(LONG, &CancelFlag::default())
-        .unwrap()
-        .unwrap();
+    let child = talk.receive_line(LONG, &CancelFlag::default()).unwrap().unwrap();
     drop(talk);
     await_death(&child);
 }

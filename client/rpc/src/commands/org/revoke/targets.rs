@@ -34,9 +34,7 @@ pub(super) struct RevokedKey {
 impl RevokedKey {
     /// Whether every known token of the key is revoked already.
     pub(super) fn is_revoked(&self, trusts: &AccountTrusts) -> bool {
-        let account = trusts
-            .realm_trust(self.realm)
-            .map(|trust| &trust.claims().nats);
+        let account = trusts.realm_trust(self.realm).map(|trust| &trust.claims().nats);
         let until = account.and_then(|account| account.revocations.get(&self.key.to_string()));
         self.principal.is_some() && until.is_some_and(|until| *until >= self.issued_at)
     }
@@ -59,11 +57,7 @@ fn read_list(path: &Path) -> Result<String, RpcFileError> {
         return files::read_text(path, MAX_LIST_BYTES);
     }
     // A list that was cut off silently would revoke only a part of it.
-    files::read_bounded(
-        io::stdin().lock(),
-        Path::new("standard input"),
-        MAX_LIST_BYTES,
-    )
+    files::read_bounded(io::stdin().lock(), Path::new("standard input"), MAX_LIST_BYTES)
 }
 
 /// The keys of these names, without duplicates. Fails if any name is unknown, so that a typing error does not revoke only part of a list.
@@ -129,9 +123,7 @@ async fn last_issued(
     };
     let entry = register.get_entry(&record.name).await?;
     let renewed = entry.filter(|entry| entry.key == record.key);
-    Ok(renewed.map_or(record.issued_at, |entry| {
-        record.issued_at.max(entry.at / 1000)
-    }))
+    Ok(renewed.map_or(record.issued_at, |entry| record.issued_at.max(entry.at / 1000)))
 }
 
 /// The keys that an enroller issued under this name, or this single key.

@@ -13,10 +13,7 @@ pub(super) fn create_group(
     defaults: &AccountDefaults,
 ) -> Result<(), AccountError> {
     if database.find_group(&new.name).is_some() {
-        return Err(AccountError::Refused(format!(
-            "group '{}' already exists",
-            new.name
-        )));
+        return Err(AccountError::Refused(format!("group '{}' already exists", new.name)));
     }
     let gid = match new.gid {
         Some(gid) => {
@@ -45,11 +42,7 @@ pub(super) fn free_gid(
     system: bool,
     preferred: Option<u32>,
 ) -> Result<u32, AccountError> {
-    let taken: BTreeSet<u32> = database
-        .list_groups()
-        .iter()
-        .map(|group| group.gid)
-        .collect();
+    let taken: BTreeSet<u32> = database.list_groups().iter().map(|group| group.gid).collect();
     if let Some(preferred) = preferred.filter(|gid| !taken.contains(gid)) {
         return Ok(preferred);
     }
@@ -76,11 +69,7 @@ pub(super) fn change_group(
             check_free(database, *gid, *allowdupe)?;
             database.group.set_field(name, 2, &gid.to_string());
             // Users follow the gid change of their primary group.
-            for user in database
-                .list_users()
-                .iter()
-                .filter(|user| user.gid == group.gid)
-            {
+            for user in database.list_users().iter().filter(|user| user.gid == group.gid) {
                 database.passwd.set_field(&user.name, 3, &gid.to_string());
             }
         }
@@ -90,11 +79,7 @@ pub(super) fn change_group(
 
 pub(super) fn remove_group(database: &mut AccountDatabase, name: &str) -> Result<(), AccountError> {
     let group = require_group(database, name)?;
-    if let Some(user) = database
-        .list_users()
-        .iter()
-        .find(|user| user.gid == group.gid)
-    {
+    if let Some(user) = database.list_users().iter().find(|user| user.gid == group.gid) {
         let problem = format!("cannot remove the primary group of user '{}'", user.name);
         return Err(AccountError::Refused(problem));
     }
@@ -156,9 +141,7 @@ pub(super) fn remove_from_all_groups(
 
 fn set_members(database: &mut AccountDatabase, name: &str, desired: &[String]) {
     let list = |entry: Option<Vec<String>>| {
-        entry
-            .and_then(|fields| fields.into_iter().nth(3))
-            .unwrap_or_default()
+        entry.and_then(|fields| fields.into_iter().nth(3)).unwrap_or_default()
     };
     let members = update_members(&list(database.group.get(name)), desired);
     database.group.set_field(name, 3, &members);
@@ -178,15 +161,9 @@ pub(super) fn require_group(
 }
 
 fn check_free(database: &AccountDatabase, gid: u32, allowdupe: bool) -> Result<(), AccountError> {
-    let owner = database
-        .list_groups()
-        .into_iter()
-        .find(|group| group.gid == gid && !allowdupe);
+    let owner = database.list_groups().into_iter().find(|group| group.gid == gid && !allowdupe);
     owner.map_or(Ok(()), |owner| {
-        let problem = format!(
-            "GID {gid} already exists, it belongs to group '{}'",
-            owner.name
-        );
+        let problem = format!("GID {gid} already exists, it belongs to group '{}'", owner.name);
         Err(AccountError::Refused(problem))
     })
 }

@@ -16,9 +16,8 @@ const MAX_SKEL_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Maximum depth of a directory that is copied or changed; protects against mount loops.
 const MAX_HOME_DEPTH: usize = 64;
 /// Directories whose contents are never removed as a home directory, whatever passwd says.
-const SYSTEM_DIRECTORIES: [&str; 11] = [
-    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr",
-];
+const SYSTEM_DIRECTORIES: [&str; 11] =
+    ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr"];
 
 /// Creates the home directory from the skeleton. An existing directory is left unchanged, as in useradd.
 pub(super) fn create_home(
@@ -124,25 +123,16 @@ fn is_user_directory(home: &str) -> bool {
     let deep = path.components().count() > 2;
     plain
         && deep
-        && !SYSTEM_DIRECTORIES
-            .iter()
-            .any(|directory| path.starts_with(directory))
+        && !SYSTEM_DIRECTORIES.iter().any(|directory| path.starts_with(directory))
         && !(path.starts_with("/var") && path.components().count() == 3)
 }
 
 fn mode_attributes(mode: u32) -> FileAttributes {
-    FileAttributes {
-        mode: Some(mode),
-        ..FileAttributes::default()
-    }
+    FileAttributes { mode: Some(mode), ..FileAttributes::default() }
 }
 
 fn set_owner(system: &dyn System, path: &Path, uid: u32, gid: u32) -> Result<(), SystemError> {
-    let owner = FileAttributes {
-        mode: None,
-        uid: Some(uid),
-        gid: Some(gid),
-    };
+    let owner = FileAttributes { mode: None, uid: Some(uid), gid: Some(gid) };
     match system.set_attributes(path, &owner) {
         Err(SystemError::File { source, .. })
             if source.kind() == io::ErrorKind::PermissionDenied =>

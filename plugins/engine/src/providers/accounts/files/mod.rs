@@ -51,12 +51,7 @@ impl<'a> FileAccountProvider<'a> {
         change: impl FnOnce(&mut AccountDatabase) -> Result<T, AccountError>,
     ) -> Result<T, AccountError> {
         let etc = Path::new("/etc");
-        if self
-            .system
-            .metadata(etc)
-            .map_err(AccountError::during("inspect /etc"))?
-            .is_none()
-        {
+        if self.system.metadata(etc).map_err(AccountError::during("inspect /etc"))?.is_none() {
             self.system
                 .create_dir(etc, &FileAttributes::default())
                 .map_err(AccountError::during("create /etc"))?;
@@ -77,10 +72,8 @@ impl<'a> FileAccountProvider<'a> {
     fn load_defaults(&self) -> AccountDefaults {
         let text = |path: &str| {
             // If these files are missing, the built-in defaults apply.
-            let content = self
-                .system
-                .read_file(Path::new(path), MAX_DEFAULTS_FILE_BYTES)
-                .unwrap_or_default();
+            let content =
+                self.system.read_file(Path::new(path), MAX_DEFAULTS_FILE_BYTES).unwrap_or_default();
             String::from_utf8_lossy(&content).into_owned()
         };
         AccountDefaults::parse(&text("/etc/login.defs"), &text("/etc/default/useradd"))
@@ -108,9 +101,8 @@ impl AccountProvider for FileAccountProvider<'_> {
                 return Ok(());
             }
             // Before the files are written, so that after a failure the user is still missing and the next run retries.
-            homes::create_home(self.system, &user, &defaults).map_err(AccountError::during(
-                format!("create the home directory {}", user.home),
-            ))
+            homes::create_home(self.system, &user, &defaults)
+                .map_err(AccountError::during(format!("create the home directory {}", user.home)))
         })
     }
 
@@ -119,9 +111,8 @@ impl AccountProvider for FileAccountProvider<'_> {
             users::change_user(database, name, change, self.current_day())
         })?;
         if let UserChange::Uid(uid, _) = change {
-            homes::change_home_owner(self.system, &before, *uid).map_err(AccountError::during(
-                format!("change the owner of {}", before.home),
-            ))?;
+            homes::change_home_owner(self.system, &before, *uid)
+                .map_err(AccountError::during(format!("change the owner of {}", before.home)))?;
         }
         Ok(())
     }

@@ -19,9 +19,7 @@ pub(super) fn create_user(
 ) -> Result<UserAccount, AccountError> {
     let name = new.name.as_str();
     if database.find_user(name).is_some() {
-        return Err(AccountError::Refused(format!(
-            "user '{name}' already exists"
-        )));
+        return Err(AccountError::Refused(format!("user '{name}' already exists")));
     }
     let uid = match new.uid {
         Some(uid) => {
@@ -31,39 +29,18 @@ pub(super) fn create_user(
         None => free_uid(database, defaults, new.system)?,
     };
     let gid = primary_group(database, new, uid, defaults)?;
-    let home = new
-        .home
-        .clone()
-        .unwrap_or_else(|| format!("{}/{name}", defaults.home));
+    let home = new.home.clone().unwrap_or_else(|| format!("{}/{name}", defaults.home));
     let shell = new.shell.as_deref().unwrap_or(&defaults.shell);
     let comment = new.comment.as_deref().unwrap_or_default();
-    database.passwd.put(&[
-        name,
-        "x",
-        &uid.to_string(),
-        &gid.to_string(),
-        comment,
-        &home,
-        shell,
-    ]);
+    database.passwd.put(&[name, "x", &uid.to_string(), &gid.to_string(), comment, &home, shell]);
 
-    let password = new
-        .password
-        .as_ref()
-        .map_or(LOCKED_PASSWORD, |password| password.expose());
+    let password = new.password.as_ref().map_or(LOCKED_PASSWORD, |password| password.expose());
     // System users have no ageing.
-    let [min, max, warn] = if new.system {
-        Default::default()
-    } else {
-        defaults.ageing.clone()
-    };
+    let [min, max, warn] = if new.system { Default::default() } else { defaults.ageing.clone() };
     let min = new.min_age.map_or(min, age_field);
     let max = new.max_age.map_or(max, age_field);
     let warn = new.warn_days.map_or(warn, age_field);
-    let expiry = new
-        .expiry
-        .as_deref()
-        .map_or(Ok(String::new()), expiry_day)?;
+    let expiry = new.expiry.as_deref().map_or(Ok(String::new()), expiry_day)?;
     require_shadow(database)?.put(&[
         name,
         password,
@@ -160,10 +137,7 @@ pub(super) fn remove_user(
         user_groups
             && group.gid == user.gid
             && group.members.is_empty()
-            && database
-                .list_users()
-                .iter()
-                .all(|other| other.gid != group.gid)
+            && database.list_users().iter().all(|other| other.gid != group.gid)
     });
     if own_group.is_some() {
         groups::remove_group_entries(database, &user.name);
@@ -187,10 +161,7 @@ fn set_shadow(
     field: usize,
     value: &str,
 ) -> Result<(), AccountError> {
-    let passwd_password = database
-        .passwd
-        .get(name)
-        .and_then(|entry| entry.into_iter().nth(1));
+    let passwd_password = database.passwd.get(name).and_then(|entry| entry.into_iter().nth(1));
     let table = require_shadow(database)?;
     if table.get(name).is_none() {
         let password = passwd_password
@@ -217,26 +188,16 @@ fn free_uid(
 }
 
 fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<(), AccountError> {
-    let owner = database
-        .list_users()
-        .into_iter()
-        .find(|user| user.uid == uid && !allowdupe);
+    let owner = database.list_users().into_iter().find(|user| user.uid == uid && !allowdupe);
     owner.map_or(Ok(()), |owner| {
-        let problem = format!(
-            "UID {uid} already exists, it belongs to user '{}'",
-            owner.name
-        );
+        let problem = format!("UID {uid} already exists, it belongs to user '{}'", owner.name);
         Err(AccountError::Refused(problem))
     })
 }
 
 /// shadow represents no limit as an empty field.
 fn age_field(age: i64) -> String {
-    if age < 0 {
-        String::new()
-    } else {
-        age.to_string()
-    }
+    if age < 0 { String::new() } else { age.to_string() }
 }
 
 fn expiry_day(date: &str) -> Result<String, AccountError> {
