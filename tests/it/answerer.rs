@@ -27,7 +27,7 @@ pub(crate) struct Answerer {
 
 impl Answerer {
     pub(crate) async fn of(organisation: Organisation, party: &Signer, wait: Duration) -> Self {
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
         let bus = connect(&server, party).await;
         let subjects = ["muster.*.*.all".to_owned()];

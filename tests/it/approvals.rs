@@ -3,7 +3,7 @@
 use muster_agent::core::PolicyOptions;
 use muster_client::{CallTarget, OfflineSigner, ProposalDraft, RpcCall};
 use muster_tests::organisation::Organisation;
-use muster_tests::rpcd::Home;
+use muster_tests::rpcd::DaemonHome;
 use muster_wire::approval::{ProposalInputs, RequestProposal};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
@@ -103,8 +103,8 @@ async fn an_approval_outlives_no_restart_unused_up() {
     assert_eq!(ask(&world, "os", Some(approval.clone())).await.statuscode, ReplyStatus::Ok);
     let World { organisation, server, node, caller } = world;
     let signer = node.core.signer().clone();
-    let directory = node.stopped().await;
-    let mut blueprint = muster_tests::fleet::Blueprint::new(signer);
+    let directory = node.stop_and_wait().await;
+    let mut blueprint = muster_tests::fleet::NodeSetup::new(signer);
     blueprint.policies = Vec::new();
     let node =
         muster_tests::fleet::TestNode::start_in(directory, &organisation, &server, blueprint).await;
@@ -166,7 +166,7 @@ async fn nothing_else_counts_as_an_approval() {
     // Revoked: the node believes its account's newest token.
     let anna = world.organisation.caller("anna");
     let approval = approval(&world, &draft("os"), anna.clone());
-    let token = world.organisation.revoke(&anna);
+    let token = world.organisation.revoke_user(&anna);
     world.node.core.update_trust(&token).unwrap();
     let reply = ask(&world, "os", Some(approval)).await;
     assert!(rule(&reply).contains("was revoked"), "{}", rule(&reply));
@@ -212,11 +212,11 @@ async fn a_node_may_demand_it_for_everything_dangerous() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_root_equivalent_action_takes_a_second_person() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let config = "[policy]\napprove_dangerous = true\n[plugins.catalog]\nenabled = true\n\
                   [plugins.shell]\nenabled = true\n[plugins.provision]\nenabled = true\n";
     let node = organisation.node(NODE);
-    let mut daemon = Home::new(&organisation, &node, &server.url(), config).start();
+    let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut denied = Vec::new();

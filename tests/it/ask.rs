@@ -8,7 +8,7 @@ use muster_client::{
     CallEvent, CallStats, CallTarget, Client, DiscoveryWindow, ReceivedReply, RpcCall,
 };
 use muster_filter::NodeFilter;
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::{Broker, Organisation, connect};
 use muster_wire::identity::{Identity, SubjectName};
@@ -30,25 +30,25 @@ pub(crate) struct World {
 
 impl World {
     /// A world whose node is `node1.example.net`, changed as the test wants.
-    pub(crate) async fn new(change: impl FnOnce(&mut Blueprint)) -> Self {
+    pub(crate) async fn new(change: impl FnOnce(&mut NodeSetup)) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         Box::pin(Self::on(organisation, server, change)).await
     }
 
     /// The same with a broker that has the fleet's stores.
-    pub(crate) async fn storing(change: impl FnOnce(&mut Blueprint)) -> Self {
+    pub(crate) async fn storing(change: impl FnOnce(&mut NodeSetup)) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.storing_broker().await;
+        let server = organisation.start_broker_with_stores().await;
         Box::pin(Self::on(organisation, server, change)).await
     }
 
     async fn on(
         organisation: Organisation,
         server: NatsServer,
-        change: impl FnOnce(&mut Blueprint),
+        change: impl FnOnce(&mut NodeSetup),
     ) -> Self {
-        let mut blueprint = Blueprint::new(organisation.node("node1.example.net"));
+        let mut blueprint = NodeSetup::new(organisation.node("node1.example.net"));
         change(&mut blueprint);
         let node = Box::pin(TestNode::start(&organisation, &server, blueprint)).await;
         let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;

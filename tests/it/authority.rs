@@ -158,7 +158,11 @@ async fn who_may_not_administer_the_authority_is_told_why() {
     let options = with(ca.options(), "ca", other.path("ca.pem").display().to_string());
     let error = ask(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
     assert_contains(&error, "no valid response from");
-    assert!(ca.asked().iter().all(|asked| asked.status == 403), "{:?}", ca.asked());
+    assert!(
+        ca.handled_requests().iter().all(|asked| asked.status == 403),
+        "{:?}",
+        ca.handled_requests()
+    );
     let options = with(ca.options(), "url", "http://localhost:1");
     let error = ask(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
     assert_contains(&error, "https://");
@@ -200,7 +204,7 @@ echo end >> $dir/../log
 async fn provisioning_runs_keep_within_the_limit_of_their_pool() {
     use std::os::unix::fs::PermissionsExt as _;
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.storing_broker().await;
+    let server = organisation.start_broker_with_stores().await;
     let home = TempDir::new().unwrap();
     let puppet = home.path().join("puppet");
     std::fs::write(&puppet, PUPPET).unwrap();
@@ -251,8 +255,7 @@ async fn puppetserver_makes_machines_nodes() {
 }
 
 fn provision(server: &PuppetServer, state: &Path, name: &str) -> Agent {
-    let options =
-        json!({"enabled": true, "command": ["/usr/bin/puppet"], "arguments": server.machine(name)});
+    let options = json!({"enabled": true, "command": ["/usr/bin/puppet"], "arguments": server.agent_arguments(name)});
     let options = serde_json::from_value(options).unwrap();
     let permits = PermitClient::new(Identity::parse(name).unwrap());
     muster_provision::build_agent(options, state.join(name), permits, Arc::default()).unwrap()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use muster_bundle::PLUGIN_SIGN_TAG;
-use muster_tests::command::Command;
+use muster_tests::command::RpcCommand;
 use muster_wire::status::ReplyStatus;
 use muster_wire::token::UserRole;
 use serde_json::json;
@@ -26,7 +26,7 @@ fn passed(output: &Output) -> String {
 /// A fleet of one node, and a release manager who may sign.
 struct Release {
     node: Watching,
-    desk: Command,
+    desk: RpcCommand,
 }
 
 impl Release {
@@ -36,10 +36,10 @@ impl Release {
         Self { node, desk }
     }
 
-    fn desk(node: &Watching, tags: &[&str]) -> Command {
+    fn desk(node: &Watching, tags: &[&str]) -> RpcCommand {
         let organisation = &node.world.organisation;
         let signer = organisation.user(UserRole::Caller, "release", tags);
-        Command::new(&node.world.server, organisation, &signer, "")
+        RpcCommand::new(&node.world.server, organisation, &signer, "")
     }
 
     fn source(&self) -> PathBuf {
@@ -54,7 +54,7 @@ impl Release {
     }
 
     /// Packs what is generated as this version.
-    async fn pack(&self, desk: &Command, version: &str) -> PathBuf {
+    async fn pack(&self, desk: &RpcCommand, version: &str) -> PathBuf {
         let ddl = self.source().join("greet.json");
         let mut document: serde_json::Value =
             serde_json::from_slice(&fs::read(&ddl).unwrap()).unwrap();
@@ -190,7 +190,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     let signer = muster_wire::token::UserCredentials::parse(&signer).unwrap();
     let signer = muster_wire::sign::Signer::new(signer).unwrap();
     let before = release.node.world.organisation.account_token();
-    let token = release.node.world.organisation.revoke(&signer);
+    let token = release.node.world.organisation.revoke_user(&signer);
     let known = release.desk.home().join("known.jwt");
     fs::write(&known, token).unwrap();
     let operator = release.node.world.organisation.trust().operator_key().to_string();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use muster_client::{CallTarget, RpcCall};
-use muster_tests::command::{Command, told};
+use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::organisation::Organisation;
-use muster_tests::rpcd::{Home, Rpcd};
-use muster_tests::{await_answer, await_state};
+use muster_tests::rpcd::{DaemonHome, Rpcd};
+use muster_tests::{await_state, poll_until_ok};
 use muster_wire::identity::Identity;
 use muster_wire::reply::Reply;
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_secs(30);
 
 /// What a daemon with these files answers to a harmless question; asked until it is there.
 async fn asked(caller: &Caller, node: &Rpcd) -> Reply {
-    await_answer("the daemon answers", WAIT, async || {
+    poll_until_ok("the daemon answers", WAIT, async || {
         let nodes = [Identity::parse(NODE).unwrap()].into();
         let mut call = RpcCall::new("rpcutil", "get_fact", CallTarget::Nodes(nodes)).unwrap();
         call.data.insert("fact".to_owned(), json!("identity"));
@@ -42,9 +42,9 @@ fn rule(reply: &Reply) -> Option<&str> {
     }
 }
 
-async fn restart(home: &Home, mut node: Rpcd) -> Rpcd {
+async fn restart(home: &DaemonHome, mut node: Rpcd) -> Rpcd {
     kill(Pid::from_raw(node.pid()), Signal::SIGTERM).unwrap();
-    await_state("it has stopped", || !node.runs()).await;
+    await_state("it has stopped", || !node.is_running()).await;
     home.clone().start()
 }
 
@@ -53,10 +53,10 @@ fn reload(node: &Rpcd) {
 }
 
 /// A daemon's files, and a caller.
-async fn daemon() -> (Home, Caller, muster_tests::nats_server::NatsServer) {
+async fn daemon() -> (DaemonHome, Caller, muster_tests::nats_server::NatsServer) {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let home = Home::new(&organisation, &organisation.node(NODE), &server.url(), "");
+    let server = organisation.start_broker().await;
+    let home = DaemonHome::new(&organisation, &organisation.node(NODE), &server.url(), "");
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     (home, caller, server)
 }
@@ -84,7 +84,7 @@ async fn a_denial_by_a_fact_holds_when_the_facts_file_is_broken_after_a_restart(
 
     home.write("facts.d/site.json", r#"{"environment": "test"}"#, 0o644);
     reload(&node);
-    await_answer("it may be asked", WAIT, async || match rule(&asked(&caller, &node).await) {
+    poll_until_ok("it may be asked", WAIT, async || match rule(&asked(&caller, &node).await) {
         None => Ok(()),
         Some(rule) => Err(rule.to_owned()),
     })
@@ -102,7 +102,7 @@ async fn policies_that_others_could_change_are_refused_at_the_start_and_at_a_rel
 
     let settled = async |expected: Option<&str>| {
         reload(&node);
-        await_answer("the reload counts", WAIT, async || {
+        poll_until_ok("the reload counts", WAIT, async || {
             let reply = asked(&caller, &node).await;
             if rule(&reply) == expected { Ok(()) } else { Err(reply.statusmsg) }
         })
@@ -160,11 +160,11 @@ async fn contents_of_files_are_digests_in_audit_records_and_kept_jobs() {
     })
     .await;
     let rpc =
-        Command::new(&world.server, &world.organisation, &world.organisation.caller("rip"), "");
+        RpcCommand::new(&world.server, &world.organisation, &world.organisation.caller("rip"), "");
     let content = format!("content={CONTENT}");
     let words = ["puppetral", "do", "type=file", "name=/tmp/note", &content, "-I", NODE];
     let output = rpc.run(&words).await;
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
     let written = std::fs::read_to_string(world.node.root().join("tmp/note")).unwrap();
     assert_eq!(written, CONTENT);
 
@@ -180,7 +180,7 @@ async fn contents_of_files_are_digests_in_audit_records_and_kept_jobs() {
     // The job knows that it kept a digest, and does not send that in the content's place.
     let retry = rpc.run(&["do", "--retry-failed", "last"]).await;
     let jobs = rpc.run(&["job", "show", "last", "-j"]).await;
-    let shown = told(&jobs) + &told(&retry);
+    let shown = describe_output(&jobs) + &describe_output(&retry);
     assert!(!shown.contains(CONTENT), "{shown}");
     let mut kept = 0;
     let mut directories = vec![rpc.home()];

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use muster_tests::command::program;
+use muster_tests::command::find_program;
 use muster_tests::nats_server;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -23,7 +23,7 @@ impl Demo {
         let fleet = demo.fleet();
         let up = ["demo", "up", "--dir", fleet.to_str().unwrap()];
         let up = demo.rpc(&[&up, more].concat());
-        assert!(up.status.success(), "{}", told(&up));
+        assert!(up.status.success(), "{}", describe_output(&up));
         let said = String::from_utf8(up.stdout).unwrap();
         assert_eq!(said.trim(), format!("export RPC_CONFIG={}/rpc.toml", fleet.display()));
         demo
@@ -51,12 +51,14 @@ impl Demo {
         arguments: &[&str],
     ) -> Output {
         let path = std::env::var("PATH").unwrap_or_default();
-        let path =
-            format!("{}:{path}", nats_server::binary().parent().unwrap_or(Path::new("")).display());
-        std::process::Command::new(program("rpc"))
+        let path = format!(
+            "{}:{path}",
+            nats_server::find_binary().parent().unwrap_or(Path::new("")).display()
+        );
+        std::process::Command::new(find_program("rpc"))
             .args(arguments)
             .env("RPC_CONFIG", self.fleet().join("rpc.toml"))
-            .env("RPCD", program("rpcd"))
+            .env("RPCD", find_program("rpcd"))
             .env("XDG_STATE_HOME", self.directory.path().join("state"))
             .env("PATH", path)
             .stdin(input)
@@ -67,8 +69,8 @@ impl Demo {
     /// Runs a request with `-j`; its document and exit code.
     fn ask(&self, arguments: &[&str]) -> (Value, i32) {
         let output = self.rpc(&[arguments, &["-j"]].concat());
-        let document =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)));
+        let document = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", describe_output(&output)));
         (document, output.status.code().unwrap())
     }
 
@@ -86,7 +88,7 @@ impl Drop for Demo {
 }
 
 /// Beside the test's own binary; `make test` builds them before.
-pub(crate) fn told(output: &Output) -> String {
+pub(crate) fn describe_output(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -177,7 +179,7 @@ fn questions_find_the_right_nodes_and_exit_codes_tell_the_truth() {
         (&["find", "-F", "="], 4),
     ] {
         let output = demo.rpc(line);
-        assert_eq!(output.status.code(), Some(expected), "{line:?}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(expected), "{line:?}: {}", describe_output(&output));
     }
     nothing_of_the_systems_authorities_is_needed(&demo);
     fewer_nodes_and_other_forms(&demo);
@@ -187,14 +189,14 @@ fn questions_find_the_right_nodes_and_exit_codes_tell_the_truth() {
 /// The organisation's own authority is named: the system's are neither trusted nor read, whatever is wrong with them.
 #[expect(clippy::disallowed_types, reason = "runs the real program")]
 fn nothing_of_the_systems_authorities_is_needed(demo: &Demo) {
-    let ping = std::process::Command::new(program("rpc"))
+    let ping = std::process::Command::new(find_program("rpc"))
         .args(["do", "rpcutil", "ping", "-1"])
         .env("RPC_CONFIG", demo.fleet().join("rpc.toml"))
         .env("XDG_STATE_HOME", demo.directory.path().join("state"))
         .env("SSL_CERT_FILE", demo.directory.path().join("not-there.pem"))
         .output()
         .unwrap();
-    assert!(ping.status.success(), "{}", told(&ping));
+    assert!(ping.status.success(), "{}", describe_output(&ping));
 }
 
 fn fewer_nodes_and_other_forms(demo: &Demo) {
@@ -243,7 +245,7 @@ fn rollouts_end_when_they_do_harm(demo: &Demo) {
         assert_eq!(not_asked as u64, 5 - asked, "{stats:#}");
     }
     let stopped = demo.rpc(&[harm.as_slice(), &["--canary", "1"]].concat());
-    let said = told(&stopped);
+    let said = describe_output(&stopped);
     assert!(
         said.contains("Batch 1 of 2: 1 node") && said.contains("No request sent to:"),
         "{said}"
@@ -292,7 +294,7 @@ fn virtual_nodes_differ_are_changed_and_change_nothing_outside_of_their_process(
     assert_eq!(demo.ask(&[exec.as_slice(), &one].concat()).1, 2);
 
     let status = demo.rpc(&["demo", "status", "--dir", demo.fleet().to_str().unwrap()]);
-    let said = told(&status);
+    let said = describe_output(&status);
     assert!(status.status.success() && said.contains("200 virtual nodes"), "{said}");
     leaves_nothing(&demo);
 }
@@ -309,7 +311,11 @@ fn more_processes_than_a_machine_can_have_are_not_started() {
     let fleet = demo.fleet();
     let up = demo.rpc(&["demo", "up", "--nodes", "501", "--dir", fleet.to_str().unwrap()]);
     assert_eq!(up.status.code(), Some(1));
-    assert!(told(&up).contains("--virtual") && !fleet.exists(), "{}", told(&up));
+    assert!(
+        describe_output(&up).contains("--virtual") && !fleet.exists(),
+        "{}",
+        describe_output(&up)
+    );
 }
 
 #[test]
@@ -320,7 +326,7 @@ fn a_demonstration_leaves_nothing_behind() {
 fn leaves_nothing(demo: &Demo) {
     let fleet = demo.fleet();
     let down = demo.rpc(&["demo", "down", "--dir", fleet.to_str().unwrap()]);
-    assert!(down.status.success(), "{}", told(&down));
+    assert!(down.status.success(), "{}", describe_output(&down));
     assert!(!fleet.exists());
     for process in std::fs::read_dir("/proc").unwrap() {
         let line = std::fs::read(process.unwrap().path().join("cmdline")).unwrap_or_default();
@@ -338,10 +344,18 @@ fn a_check_or_a_second_daemon_does_not_disturb_the_first() {
     let journal = || std::fs::metadata(node.join("state/seen")).unwrap().ino();
     let before = journal();
     let check = daemon(&["--config", config.to_str().unwrap(), "--check"]);
-    assert!(check.status.success() && told(&check).contains("broker.urls"), "{}", told(&check));
+    assert!(
+        check.status.success() && describe_output(&check).contains("broker.urls"),
+        "{}",
+        describe_output(&check)
+    );
     let second = daemon(&["--config", config.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(1));
-    assert!(told(&second).contains("another rpcd is running"), "{}", told(&second));
+    assert!(
+        describe_output(&second).contains("another rpcd is running"),
+        "{}",
+        describe_output(&second)
+    );
     assert_eq!(journal(), before);
 }
 
@@ -375,11 +389,11 @@ fn a_daemon_that_waits_for_its_broker_obeys_signals() {
 
 #[expect(clippy::disallowed_types, reason = "runs the real daemon")]
 fn daemon(arguments: &[&str]) -> Output {
-    std::process::Command::new(program("rpcd")).args(arguments).output().unwrap()
+    std::process::Command::new(find_program("rpcd")).args(arguments).output().unwrap()
 }
 
 #[expect(clippy::disallowed_types, reason = "runs the real daemon")]
 fn spawn(arguments: &[&str]) -> std::process::Child {
     let null = std::process::Stdio::null;
-    std::process::Command::new(program("rpcd")).args(arguments).stderr(null()).spawn().unwrap()
+    std::process::Command::new(find_program("rpcd")).args(arguments).stderr(null()).spawn().unwrap()
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use muster_client::{CallTarget, Client, DiscoveryWindow};
 use muster_filter::NodeFilter;
-use muster_tests::let_pass;
 use muster_tests::organisation::Organisation;
+use muster_tests::simulate_delay;
 use muster_wire::identity::Identity;
 use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use serde_json::{Value, json};
@@ -284,7 +284,7 @@ async fn whoever_still_answers_is_waited_for() {
     let answering = async {
         let request = world.requests.next().await.unwrap();
         for (node, takes) in nodes.iter().zip([Duration::ZERO, window.initial_wait * 2]) {
-            let_pass(takes).await;
+            simulate_delay(takes).await;
             let reply = pong(&request, node.identity(), 1);
             let sealed = sign_envelope(EnvelopeKind::Reply, &reply, node).unwrap();
             let to = answer_subject(&request, nodes[0].identity());

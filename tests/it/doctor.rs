@@ -4,8 +4,8 @@ use std::process::Output;
 
 use muster_agent::clock::WallClock;
 use muster_api::FindingLevel;
-use muster_tests::command::Command;
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::command::RpcCommand;
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::Organisation;
 use muster_wire::token::UserRole;
 use serde_json::Value;
@@ -29,10 +29,10 @@ fn findings(output: &Output, check: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_fleet_has_nothing_to_complain_of() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let node = Blueprint::new(organisation.node("web1"));
+    let server = organisation.start_broker().await;
+    let node = NodeSetup::new(organisation.node("web1"));
     let _node = TestNode::start(&organisation, &server, node).await;
-    let rpc = Command::new(&server, &organisation, &organisation.caller("rip"), "");
+    let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
     let output = rpc.run(&["doctor", "-j"]).await;
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["errors"], 0, "{document:#}");
@@ -47,18 +47,18 @@ async fn a_healthy_fleet_has_nothing_to_complain_of() {
 #[tokio::test(flavor = "multi_thread")]
 async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let copied = organisation.node("web1");
-    let mut slow = Blueprint::new(organisation.node("db1"));
+    let mut slow = NodeSetup::new(organisation.node("db1"));
     slow.clock = WallClock::new(|| muster_tests::now() - 20_000);
-    let one = TestNode::start(&organisation, &server, Blueprint::new(copied.clone())).await;
-    let _copy = TestNode::start(&organisation, &server, Blueprint::new(copied)).await;
+    let one = TestNode::start(&organisation, &server, NodeSetup::new(copied.clone())).await;
+    let _copy = TestNode::start(&organisation, &server, NodeSetup::new(copied)).await;
     let sick = TestNode::start(&organisation, &server, slow).await;
     let words = ["service.policy:3: there is no group `ops`".to_owned()];
     sick.core.health().set_findings("policies", FindingLevel::Error, &words);
     one.core.health().set_findings("facts", FindingLevel::Warning, &[]);
 
-    let rpc = Command::new(&server, &organisation, &organisation.caller("rip"), "");
+    let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
     let output = rpc.run(&["doctor", "-j"]).await;
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
@@ -77,16 +77,16 @@ async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn trouble_on_this_side_is_told_apart() {
     let mut organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let node = Blueprint::new(organisation.node("web1"));
+    let server = organisation.start_broker().await;
+    let node = NodeSetup::new(organisation.node("web1"));
     let _node = TestNode::start(&organisation, &server, node).await;
 
     let blind = organisation.user(UserRole::Caller, "blind", &["agent:service"]);
-    let output = Command::new(&server, &organisation, &blind, "").run(&["doctor", "-j"]).await;
+    let output = RpcCommand::new(&server, &organisation, &blind, "").run(&["doctor", "-j"]).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(findings(&output, "permissions")[0].starts_with("error: "));
 
-    let open = Command::new(&server, &organisation, &organisation.caller("rip"), "");
+    let open = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
     set_mode(&open.home().join("caller.creds"), 0o644);
     let output = open.run(&["doctor", "-j"]).await;
     assert_eq!(output.status.code(), Some(1));
@@ -97,8 +97,8 @@ async fn trouble_on_this_side_is_told_apart() {
     );
 
     let gone = organisation.caller("gone");
-    organisation.revoke(&gone);
-    let output = Command::new(&server, &organisation, &gone, "").run(&["doctor", "-j"]).await;
+    organisation.revoke_user(&gone);
+    let output = RpcCommand::new(&server, &organisation, &gone, "").run(&["doctor", "-j"]).await;
     let found = findings(&output, "credentials");
     assert!(found[0].contains("revoked"), "{found:?}");
 

@@ -5,7 +5,7 @@ use muster_enrol::NameEntry;
 use muster_tests::await_state;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::rpcd::{Home, Rpcd};
+use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::stores::{PROVISION_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET};
@@ -31,8 +31,8 @@ impl Fleet {
     /// With these settings of the enroller.
     pub(crate) async fn enrolling(settings: &str) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.storing_broker().await;
-        let bootstrap = organisation.newcomers().bootstrap(&WEB, None);
+        let server = organisation.start_broker_with_stores().await;
+        let bootstrap = organisation.bootstrap_account().bootstrap(&WEB, None);
         let bus = connect(&server, &organisation.service("organisation")).await;
         let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
         let mut host = provisioner(&organisation, &server, settings).start();
@@ -45,10 +45,10 @@ impl Fleet {
         self.names.set_issued_at(muster_tests::now()).await.unwrap();
     }
 
-    pub(crate) fn machine(&self, name: &str) -> Home {
+    pub(crate) fn machine(&self, name: &str) -> DaemonHome {
         let identity = format!("identity = \"{name}\"\n");
         let url = self.server.url();
-        Home::newcomer(&self.organisation, &self.bootstrap, &url, &identity, "")
+        DaemonHome::bootstrapping(&self.organisation, &self.bootstrap, &url, &identity, "")
     }
 
     /// A new machine, with a key of its own, is not enrolled, and says why.
@@ -60,25 +60,25 @@ impl Fleet {
 }
 
 /// The host of the provisioner, as `rpc provision host` sets it up.
-fn provisioner(organisation: &Organisation, server: &NatsServer, settings: &str) -> Home {
+fn provisioner(organisation: &Organisation, server: &NatsServer, settings: &str) -> DaemonHome {
     let node = organisation.node("prov1.example.com");
     let files = [
         ("service.creds", organisation.service("provisioner")),
-        ("newcomers.creds", organisation.newcomers().enroller("provisioner")),
+        ("newcomers.creds", organisation.bootstrap_account().enroller("provisioner")),
     ];
     let mut config = "[plugins.provisioner]\nenabled = true\ndiscover_seconds = 0\n\
          credentials = \"@/service.creds\"\n[plugins.provisioner.newcomers]\n\
          credentials = \"@/newcomers.creds\"\naccount = \"@/newcomers.jwt\"\nnode_key = \"@/node.nk\"\n"
         .to_owned()
         + settings;
-    let home = Home::new(organisation, &node, &server.url(), "");
+    let home = DaemonHome::new(organisation, &node, &server.url(), "");
     config = config.replace('@', home.path("").to_str().unwrap().trim_end_matches('/'));
     home.write("conf.d/test.toml", &config, 0o644);
     for (file, party) in files {
         let creds = UserCredentials::new(&party.token(), party.key_pair().clone()).unwrap();
         home.write(file, &creds.to_text(), 0o600);
     }
-    home.write("newcomers.jwt", organisation.newcomers().token(), 0o644);
+    home.write("newcomers.jwt", organisation.bootstrap_account().token(), 0o644);
     let node_key = organisation.role_key(UserRole::Node).seed_text();
     home.write("node.nk", &node_key, 0o600);
     home
@@ -87,7 +87,7 @@ fn provisioner(organisation: &Organisation, server: &NatsServer, settings: &str)
 pub(crate) async fn await_log(daemon: &mut Rpcd, words: &str) {
     await_state(words, || {
         let log = daemon.log();
-        assert!(log.contains(words) || daemon.runs(), "rpcd ended: {log}");
+        assert!(log.contains(words) || daemon.is_running(), "rpcd ended: {log}");
         log.contains(words)
     })
     .await;
@@ -126,7 +126,7 @@ async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
     // Connected, and in no list.
     let connected = fleet.organisation.node("web-2.example.com");
     let url = fleet.server.url();
-    let mut node = Home::new(&fleet.organisation, &connected, &url, "").start();
+    let mut node = DaemonHome::new(&fleet.organisation, &connected, &url, "").start();
     await_log(&mut node, "ready identity=").await;
     fleet.refuses("web-2.example.com", "is registered or connected").await;
 
@@ -154,7 +154,7 @@ async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
 }
 
 /// A machine that was enrolled loses what it was given, and keeps its key.
-fn forget(home: &Home) {
+fn forget(home: &DaemonHome) {
     for file in ["state/node.creds", "state/enrolled.json"] {
         std::fs::remove_file(home.path(file)).unwrap();
     }
@@ -177,7 +177,7 @@ async fn a_revoked_node_does_not_come_back_with_the_same_key_or_name() {
     // By the account token alone, as after `rpc org revoke KEY` from a host that knows no names.
     let text = std::fs::read_to_string(homes[0].path("state/node.creds")).unwrap();
     let revoked = Signer::new(UserCredentials::parse(&text).unwrap()).unwrap();
-    let token = fleet.organisation.revoke(&revoked);
+    let token = fleet.organisation.revoke_user(&revoked);
     let administrator = connect(&fleet.server, &fleet.organisation.administrator()).await;
     let trust = administrator.bucket(TRUST_BUCKET.name);
     trust.put(TRUST_ACCOUNT_KEY, Bytes::from(token)).await.unwrap();

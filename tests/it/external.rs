@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use muster_tests::command::program;
+use muster_tests::command::find_program;
 
 pub(crate) fn helper() -> SandboxHelper {
-    SandboxHelper { program: program("rpcd"), arguments: vec!["exec-sandboxed".into()] }
+    SandboxHelper { find_program: find_program("rpcd"), arguments: vec!["exec-sandboxed".into()] }
 }
 
 pub(crate) fn ddl(name: &str, version: &str, actions: &[&str]) -> Value {
@@ -299,8 +299,8 @@ async fn a_program_reads_what_it_declares_where_the_kernel_sees_to_that() {
     std::fs::write(&secret, "x").unwrap();
     let required = json!({"agents": {"rogue": {"confine": "required"}}});
     let directory = open_directory();
-    let program = ROGUE.replace("$here/secret", secret.to_str().unwrap());
-    put(&directory.path().join("rogue"), &format!("{HEAD}{program}"), 0o755);
+    let find_program = ROGUE.replace("$here/secret", secret.to_str().unwrap());
+    put(&directory.path().join("rogue"), &format!("{HEAD}{find_program}"), 0o755);
     let mut document = ddl("rogue", "1.0.0", &["files"]);
     put(&directory.path().join("rogue.json"), &document.to_string(), 0o644);
     let plugins = Plugins::load(directory, required.clone()).await;
@@ -363,8 +363,8 @@ async fn what_is_not_ours_of_no_use_or_for_several_machines_is_no_trouble() {
     let both = here.join("both");
     std::fs::create_dir(&both).unwrap();
     let architecture = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
-    let program = both.join(format!("both-linux_{architecture}"));
-    put(&program, &format!("{HEAD}reply '{{}}'\n"), 0o755);
+    let find_program = both.join(format!("both-linux_{architecture}"));
+    put(&find_program, &format!("{HEAD}reply '{{}}'\n"), 0o755);
     let document = ddl("both", "1.0.0", &["greet"]);
     put(&here.join("both.json"), &document.to_string(), 0o644);
     let plugins = Plugins::load(directory, json!({})).await;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use muster_bus::Bytes;
-use muster_tests::command::{Command, told};
+use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::rpcd::Home;
+use muster_tests::rpcd::DaemonHome;
 use tokio::time::Instant;
 
 const FLOOD: usize = 3000;
@@ -13,11 +13,11 @@ const FLOOD: usize = 3000;
 #[tokio::test]
 async fn a_flood_of_forgeries_is_a_few_lines_of_both_logs() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let node = organisation.node("web1.acme.net");
-    let daemon = Home::new(&organisation, &node, &server.url(), "").start();
+    let daemon = DaemonHome::new(&organisation, &node, &server.url(), "").start();
     let caller = organisation.caller("rip");
-    let rpc = Command::new(&server, &organisation, &caller, "");
+    let rpc = RpcCommand::new(&server, &organisation, &caller, "");
     let ping = ["rpcutil", "ping", "-I", "web1.acme.net"];
     let until = Instant::now() + Duration::from_mins(1);
     loop {
@@ -25,7 +25,7 @@ async fn a_flood_of_forgeries_is_a_few_lines_of_both_logs() {
         if output.status.code() == Some(0) {
             break;
         }
-        assert!(Instant::now() < until, "{}{}", told(&output), daemon.log());
+        assert!(Instant::now() < until, "{}{}", describe_output(&output), daemon.log());
     }
 
     let bus = connect(&server, &caller).await;
@@ -36,10 +36,10 @@ async fn a_flood_of_forgeries_is_a_few_lines_of_both_logs() {
     bus.confirm_delivery().await.unwrap();
     // Taken in order: with this answer all of them are over.
     let output = rpc.run(&ping).await;
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
 
     let stats = ["rpcutil", "daemon_stats", "-I", "web1.acme.net"];
-    let (document, _) = rpc.document(&stats).await;
+    let (document, _) = rpc.run_json(&stats).await;
     let refused = &document["replies"][0]["data"]["unvalidated"];
     assert_eq!(refused.as_u64(), Some(FLOOD as u64), "{document}");
     let count = |text: &str, word: &str| text.lines().filter(|line| line.contains(word)).count();

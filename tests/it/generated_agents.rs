@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use muster_tests::await_answer;
-use muster_tests::command::program;
+use muster_tests::command::find_program;
 use muster_tests::organisation::Organisation;
-use muster_tests::rpcd::{Home, Rpcd};
+use muster_tests::poll_until_ok;
+use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::status::ReplyStatus;
 use serde_json::{Value, json};
 
@@ -20,10 +20,10 @@ const FORMER: &str = r#"action=$(sed -n 's/.*"action": *"\([a-z0-9_]*\)".*/\1/p'
 
 /// Generates the agent `disk` with the actions `status` and `wipe` into the daemon's directory of agents; `wipe` leaves a mark.
 #[expect(clippy::disallowed_types, reason = "starts the real command")]
-async fn generate(home: &Home) {
+async fn generate(home: &DaemonHome) {
     let directory = home.path("ddl");
     let arguments = ["plugin", "generate", "disk", "--lang", "sh", "--actions", "status,wipe"];
-    let made = tokio::process::Command::new(program("rpc"))
+    let made = tokio::process::Command::new(find_program("rpc"))
         .args(arguments)
         .arg("--dir")
         .arg(&directory)
@@ -47,7 +47,7 @@ async fn generate(home: &Home) {
 }
 
 async fn offered(caller: &Caller) {
-    await_answer("the agent is offered", PATIENCE, async || {
+    poll_until_ok("the agent is offered", PATIENCE, async || {
         let inventory = caller.ask(NODE, "rpcutil", "inventory", json!({})).await;
         let agents = inventory.reply.data.get("agents").cloned();
         let agents: Vec<Value> =
@@ -66,10 +66,10 @@ struct Scene {
 impl Scene {
     async fn new(prepare: impl FnOnce(&Path)) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         let own = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
         let config = format!("[plugins.external.agents.disk]\nuser = \"{}\"\n", own.name);
-        let home = Home::new(&organisation, &organisation.node(NODE), &server.url(), &config);
+        let home = DaemonHome::new(&organisation, &organisation.node(NODE), &server.url(), &config);
         generate(&home).await;
         prepare(&home.path("ddl/disk"));
         let policy = "policy default deny\nallow\t*\tstatus\t*\t*\n";
@@ -77,7 +77,7 @@ impl Scene {
         let daemon = home.start();
         let caller = organisation.caller("rip");
         let caller = Caller::connect(&organisation, &server, caller).await;
-        await_answer("the node answers", PATIENCE, async || {
+        poll_until_ok("the node answers", PATIENCE, async || {
             let call = caller.client.discover_nodes(&muster_filter::NodeFilter::default()).await;
             call.is_ok_and(|found| !found.nodes.is_empty()).then_some(()).ok_or(())
         })

@@ -26,7 +26,7 @@ async fn a_stopping_daemon_lets_running_actions_answer_first() {
     let asking = world.caller.call(call);
     let stopping = async {
         await_state("the action runs", || world.node.root().join("tmp/begun").exists()).await;
-        world.node.begin_stopping();
+        world.node.request_stop();
         let refused = world.node.root().join("tmp/go");
         std::fs::write(refused, "").unwrap();
     };
@@ -36,7 +36,7 @@ async fn a_stopping_daemon_lets_running_actions_answer_first() {
         answers.values().all(|answer| answer.reply.statuscode == ReplyStatus::Ok),
         "{answers:?}"
     );
-    world.node.stopped().await;
+    world.node.stop_and_wait().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +64,7 @@ async fn after_a_broker_restart_node_and_caller_find_each_other_again() {
 #[tokio::test]
 async fn confirmed_subscriptions_are_never_overtaken() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let asker = connect(&server, &organisation.caller("rip")).await;
     let node = connect(&server, &organisation.node("node1.example.net")).await;
     for _ in 0..200 {
@@ -79,9 +79,9 @@ async fn confirmed_subscriptions_are_never_overtaken() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drained_subscription_loses_nothing() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let asker = connect(&server, &organisation.caller("rip")).await;
-    let node = connect(&server, &organisation.carrier("node1")).await;
+    let node = connect(&server, &organisation.unrestricted_user("node1")).await;
     for round in 0..20 {
         let subjects = ["muster.*.*.all".to_owned()];
         let mut requests = node.subscribe_all(&subjects).await.unwrap().remove(0);
@@ -119,7 +119,7 @@ async fn a_daemon_without_its_broker_stops_at_once() {
     let core = Arc::clone(&node.core);
     drop(server);
     let begun = Instant::now();
-    node.stopped().await;
+    node.stop_and_wait().await;
     assert!(
         begun.elapsed() < Duration::from_secs(5),
         "{} took {:?}",

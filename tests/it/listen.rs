@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use muster_tests::command::{Command, told};
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::Organisation;
-use muster_tests::published::{Reader, check};
+use muster_tests::published::{SchemaMode, check_schema};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -17,27 +17,27 @@ struct World {
     organisation: Organisation,
     server: NatsServer,
     nodes: Vec<TestNode>,
-    rpc: Command,
+    rpc: RpcCommand,
 }
 
 impl World {
     async fn new(names: &[&str]) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         let mut nodes = Vec::new();
         for name in names {
-            let mut blueprint = Blueprint::new(organisation.node(name));
+            let mut blueprint = NodeSetup::new(organisation.node(name));
             blueprint.facts = json!({"name": name});
             nodes.push(TestNode::start(&organisation, &server, blueprint).await);
         }
-        let rpc = Command::new(&server, &organisation, &organisation.caller("rip"), "");
+        let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
         Self { organisation, server, nodes, rpc }
     }
 
     /// A listener that nothing can be lost to any more.
     async fn listen(&self, arguments: &[&str]) -> Child {
         let arguments = [&["listen", "night-shift"], arguments].concat();
-        let mut child = self.rpc.prepared(&arguments).spawn().unwrap();
+        let mut child = self.rpc.prepare_command(&arguments).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = tokio::time::timeout(PATIENCE, said.next_line()).await;
         let first = first.unwrap().unwrap().unwrap_or_default();
@@ -59,7 +59,7 @@ impl World {
 
     async fn post(&self, arguments: &[&str]) -> String {
         let sent = self.rpc.run(arguments).await;
-        assert!(sent.status.success(), "{}", told(&sent));
+        assert!(sent.status.success(), "{}", describe_output(&sent));
         let text = String::from_utf8(sent.stdout).unwrap();
         let id = text.trim().strip_prefix("Request sent with id: ");
         id.unwrap().to_owned()
@@ -73,9 +73,9 @@ async fn answers_to_another_process_are_shown_as_if_it_had_asked() {
     let listener = world.listen(&asked).await;
     let request = world.send(&[]).await;
     let output = listener.wait_with_output().await.unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    check("muster.request.v1", &document, Reader::Strict).unwrap();
+    check_schema("muster.request.v1", &document, SchemaMode::Strict).unwrap();
     assert_eq!(document["request_stats"]["requestid"], json!(request), "{document:#}");
     assert_eq!(document["request_stats"]["ok"], 2);
     let replies = document["replies"].as_array().unwrap();
@@ -103,7 +103,7 @@ async fn lines_come_as_they_are_answered_until_the_listener_is_interrupted() {
         world.send(&[]).await;
         let line = lines.next_line().await.unwrap().unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
-        check("muster.request.lines.v1", &line, Reader::Strict).unwrap();
+        check_schema("muster.request.lines.v1", &line, SchemaMode::Strict).unwrap();
         assert_eq!((&line["kind"], &line["sender"]), (&json!("result"), &json!("a")));
     }
     interrupt(&listener);
@@ -161,9 +161,9 @@ fn interrupt(child: &Child) {
 /// What a listener prints in the end, and its exit code.
 async fn ended(listener: Child) -> (Value, i32) {
     let output = listener.wait_with_output().await.unwrap();
-    let document: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)));
-    check("muster.request.v1", &document, Reader::Strict).unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", describe_output(&output)));
+    check_schema("muster.request.v1", &document, SchemaMode::Strict).unwrap();
     (document, output.status.code().unwrap())
 }
 
@@ -174,19 +174,19 @@ async fn nobody_listens_to_what_is_answered_to_others() {
     let foreign = format!("_R.{}.night-shift", anna.public_key());
     let arguments = ["listen", &foreign, "rpcutil", "ping", "-t", "1"];
     let output = world.rpc.run(&arguments).await;
-    assert_eq!(output.status.code(), Some(4), "{}", told(&output));
-    assert!(told(&output).contains("replies cannot be sent to"));
+    assert_eq!(output.status.code(), Some(4), "{}", describe_output(&output));
+    assert!(describe_output(&output).contains("replies cannot be sent to"));
 
-    let rpc = Command::new(&world.server, &world.organisation, &anna, "");
+    let rpc = RpcCommand::new(&world.server, &world.organisation, &anna, "");
     let listening = ["listen", "night-shift", "rpcutil", "get_fact", "-t", "2", "-j"];
-    let other = rpc.prepared(&listening).spawn().unwrap();
+    let other = rpc.prepare_command(&listening).spawn().unwrap();
     let own = world.listen(&["rpcutil", "get_fact", "--expect", "1"]).await;
     world.send(&[]).await;
     let output = own.wait_with_output().await.unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", describe_output(&output));
     let output = tokio::time::timeout(Duration::from_mins(1), other.wait_with_output());
     let output = output.await.unwrap().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", describe_output(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["replies"], json!([]));
 }

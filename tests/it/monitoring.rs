@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_client::{CallTarget, RpcCall};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::Organisation;
-use muster_tests::rpcd::{Home, Rpcd};
-use muster_tests::{await_answer, await_state};
+use muster_tests::rpcd::{DaemonHome, Rpcd};
+use muster_tests::{await_state, poll_until_ok};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::request::Request;
 use muster_wire::status::ReplyStatus;
@@ -24,11 +24,11 @@ const NODE: &str = "node1.example.net";
 const SERVED: &str = "[metrics]\nlisten = \"0\"\n[log]\nformat = \"json\"\n";
 
 /// A fleet, its broker, and a node that is not started yet; `more` is its configuration.
-async fn served(more: &str) -> (Organisation, NatsServer, Home) {
+async fn served(more: &str) -> (Organisation, NatsServer, DaemonHome) {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let node = organisation.node(NODE);
-    let home = Home::new(&organisation, &node, &server.url(), more);
+    let home = DaemonHome::new(&organisation, &node, &server.url(), more);
     (organisation, server, home)
 }
 
@@ -36,7 +36,7 @@ async fn served(more: &str) -> (Organisation, NatsServer, Home) {
 async fn address(node: &mut Rpcd) -> String {
     let mut found = None;
     await_state("the daemon serves metrics", || {
-        assert!(node.runs(), "rpcd ended: {}", node.log());
+        assert!(node.is_running(), "rpcd ended: {}", node.log());
         let lines = node.log_lines();
         let said = lines.iter().find(|line| line["fields"]["message"] == "serving metrics");
         found = said.map(|line| line["fields"]["address"].as_str().unwrap().to_owned());
@@ -70,7 +70,7 @@ async fn get(address: &str, path: &str) -> (u16, String) {
 
 /// Waits until a page has this status; returns its body.
 async fn await_status(address: &str, path: &str, status: u16) -> String {
-    await_answer(&format!("{path} is {status}"), 2 * PATIENCE, async || {
+    poll_until_ok(&format!("{path} is {status}"), 2 * PATIENCE, async || {
         match get(address, path).await {
             (found, body) if found == status => Ok(body),
             other => Err(other),
@@ -116,7 +116,7 @@ async fn scrape(address: &str) -> BTreeMap<String, String> {
 
 /// Waits until a metric has this value.
 async fn await_sample(address: &str, series: &str, value: &str) {
-    await_answer(&format!("{series} is {value}"), 2 * PATIENCE, async || {
+    poll_until_ok(&format!("{series} is {value}"), 2 * PATIENCE, async || {
         match scrape(address).await.remove(series) {
             Some(found) if found == value => Ok(()),
             other => Err(other),
@@ -268,7 +268,7 @@ async fn hostile_readers_neither_hurt_nor_keep_others_out() {
     }
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     caller.ask(NODE, "rpcutil", "ping", json!({})).await;
-    assert!(node.runs());
+    assert!(node.is_running());
 }
 
 const TALKER: &str = r#"#!/bin/sh
@@ -282,9 +282,9 @@ echo '{"data": {}}' > "$CHORIA_EXTERNAL_REPLY"
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lines_of_the_log_say_whose_request_they_are_of() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let more = "[log]\nformat = \"json\"\nlevel = \"debug\"\n";
-    let home = Home::new(&organisation, &organisation.node(NODE), &server.url(), more);
+    let home = DaemonHome::new(&organisation, &organisation.node(NODE), &server.url(), more);
     let ddl = json!({"metadata": {"name": "talker", "description": "d", "author": "a", "license": "l", "version": "1",
                                   "url": "u", "timeout": 20, "provider": "external"},
                      "actions": [{"action": "talk", "input": {}, "output": {}}]});

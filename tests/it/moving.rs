@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use muster_tests::command::program;
+use muster_tests::command::find_program;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
-use muster_tests::rpcd::Home;
-use muster_tests::{await_answer, await_state};
+use muster_tests::rpcd::DaemonHome;
+use muster_tests::{await_state, poll_until_ok};
 
 use crate::ask::Caller;
 
@@ -21,9 +21,9 @@ async fn a_broker_that_moves_is_found_under_its_name_again() {
     let port = first.port();
     let url = format!("nats://localhost:{port}");
     let signer = organisation.node("node1.example.net");
-    let home = Home::new(&organisation, &signer, &url, "[log]\nformat = \"json\"\n");
+    let home = DaemonHome::new(&organisation, &signer, &url, "[log]\nformat = \"json\"\n");
     home.write("hosts", "127.0.0.1 localhost\n", 0o644);
-    let (hosts, rpcd) = (home.path("hosts"), program("rpcd"));
+    let (hosts, rpcd) = (home.path("hosts"), find_program("rpcd"));
     let mut unshare = vec!["unshare", "--mount"];
     if !nix::unistd::geteuid().is_root() {
         unshare.push("--map-root-user");
@@ -31,9 +31,9 @@ async fn a_broker_that_moves_is_found_under_its_name_again() {
     unshare.extend(["sh", "-c", ELSEWHERE, "sh"]);
     let mut command: Vec<_> = unshare.into_iter().map(std::ffi::OsString::from).collect();
     command.extend([hosts.into(), rpcd.into()]);
-    let mut node = home.start_by(&command);
+    let mut node = home.start_through(&command);
     await_state("the node is ready", || {
-        assert!(node.runs(), "rpcd ended: {}", node.log());
+        assert!(node.is_running(), "rpcd ended: {}", node.log());
         node.log().contains("\"ready\"")
     })
     .await;
@@ -44,7 +44,7 @@ async fn a_broker_that_moves_is_found_under_its_name_again() {
     let second = NatsServer::start_on(&configuration, "127.0.0.2", Some(port)).await;
     let connected = || node.log().matches("connected to the broker").count();
     // Waits between attempts are drawn from up to 2, 4, 8, 16 seconds.
-    await_answer("it is connected again", Duration::from_mins(1), async || {
+    poll_until_ok("it is connected again", Duration::from_mins(1), async || {
         (connected() >= 2).then_some(()).ok_or_else(connected)
     })
     .await;

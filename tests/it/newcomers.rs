@@ -9,10 +9,10 @@ use muster_agent::config::Config;
 use muster_agent::enrolment;
 use muster_bus::Bytes;
 use muster_tests::nats_server::NatsServer;
-use muster_tests::newcomers::Door;
+use muster_tests::newcomers::EnrolmentService;
 use muster_tests::organisation::{Organisation, connect, options};
-use muster_tests::rpcd::{Home, Rpcd};
-use muster_tests::{await_answer, await_state, let_pass};
+use muster_tests::rpcd::{DaemonHome, Rpcd};
+use muster_tests::{await_state, poll_until_ok, simulate_delay};
 use muster_wire::enrol::{EnrolmentOutcome, EnrolmentRefusalReason};
 use muster_wire::sign::Signer;
 use muster_wire::token::UserCredentials;
@@ -34,22 +34,22 @@ struct Place {
 impl Place {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         Self { organisation, server }
     }
 
     fn bootstrap(&self, tags: &[&str]) -> Signer {
-        self.organisation.newcomers().bootstrap(tags, None)
+        self.organisation.bootstrap_account().bootstrap(tags, None)
     }
 
     /// A machine whose configuration gives it this name.
-    fn machine(&self, name: &str, bootstrap: &Signer) -> Home {
+    fn machine(&self, name: &str, bootstrap: &Signer) -> DaemonHome {
         self.machine_with(&format!("identity = \"{name}\"\n"), bootstrap, "")
     }
 
-    fn machine_with(&self, first: &str, bootstrap: &Signer, more: &str) -> Home {
+    fn machine_with(&self, first: &str, bootstrap: &Signer, more: &str) -> DaemonHome {
         let url = self.server.url();
-        Home::newcomer(&self.organisation, bootstrap, &url, first, more)
+        DaemonHome::bootstrapping(&self.organisation, bootstrap, &url, first, more)
     }
 
     async fn caller(&self) -> Caller {
@@ -60,18 +60,18 @@ impl Place {
 
 async fn ready(node: &mut Rpcd) {
     await_state("the node is ready", || {
-        assert!(node.runs(), "rpcd ended: {}", node.log());
+        assert!(node.is_running(), "rpcd ended: {}", node.log());
         node.log().contains("ready identity=")
     })
     .await;
 }
 
-fn mode(home: &Home, name: &str) -> u32 {
+fn mode(home: &DaemonHome, name: &str) -> u32 {
     let metadata = std::fs::metadata(home.path(name)).unwrap();
     metadata.permissions().mode() & 0o777
 }
 
-fn creds(home: &Home) -> UserCredentials {
+fn creds(home: &DaemonHome) -> UserCredentials {
     let text = std::fs::read_to_string(home.path("state/node.creds")).unwrap();
     UserCredentials::parse(&text).unwrap()
 }
@@ -110,7 +110,7 @@ async fn fact(caller: &Caller, node: &str, fact: &str) -> Value {
 async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until_it_is_provisioned()
 {
     let place = Place::new().await;
-    let mut door = Door::open(&place.organisation, &place.server, true).await;
+    let mut door = EnrolmentService::start(&place.organisation, &place.server, true).await;
     let bootstrap = place.bootstrap(&WEB);
     let cloud = metadata_service(json!({
         "uuid": "d8e02d56", "hostname": "Web-7.Example.com", "availability_zone": "nova", "meta": {"team": "shop"},
@@ -145,7 +145,7 @@ async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until
     // Whoever provisions it takes the mark away.
     std::fs::remove_file(home.path("state/provisioning")).unwrap();
     let patience = Duration::from_secs(20);
-    await_answer("everything is offered", patience, async || {
+    poll_until_ok("everything is offered", patience, async || {
         let data = inventory().await.reply.data;
         let offered = data.get("agents").and_then(Value::as_array);
         let is_all = offered.is_some_and(|agents| agents.len() > 3);
@@ -159,7 +159,7 @@ async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until
     let mut again = home.start();
     ready(&mut again).await;
     assert!(!again.log().contains("requesting enrolment"), "{}", again.log());
-    await_answer("it answers", patience, async || {
+    poll_until_ok("it answers", patience, async || {
         let offered = inventory().await.reply.data["agents"].as_array().map(Vec::len);
         offered.filter(|offered| *offered > 3).ok_or(offered)
     })
@@ -169,7 +169,7 @@ async fn a_machine_with_a_bootstrap_token_becomes_a_node_that_is_held_back_until
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_random_moments_it_comes_back_with_its_key_and_name() {
     let place = Place::new().await;
-    let door = Door::open(&place.organisation, &place.server, false).await;
+    let door = EnrolmentService::start(&place.organisation, &place.server, false).await;
     let bootstrap = place.bootstrap(&["name:web-*.example.com", "uses:21"]);
     let begun = Instant::now();
     ready(&mut place.machine("web-0.example.com", &bootstrap).start()).await;
@@ -178,9 +178,9 @@ async fn killed_at_random_moments_it_comes_back_with_its_key_and_name() {
         let name = format!("web-{round}.example.com");
         let home = place.machine(&name, &bootstrap);
         let mut node = home.clone().start();
-        let_pass(whole.mul_f64(rand::random::<f64>())).await;
+        simulate_delay(whole.mul_f64(rand::random::<f64>())).await;
         kill(Pid::from_raw(node.pid()), Signal::SIGKILL).unwrap();
-        await_state("it is dead", || !node.runs()).await;
+        await_state("it is dead", || !node.is_running()).await;
         let key_before = std::fs::read(home.path("state/newcomer.json")).ok();
         drop(node);
         let mut again = home.clone().start();
@@ -189,18 +189,18 @@ async fn killed_at_random_moments_it_comes_back_with_its_key_and_name() {
             let after = std::fs::read(home.path("state/newcomer.json")).unwrap();
             assert_eq!(before, after, "round {round}");
         }
-        let entries = door.roll().all_entries();
+        let entries = door.enrolment_store().all_entries();
         let entry = entries.iter().find(|entry| entry.identity.as_str() == name);
         assert_eq!(entry.unwrap().key, creds(&home).key_pair().public_key());
     }
-    assert_eq!(door.roll().all_entries().len(), 21);
-    assert_eq!(door.roll().use_count(&bootstrap.public_key()), 21);
+    assert_eq!(door.enrolment_store().all_entries().len(), 21);
+    assert_eq!(door.enrolment_store().use_count(&bootstrap.public_key()), 21);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
     let place = Place::new().await;
-    let _door = Door::open(&place.organisation, &place.server, false).await;
+    let _door = EnrolmentService::start(&place.organisation, &place.server, false).await;
     let bootstrap = place.bootstrap(&WEB);
     let eavesdropper = connect(&place.server, &bootstrap).await;
     let inbox = format!("_R.{}.>", bootstrap.public_key());
@@ -233,7 +233,7 @@ async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_not_come_in_ends_and_says_why() {
     let place = Place::new().await;
-    let mut door = Door::open(&place.organisation, &place.server, false).await;
+    let mut door = EnrolmentService::start(&place.organisation, &place.server, false).await;
     let used_up = place.bootstrap(&["name:web-*.example.com", "uses:1"]);
     ready(&mut place.machine("web-1.example.com", &used_up).start()).await;
     for (name, bootstrap, word, reason) in [
@@ -248,7 +248,7 @@ async fn who_may_not_come_in_ends_and_says_why() {
         let mut node = place.machine(name, &bootstrap).start();
         let mut status = None;
         await_state("it ends", || {
-            status = node.ended();
+            status = node.exit_status();
             status.is_some()
         })
         .await;
@@ -263,23 +263,23 @@ async fn who_may_not_come_in_ends_and_says_why() {
         };
         assert!(matches!(told, EnrolmentOutcome::Refused(refused) if refused.reason == reason));
     }
-    assert_eq!(door.roll().all_entries().len(), 1);
+    assert_eq!(door.enrolment_store().all_entries().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_is_taken_is_waited_for_until_it_is_released() {
     let place = Place::new().await;
-    let door = Door::open(&place.organisation, &place.server, false).await;
+    let door = EnrolmentService::start(&place.organisation, &place.server, false).await;
     let bootstrap = place.bootstrap(&WEB);
     let first = place.machine("web-1.example.com", &bootstrap);
     ready(&mut first.clone().start()).await;
     let mut second = place.machine("web-1.example.com", &bootstrap).start();
     await_state("it is refused", || second.log().contains("name_taken")).await;
-    assert!(second.runs() && !second.home().path("state/node.creds").exists());
-    door.roll().release_name(&"web-1.example.com".parse().unwrap());
+    assert!(second.is_running() && !second.home().path("state/node.creds").exists());
+    door.enrolment_store().release_name(&"web-1.example.com".parse().unwrap());
     kill(Pid::from_raw(second.pid()), Signal::SIGHUP).unwrap();
     ready(&mut second).await;
-    let entries = door.roll().all_entries();
+    let entries = door.enrolment_store().all_entries();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].key, creds(second.home()).key_pair().public_key());
     assert_ne!(entries[0].key, creds(&first).key_pair().public_key());
@@ -294,12 +294,12 @@ async fn it_waits_for_whoever_enrols_and_can_be_stopped_while_it_does() {
     kill(Pid::from_raw(node.pid()), Signal::SIGTERM).unwrap();
     let mut status = None;
     await_state("it ends", || {
-        status = node.ended();
+        status = node.exit_status();
         status.is_some()
     })
     .await;
     assert!(status.unwrap().success(), "{}", node.log());
-    let _door = Door::open(&place.organisation, &place.server, false).await;
+    let _door = EnrolmentService::start(&place.organisation, &place.server, false).await;
     let home = node.home().clone();
     drop(node);
     ready(&mut home.start()).await;
@@ -309,7 +309,7 @@ async fn it_waits_for_whoever_enrols_and_can_be_stopped_while_it_does() {
 async fn a_token_whose_time_is_over_does_not_even_reach_the_broker() {
     let place = Place::new().await;
     let over = muster_tests::now() / 1000 - 30;
-    let late = place.organisation.newcomers().bootstrap(&WEB, Some(over));
+    let late = place.organisation.bootstrap_account().bootstrap(&WEB, Some(over));
     let refused = options(&place.server, &late).connect().await.unwrap_err();
     assert!(refused.to_string().to_lowercase().contains("authorization"), "{refused}");
 }
@@ -317,9 +317,9 @@ async fn a_token_whose_time_is_over_does_not_even_reach_the_broker() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_machines_come_in_at_once_each_as_itself() {
     let place = Place::new().await;
-    let door = Door::open(&place.organisation, &place.server, true).await;
+    let door = EnrolmentService::start(&place.organisation, &place.server, true).await;
     let bootstrap = place.bootstrap(&WEB);
-    let homes: Vec<Home> =
+    let homes: Vec<DaemonHome> =
         (0..100).map(|n| place.machine(&format!("web-{n}.example.com"), &bootstrap)).collect();
     let begun = Instant::now();
     let arriving = homes.iter().map(|home| {
@@ -338,7 +338,7 @@ async fn a_hundred_machines_come_in_at_once_each_as_itself() {
     }
     let took = begun.elapsed();
     say(&format!("100 machines were enrolled in {took:?}"));
-    assert_eq!(door.roll().all_entries().len(), 100);
+    assert_eq!(door.enrolment_store().all_entries().len(), 100);
     assert!(took < Duration::from_mins(1), "{took:?}");
 }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_permits::{Permit, PermitClient, PermitError, PermitRequest};
-use muster_tests::let_pass;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
+use muster_tests::simulate_delay;
 use muster_wire::identity::{Identity, SubjectName};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -27,7 +27,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.storing_broker().await;
+        let server = organisation.start_broker_with_stores().await;
         Self { organisation, server }
     }
 
@@ -91,14 +91,14 @@ async fn forty_seven_nodes_never_exceed_the_limit() {
             let delay = Duration::from_millis(random.random_range(0..50));
             let work = Duration::from_millis(random.random_range(10..80));
             runs.spawn(async move {
-                let_pass(delay).await;
+                simulate_delay(delay).await;
                 let permit = enter(&desk, ask(limit)).await.unwrap();
                 if Site::arrive(&site) <= may {
                     // The first stay until as many work as may: a permit that lies idle leaves them waiting.
                     let filled = tokio::time::timeout(PATIENCE, full.wait()).await;
                     filled.expect("permits lay idle");
                 }
-                let_pass(work).await;
+                simulate_delay(work).await;
                 site.lock().unwrap().now -= 1;
                 let fence = permit.fence();
                 permit.release().await;

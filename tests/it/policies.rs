@@ -10,7 +10,7 @@ use muster_client::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::nats_server::PATIENCE;
 use muster_tests::organisation::options;
-use muster_tests::{await_answer, await_state};
+use muster_tests::{await_state, poll_until_ok};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::token::UserRole;
 use serde_json::{Value, json};
@@ -82,8 +82,8 @@ async fn groups_expressions_and_compounds_decide_and_a_denial_names_its_line() {
 #[tokio::test]
 async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
     let organisation = muster_tests::organisation::Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let blueprint = muster_tests::fleet::Blueprint::new(organisation.node(NODE));
+    let server = organisation.start_broker().await;
+    let blueprint = muster_tests::fleet::NodeSetup::new(organisation.node(NODE));
     let node = muster_tests::fleet::TestNode::start(&organisation, &server, blueprint).await;
     let rip = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     assert_eq!(denied(&rip).await, None);
@@ -191,7 +191,7 @@ async fn a_token_for_a_time_ends_at_the_broker_and_at_the_node() {
     assert!(replies.try_next().is_none(), "a token that is over was answered");
     // And the broker lets it in no more.
     let patience = PATIENCE + Duration::from_secs(15);
-    await_answer("the broker lets it in no more", patience, async || {
+    poll_until_ok("the broker lets it in no more", patience, async || {
         match options(&world.server, &signer).connect().await {
             Ok(_) => Err("it is let in"),
             Err(_) => Ok(()),

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use muster_api::{ActionError, Agent, AgentAction, CallContext};
 use muster_tests::await_state;
-use muster_tests::command::{Command, told};
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
-use muster_tests::published::{self, Reader, check};
+use muster_tests::published::{self, SchemaMode, check_schema};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ fn ddl() -> Value {
 struct World {
     _server: NatsServer,
     nodes: Vec<TestNode>,
-    desk: Command,
+    desk: RpcCommand,
     may_end: Arc<Semaphore>,
     at_work: Arc<AtomicUsize>,
 }
@@ -82,11 +82,11 @@ impl World {
     /// A fleet of these nodes. The one called `strict` lets nobody do anything.
     async fn new(names: &[&str]) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         let (may_end, at_work) = (Arc::new(Semaphore::new(0)), Arc::default());
         let mut nodes = Vec::new();
         for name in names {
-            let mut blueprint = Blueprint::new(organisation.node(name));
+            let mut blueprint = NodeSetup::new(organisation.node(name));
             blueprint.facts = json!({"name": name});
             if *name == "strict" {
                 let text = "policy default deny\nallow\t*\tping\t*\n".to_owned();
@@ -97,7 +97,7 @@ impl World {
             blueprint.agents = vec![agent.with_action(work).build().unwrap()];
             nodes.push(TestNode::start(&organisation, &server, blueprint).await);
         }
-        let desk = Command::new(&server, &organisation, &organisation.caller("rip"), "");
+        let desk = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
         desk.add_schema("work", &ddl());
         Self { _server: server, nodes, desk, may_end, at_work }
     }
@@ -122,7 +122,7 @@ impl World {
 /// Holds a document against the schema that it names, and answers the name.
 fn valid(document: &Value) -> String {
     let name = document["schema"].as_str().unwrap_or_default().to_owned();
-    check(&name, document, Reader::Strict).unwrap();
+    check_schema(&name, document, SchemaMode::Strict).unwrap();
     name
 }
 
@@ -130,7 +130,7 @@ fn valid(document: &Value) -> String {
 async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<Value> {
     let line = lines.next_line().await.unwrap()?;
     let line: Value = serde_json::from_str(&line).unwrap();
-    check("muster.request.lines.v1", &line, Reader::Strict).unwrap();
+    check_schema("muster.request.lines.v1", &line, SchemaMode::Strict).unwrap();
     Some(line)
 }
 
@@ -159,7 +159,7 @@ async fn documents(world: &World) -> Vec<Value> {
     let nobody = "01890a5d-ac96-774b-bcce-b302099a8057";
     let fleet = world.path("fleet.json");
     let exported = desk.run(&["inventory", "--export", &fleet]).await;
-    assert!(exported.status.code() != Some(1), "{}", told(&exported));
+    assert!(exported.status.code() != Some(1), "{}", describe_output(&exported));
     let commands: &[&[&str]] = &[
         &["do", "work", "what=fail", "--trace"],
         &["do", "work", "what=x", "--nodes", &lost, "--expect", "1"],
@@ -190,12 +190,12 @@ async fn documents(world: &World) -> Vec<Value> {
     ];
     let mut all = Vec::new();
     for arguments in commands {
-        all.push(desk.document(arguments).await.0);
+        all.push(desk.run_json(arguments).await.0);
     }
-    let jobs = &desk.document(&["job", "list"]).await.0["jobs"];
+    let jobs = &desk.run_json(&["job", "list"]).await.0["jobs"];
     let ids: Vec<&str> = jobs.as_array().unwrap().iter().map(id).collect();
-    all.push(desk.document(&["job", "show", ids[0]]).await.0);
-    all.push(desk.document(&["job", "diff", ids[1], ids[0]]).await.0);
+    all.push(desk.run_json(&["job", "show", ids[0]]).await.0);
+    all.push(desk.run_json(&["job", "diff", ids[1], ids[0]]).await.0);
     all
 }
 
@@ -211,15 +211,15 @@ async fn organisation(world: &World) -> Vec<Value> {
         &["org", "add", "user", "anna", "--org", &directory],
     ] {
         let output = world.desk.run(arguments).await;
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", describe_output(&output));
     }
     let mut all = Vec::new();
     for word in ["list", "show"] {
         let arguments = ["org", word, "--org", &directory];
-        all.push(world.desk.document(&arguments).await.0);
+        all.push(world.desk.run_json(&arguments).await.0);
     }
     let arguments = ["org", "show", "anna", "--org", &directory];
-    let (parties, _) = world.desk.document(&arguments).await;
+    let (parties, _) = world.desk.run_json(&arguments).await;
     all.extend(parties.as_array().unwrap().clone());
     all
 }
@@ -238,7 +238,7 @@ async fn every_document_is_what_its_published_schema_says() {
     let output = world.desk.run(&lines).await;
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
-        check("muster.request.lines.v1", &line, Reader::Strict).unwrap();
+        check_schema("muster.request.lines.v1", &line, SchemaMode::Strict).unwrap();
     }
     seen.insert("muster.request.lines.v1".to_owned());
     // Those of runs and permits are held by `runs.rs`, where nodes have a Puppet; that of provisioning by `provisioning.rs`.
@@ -248,7 +248,7 @@ async fn every_document_is_what_its_published_schema_says() {
             || name == "muster.provision.v1"
     };
     let published: BTreeSet<String> =
-        published::names().into_iter().filter(|name| !elsewhere(name)).collect();
+        published::schema_names().into_iter().filter(|name| !elsewhere(name)).collect();
     assert_eq!(seen, published, "every published schema is printed by somebody");
 
     let listed = world.desk.run(&["schema"]).await;
@@ -266,24 +266,24 @@ fn schemas_find_what_was_renamed_and_let_pass_what_was_added() {
     let name = "muster.ping.v1";
     let document = json!({"schema": name, "replies": [{"sender": "a", "time_ms": 1.5, "clock_skew_ms": 0}],
                           "statistics_ms": null, "incomplete": false});
-    assert_eq!(check(name, &document, Reader::Strict), Ok(()));
+    assert_eq!(check_schema(name, &document, SchemaMode::Strict), Ok(()));
     let mut renamed = document.clone();
     renamed["replies"][0] = json!({"node": "a", "time_ms": 1.5, "clock_skew_ms": 0});
-    assert!(check(name, &renamed, Reader::Tolerant).is_err());
+    assert!(check_schema(name, &renamed, SchemaMode::Tolerant).is_err());
     let mut other = document.clone();
     other["schema"] = json!("muster.ping.v2");
-    assert!(check(name, &other, Reader::Tolerant).is_err());
+    assert!(check_schema(name, &other, SchemaMode::Tolerant).is_err());
     let mut added = document;
     added["replies"][0]["colour"] = json!("blue");
-    assert_eq!(check(name, &added, Reader::Tolerant), Ok(()));
-    assert!(check(name, &added, Reader::Strict).is_err());
+    assert_eq!(check_schema(name, &added, SchemaMode::Tolerant), Ok(()));
+    assert!(check_schema(name, &added, SchemaMode::Strict).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lines_come_while_a_node_is_still_at_work() {
     let world = World::new(&["good", SLOW]).await;
     let request = ["do", "work", "what=x", "--jsonl"];
-    let mut child = world.desk.prepared(&request).spawn().unwrap();
+    let mut child = world.desk.prepare_command(&request).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = next(&mut lines).await.unwrap();
     assert_eq!(first["kind"], "discovered");
@@ -307,7 +307,7 @@ async fn there_is_one_whole_document_whatever_happens() {
     let world = World::new(&["good", "bad", "strict", SLOW]).await;
     let lost = world.file("lost", "good\nbad\nstrict\ngone\n");
     let request = ["do", "work", "what=fail", "--nodes", &lost];
-    let (document, exit) = world.desk.document(&request).await;
+    let (document, exit) = world.desk.run_json(&request).await;
     assert_eq!(exit, 2, "{document:#}");
     valid(&document);
     let stats = &document["request_stats"];
@@ -318,13 +318,13 @@ async fn there_is_one_whole_document_whatever_happens() {
     assert_eq!(denied.unwrap()["reason"]["kind"], "denied");
 
     let (document, exit) =
-        world.desk.document(&["do", "work", "what=x", "-F", "name=nobody"]).await;
+        world.desk.run_json(&["do", "work", "what=x", "-F", "name=nobody"]).await;
     assert_eq!(exit, 1);
     valid(&document);
     assert_eq!(document["request_stats"]["discovered"], 0);
 
     let alone = ["do", "work", "what=x", "-t", "1", "-I", SLOW];
-    let (document, exit) = world.desk.document(&alone).await;
+    let (document, exit) = world.desk.run_json(&alone).await;
     assert_eq!(exit, 2);
     valid(&document);
     assert_eq!(document["replies"][0]["reason"]["kind"], "timeout", "{document:#}");
@@ -334,12 +334,12 @@ async fn there_is_one_whole_document_whatever_happens() {
 async fn an_interrupted_request_prints_its_document_too() {
     let world = World::new(&["good", SLOW]).await;
     let request = ["do", "work", "what=x", "-j"];
-    let child = world.desk.prepared(&request).spawn().unwrap();
+    let child = world.desk.prepare_command(&request).spawn().unwrap();
     world.slow_is_at_work().await;
     interrupt(&child);
     let output = child.wait_with_output().await.unwrap();
     world.may_end.add_permits(1);
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     valid(&document);
     let stats = &document["request_stats"];
@@ -352,12 +352,13 @@ async fn filtered_replies_are_the_nodes_of_the_next_command() {
     let world = World::new(&["good", "bad"]).await;
     let filter = ["--filter-replies", "not ok()"];
     let request = [&["do", "work", "what=fail", "-j"], &filter[..]].concat();
-    let mut first = world.desk.prepared(&request).spawn().unwrap();
+    let mut first = world.desk.prepare_command(&request).spawn().unwrap();
     let pipe: Stdio = first.stdout.take().unwrap().try_into().unwrap();
-    let mut second = world.desk.prepared(&["do", "work", "what=again", "--nodes", "-", "-j"]);
+    let mut second =
+        world.desk.prepare_command(&["do", "work", "what=again", "--nodes", "-", "-j"]);
     let output = second.stdin(pipe).output().await.unwrap();
     assert_eq!(first.wait().await.unwrap().code(), Some(2));
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", describe_output(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let replies = document["replies"].as_array().unwrap();
     let senders: Vec<&Value> = replies.iter().map(|reply| &reply["sender"]).collect();

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use muster_tests::command::program;
+use muster_tests::command::find_program;
 use rand::Rng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -95,7 +95,7 @@ impl World {
     fn command(&self, broken: bool) -> Command {
         let catalog = self.path("catalog.json");
         std::fs::write(&catalog, self.catalog(broken).to_string()).unwrap();
-        let mut command = Command::new(program("rpcd"));
+        let mut command = Command::new(find_program("rpcd"));
         command.arg("apply").arg(catalog).arg("--detailed-exitcodes");
         command.arg("--state-dir").arg(self.path("state"));
         command.arg("--report").arg(self.path("report.json"));

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 
 use muster_tests::await_state;
-use muster_tests::command::{Command, told};
+use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::fleet::TestNode;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -23,7 +23,7 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     let world = World::new(4, "").await;
     let held = world.gate.hold("n2");
     let request = ["do", "work", "what=x", "token=s3cret"];
-    let mut child = world.desk.prepared(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
+    let mut child = world.desk.prepare_command(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
     await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
     child.kill().await.unwrap();
 
@@ -42,9 +42,9 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
 
     // A secret was not kept: it is asked for again, and there is nobody to ask.
     let resume = world.desk.run(&["do", "--resume", &id]).await;
-    assert_eq!(resume.status.code(), Some(1), "{}", told(&resume));
+    assert_eq!(resume.status.code(), Some(1), "{}", describe_output(&resume));
     let (resumed, exit) =
-        world.desk.document(&["do", "--resume", &id, "work", "token=s3cret"]).await;
+        world.desk.run_json(&["do", "--resume", &id, "work", "token=s3cret"]).await;
     // The agent's name needs an action beside it, or its inputs do.
     assert_eq!(exit, 0, "{resumed}");
     assert_eq!(senders(&resumed), ["n3", "n4"]);
@@ -59,23 +59,23 @@ async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
     assert_eq!(job["no_responses"], json!(["n2"]));
     assert_eq!(job["never_asked"], json!([]));
     let again = world.desk.run(&["do", "--resume", &id, "--yes"]).await;
-    assert_eq!(again.status.code(), Some(1), "{}", told(&again));
+    assert_eq!(again.status.code(), Some(1), "{}", describe_output(&again));
 
     let (retried, exit) =
-        world.desk.document(&["do", "work", "do", "token=s3cret", "--retry-failed", &id]).await;
+        world.desk.run_json(&["do", "work", "do", "token=s3cret", "--retry-failed", &id]).await;
     assert_eq!((senders(&retried), exit), (vec!["n2"], 0));
     let begun = ["n1", "n2", "n3", "n4"].map(|node| world.gate.begun(node));
     assert_eq!(begun, [1, 2, 1, 1]);
 
-    let (jobs, _) = world.desk.document(&["job", "list"]).await;
+    let (jobs, _) = world.desk.run_json(&["job", "list"]).await;
     let retry = jobs["jobs"][0]["id"].as_str().unwrap();
-    assert_eq!(world.desk.document(&["job", "show", retry]).await.0["retry_of"], id);
+    assert_eq!(world.desk.run_json(&["job", "show", retry]).await.0["retry_of"], id);
     let other = world.desk.run(&["do", "rpcutil", "ping", "--retry-failed", &id]).await;
-    assert_eq!(other.status.code(), Some(4), "{}", told(&other));
+    assert_eq!(other.status.code(), Some(4), "{}", describe_output(&other));
     let differ = world.desk.run(&["job", "diff", &id, retry]).await;
-    assert_eq!(differ.status.code(), Some(2), "{}", told(&differ));
+    assert_eq!(differ.status.code(), Some(2), "{}", describe_output(&differ));
     let same = world.desk.run(&["job", "diff", &id, &id]).await;
-    assert_eq!(same.status.code(), Some(0), "{}", told(&same));
+    assert_eq!(same.status.code(), Some(0), "{}", describe_output(&same));
     let forgotten = world.desk.run(&["job", "forget", "--all"]).await;
     assert_eq!(forgotten.status.code(), Some(0));
     assert_eq!(world.desk.run(&["job", "show", &id]).await.status.code(), Some(1));
@@ -86,13 +86,13 @@ async fn an_interruption_says_who_answered_who_is_at_work_and_who_was_never_aske
     let world = World::new(3, "").await;
     let held = world.gate.hold("n2");
     let request = ["do", "work", "what=x"];
-    let child = world.desk.prepared(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
+    let child = world.desk.prepare_command(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
     await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
     kill(pid(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
     held.add_permits(8);
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-    let said = told(&output);
+    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
+    let said = describe_output(&output);
     for part in [
         "Replied before the request ended early:\n\n   n1\n",
         "No response from:\n\n   n2\n",
@@ -111,25 +111,25 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
     let _held = world.gate.hold("n2");
     let request = ["do", "work", "what=x"];
     let command = [&request[..], &SLOWLY].concat();
-    let child = world.desk.prepared(&command).spawn().unwrap();
+    let child = world.desk.prepare_command(&command).spawn().unwrap();
     await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
     kill(pid(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
     let job = world.job().await;
     let id = job["job"]["id"].as_str().unwrap();
     let hint = format!("nodes continue; run `rpc cancel {id}` to stop them");
-    assert!(told(&output).contains(&hint), "{}", told(&output));
+    assert!(describe_output(&output).contains(&hint), "{}", describe_output(&output));
 
     let filtered = world.desk.run(&["cancel", id, "-F", "number=2"]).await;
-    assert_eq!(filtered.status.code(), Some(4), "{}", told(&filtered));
+    assert_eq!(filtered.status.code(), Some(4), "{}", describe_output(&filtered));
     let cancelled = world.desk.run(&["cancel", id]).await;
-    assert_eq!(cancelled.status.code(), Some(0), "{}", told(&cancelled));
+    assert_eq!(cancelled.status.code(), Some(0), "{}", describe_output(&cancelled));
     for part in ["n2: cancelled work do of rip\n", "Cancelled on 1 of 1 nodes"] {
-        assert!(told(&cancelled).contains(part), "{}", told(&cancelled));
+        assert!(describe_output(&cancelled).contains(part), "{}", describe_output(&cancelled));
     }
     // By the id of its first request, which only n1 was asked: all of the job is meant, and nothing is left of it.
     let first = job["requestids"][0].as_str().unwrap();
-    let (again, exit) = world.desk.document(&["cancel", first]).await;
+    let (again, exit) = world.desk.run_json(&["cancel", first]).await;
     assert_eq!((senders(&again), exit), (vec!["n2"], 1), "{again}");
     assert_eq!(again["replies"][0]["data"]["outcome"], "not_running");
     let asked_to_cancel = |node: &TestNode| {
@@ -139,15 +139,19 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
     let asked: Vec<bool> = world.nodes.iter().map(asked_to_cancel).collect();
     assert_eq!(asked, [false, true, false]);
     let unknown = world.desk.run(&["cancel", "no-such-job"]).await;
-    assert_eq!(unknown.status.code(), Some(1), "{}", told(&unknown));
+    assert_eq!(unknown.status.code(), Some(1), "{}", describe_output(&unknown));
 
     // A job whose nodes have all answered has nobody to ask.
     let other = ["do", "work", "what=y", "-I", "n1", "--job", "other"];
     let done = world.desk.run(&other).await;
-    assert_eq!(done.status.code(), Some(0), "{}", told(&done));
+    assert_eq!(done.status.code(), Some(0), "{}", describe_output(&done));
     let late = world.desk.run(&["cancel", "other"]).await;
-    assert_eq!(late.status.code(), Some(1), "{}", told(&late));
-    assert!(told(&late).contains("Nothing left to cancel"), "{}", told(&late));
+    assert_eq!(late.status.code(), Some(1), "{}", describe_output(&late));
+    assert!(
+        describe_output(&late).contains("Nothing left to cancel"),
+        "{}",
+        describe_output(&late)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -160,7 +164,7 @@ async fn a_second_interruption_ends_it_at_once() {
     world.desk.write("nodes", &format!("n1\n{}", more.join("\n")));
     let list = world.desk.path("nodes");
     let request = ["do", "work", "what=x", "-j", "--nodes", list.to_str().unwrap()];
-    let mut child = world.desk.prepared(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
+    let mut child = world.desk.prepare_command(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
     await_state("the first node is at work", || world.gate.begun("n1") == 1).await;
     kill(pid(&child), Signal::SIGINT).unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -210,12 +214,17 @@ async fn exit_codes_tell_the_truth() {
     ];
     for (arguments, exit) in table {
         let output = world.desk.run(arguments).await;
-        assert_eq!(output.status.code(), Some(*exit), "rpc {arguments:?}: {}", told(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(*exit),
+            "rpc {arguments:?}: {}",
+            describe_output(&output)
+        );
     }
     let unreachable =
-        Command::new(&world.server, &world.organisation, &world.organisation.caller("amy"), "");
+        RpcCommand::new(&world.server, &world.organisation, &world.organisation.caller("amy"), "");
     let text = std::fs::read_to_string(unreachable.path("rpc.toml")).unwrap();
     unreachable.write("rpc.toml", &text.replace(&world.server.url(), "nats://127.0.0.1:1"));
     let output = unreachable.run(&["do", "rpcutil", "ping"]).await;
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", describe_output(&output));
 }

@@ -8,9 +8,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use muster_tests::await_state;
-use muster_tests::command::told;
-use muster_tests::published::{Reader, check};
-use muster_tests::puppet::{Behaviour, SimFleet};
+use muster_tests::command::describe_output;
+use muster_tests::published::{SchemaMode, check_schema};
+use muster_tests::puppet::{SimulatedBehaviour, SimulatedFleet};
 use muster_wire::identity::Identity;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -24,25 +24,26 @@ fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-pub(crate) fn working(class: &'static str, work: u64) -> Behaviour {
-    Behaviour { class, work: ms(work), ..Behaviour::default() }
+pub(crate) fn working(class: &'static str, work: u64) -> SimulatedBehaviour {
+    SimulatedBehaviour { class, work: ms(work), ..SimulatedBehaviour::default() }
 }
 
 /// A valid document, and the exit code.
-pub(crate) async fn document(fleet: &SimFleet, arguments: &[&str]) -> (Value, i32) {
-    let (document, exit) = fleet.desk.document(arguments).await;
+pub(crate) async fn document(fleet: &SimulatedFleet, arguments: &[&str]) -> (Value, i32) {
+    let (document, exit) = fleet.desk.run_json(arguments).await;
     let schema = document["schema"].as_str().unwrap_or_default().to_owned();
-    check(&schema, &document, Reader::Strict).unwrap();
+    check_schema(&schema, &document, SchemaMode::Strict).unwrap();
     (document, exit)
 }
 
 /// Valid lines of `--jsonl`, and the exit code.
-async fn lines(fleet: &SimFleet, arguments: &[&str]) -> (Vec<Value>, i32) {
+async fn lines(fleet: &SimulatedFleet, arguments: &[&str]) -> (Vec<Value>, i32) {
     let output = fleet.desk.run(&[arguments, &["--jsonl"]].concat()).await;
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let line = |line: &str| -> Value {
-        let line = serde_json::from_str(line).unwrap_or_else(|_| panic!("{}", told(&output)));
-        check("muster.puppet.runs.lines.v1", &line, Reader::Strict).unwrap();
+        let line =
+            serde_json::from_str(line).unwrap_or_else(|_| panic!("{}", describe_output(&output)));
+        check_schema("muster.puppet.runs.lines.v1", &line, SchemaMode::Strict).unwrap();
         line
     };
     (text.lines().map(line).collect(), output.status.code().unwrap())
@@ -66,7 +67,7 @@ pub(crate) fn classes(document: &Value) -> Vec<String> {
 /// A2.1, A2.2: 47 nodes as the article had them, by their own notes; `load permits` does it at length.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cap_is_never_exceeded_and_no_permit_lies_idle_for_long() {
-    let fleet = SimFleet::of(47).await;
+    let fleet = SimulatedFleet::with_size(47).await;
     for (seed, limit) in [(1, 1), (2, 2), (3, 4), (4, 4), (5, 16), (6, 16)] {
         let mut lots = StdRng::seed_from_u64(seed);
         for node in fleet.nodes.values() {
@@ -76,11 +77,11 @@ async fn the_cap_is_never_exceeded_and_no_permit_lies_idle_for_long() {
                 3..=4 => 100,
                 _ => 25,
             };
-            node.behave(Behaviour::draw(&mut lots, scale));
+            node.set_behaviour(SimulatedBehaviour::random(&mut lots, scale));
         }
-        fleet.forget();
+        fleet.clear_records();
         fleet.run_all(&format!("seed{seed}"), limit).await;
-        let proof = fleet.proof();
+        let proof = fleet.concurrency_stats();
         assert_eq!(proof.runs, 47, "seed {seed}");
         assert!(proof.highest <= limit, "seed {seed}: {} ran at once", proof.highest);
         assert_eq!(proof.highest, limit, "seed {seed}: the limit was never reached");
@@ -94,14 +95,14 @@ async fn the_cap_is_never_exceeded_and_no_permit_lies_idle_for_long() {
 /// The log that people know, line by line, and the proof at the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runall_tells_what_the_articles_program_told() {
-    let fleet = SimFleet::start(["dev1", "dev2", "dev3", "dev4", "dev5"]).await;
-    let disabled = Behaviour { disabled: Some("moving"), ..Behaviour::default() };
-    fleet.behave("dev5", disabled);
+    let fleet = SimulatedFleet::start(["dev1", "dev2", "dev3", "dev4", "dev5"]).await;
+    let disabled = SimulatedBehaviour { disabled: Some("moving"), ..SimulatedBehaviour::default() };
+    fleet.set_behaviour("dev5", disabled);
     for name in ["dev1", "dev2", "dev3", "dev4"] {
-        fleet.behave(name, working("changed", 700));
+        fleet.set_behaviour(name, working("changed", 700));
     }
     let output = fleet.desk.run(&["puppet", "runall", "2"]).await;
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
     let log = String::from_utf8(output.stderr.clone()).unwrap();
     let stamp = Regex::new(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ (.*)$").unwrap();
     let words: Vec<&str> =
@@ -132,26 +133,31 @@ async fn runall_tells_what_the_articles_program_told() {
     assert!(
         summary.contains("The limit of 2 was kept: by the nodes' clocks, at most 2 ran at once")
     );
-    assert_eq!(fleet.proof().highest, 2);
+    assert_eq!(fleet.concurrency_stats().highest, 2);
 }
 
 /// A2.3: the command is killed half-way. The cap holds, whoever was not asked runs later, nobody runs twice, and no permit is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_rollout_is_finished_by_another_and_nobody_runs_twice() {
-    let fleet = SimFleet::of(12).await;
+    let fleet = SimulatedFleet::with_size(12).await;
     for node in fleet.nodes.values() {
-        node.behave(working("changed", 120));
+        node.set_behaviour(working("changed", 120));
     }
     let mut child =
-        fleet.desk.prepared(&["puppet", "runall", "2", "--job", "night"]).spawn().unwrap();
-    await_state("half of the nodes have run", || fleet.notes(|notes| notes.spans.len() >= 5)).await;
+        fleet.desk.prepare_command(&["puppet", "runall", "2", "--job", "night"]).spawn().unwrap();
+    await_state("half of the nodes have run", || {
+        fleet.with_records(|notes| notes.spans.len() >= 5)
+    })
+    .await;
     child.kill().await.unwrap();
     assert_eq!(child.wait().await.unwrap().signal(), Some(9));
     await_state("those who were asked have run", || {
-        fleet.notes(|notes| notes.running.is_empty() && notes.spans.len() == notes.begun.len())
+        fleet.with_records(|notes| {
+            notes.running.is_empty() && notes.spans.len() == notes.begun.len()
+        })
     })
     .await;
-    let before = fleet.notes(|notes| notes.begun.len());
+    let before = fleet.with_records(|notes| notes.begun.len());
     assert!(before < 12, "the rest was to be left for later");
     let (job, _) = document(&fleet, &["job", "show", "night"]).await;
     assert_eq!(job["job"]["state"], "interrupted", "{job}");
@@ -159,8 +165,8 @@ async fn a_killed_rollout_is_finished_by_another_and_nobody_runs_twice() {
 
     // Another command for requests would ask for runs of no identity.
     let other = fleet.desk.run(&["do", "--resume", "night"]).await;
-    assert_eq!(other.status.code(), Some(4), "{}", told(&other));
-    assert!(told(&other).contains("rpc puppet runall --resume"));
+    assert_eq!(other.status.code(), Some(4), "{}", describe_output(&other));
+    assert!(describe_output(&other).contains("rpc puppet runall --resume"));
 
     let (done, exit) = document(&fleet, &["puppet", "runall", "--resume", "night"]).await;
     assert_eq!((exit, &done["ok"]), (0, &json!(12)), "{done}");
@@ -170,11 +176,11 @@ async fn a_killed_rollout_is_finished_by_another_and_nobody_runs_twice() {
     let nodes = done["nodes"].as_array().unwrap();
     assert!(nodes.iter().any(|node| node["earlier"] == true));
     assert!(nodes.iter().any(|node| node["earlier"].is_null()));
-    fleet.notes(|notes| {
+    fleet.with_records(|notes| {
         assert!(notes.begun.values().all(|times| *times == 1), "{notes:?}");
         assert_eq!(notes.begun.len(), 12);
     });
-    assert_eq!(fleet.proof().highest, 2, "by the nodes' own notes");
+    assert_eq!(fleet.concurrency_stats().highest, 2, "by the nodes' own notes");
     let (pools, _) = document(&fleet, &["permit", "show", "puppet"]).await;
     let held: Vec<&Value> = pools["pools"].as_array().unwrap().iter().collect();
     assert!(
@@ -182,8 +188,8 @@ async fn a_killed_rollout_is_finished_by_another_and_nobody_runs_twice() {
         "{pools}"
     );
     let again = fleet.desk.run(&["puppet", "runall", "--resume", "night"]).await;
-    assert_eq!(again.status.code(), Some(1), "{}", told(&again));
-    assert!(told(&again).contains("has no node that has not run yet"));
+    assert_eq!(again.status.code(), Some(1), "{}", describe_output(&again));
+    assert!(describe_output(&again).contains("has no node that has not run yet"));
 }
 
 /// A2.5: what is told is how the run ended, and only runs that all succeeded are a success.
@@ -198,12 +204,13 @@ async fn every_end_of_a_run_is_told_apart_and_only_success_is_one() {
         ("n6", "killed"),
         ("n7", "locked"),
     ];
-    let fleet = SimFleet::start(ends.map(|(name, _)| name).into_iter().chain(["n8"])).await;
+    let fleet = SimulatedFleet::start(ends.map(|(name, _)| name).into_iter().chain(["n8"])).await;
     for (name, class) in ends {
-        fleet.behave(name, working(class, 10));
+        fleet.set_behaviour(name, working(class, 10));
     }
-    let disabled = Behaviour { disabled: Some("hand hacking"), ..Behaviour::default() };
-    fleet.behave("n8", disabled);
+    let disabled =
+        SimulatedBehaviour { disabled: Some("hand hacking"), ..SimulatedBehaviour::default() };
+    fleet.set_behaviour("n8", disabled);
     let (all, exit) = document(&fleet, &["puppet", "runonce"]).await;
     assert_eq!(exit, 2);
     let mut expected: Vec<String> = ends.map(|(name, class)| format!("{name} {class}")).into();
@@ -216,7 +223,7 @@ async fn every_end_of_a_run_is_told_apart_and_only_success_is_one() {
     let (all, exit) = document(&fleet, &good).await;
     assert_eq!((exit, &all["failed"]), (0, &json!(0)));
     let output = fleet.desk.run(&["puppet", "runonce", "-I", "n2", "-I", "n5"]).await;
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("n2: changed: ended as changed\n"), "{text}");
     assert!(text.contains("n5: compile_failed: something failed\n"), "{text}");
@@ -227,25 +234,25 @@ async fn every_end_of_a_run_is_told_apart_and_only_success_is_one() {
     assert_eq!((exit, &none["disabled"]["n8"]), (1, &json!("hand hacking")));
     for limit in ["0", "-1", "many"] {
         let output = fleet.desk.run(&["puppet", "runall", limit]).await;
-        assert_eq!(output.status.code(), Some(4), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(4), "{}", describe_output(&output));
     }
 }
 
 /// A2.6: a node that is gone and one that hangs are told after a stated time; a slow one keeps its place; nobody else waits for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_is_given_up_a_slow_one_is_not_and_the_others_do_not_wait() {
-    let mut fleet = SimFleet::of(9).await;
+    let mut fleet = SimulatedFleet::with_size(9).await;
     let [gone, hung, slow] = [1, 2, 3].map(|n| format!("node{n:03}.example.net"));
     let (hangs, is_slow) = (
-        Behaviour { deaf: true, ..Behaviour::default() },
-        Behaviour { delay: Duration::from_secs(9), ..Behaviour::default() },
+        SimulatedBehaviour { unresponsive: true, ..SimulatedBehaviour::default() },
+        SimulatedBehaviour { delay: Duration::from_secs(9), ..SimulatedBehaviour::default() },
     );
-    fleet.behave(&hung, hangs);
-    fleet.behave(&slow, is_slow);
+    fleet.set_behaviour(&hung, hangs);
+    fleet.set_behaviour(&slow, is_slow);
     let all: Vec<&str> = fleet.nodes.keys().map(Identity::as_str).collect();
     fleet.desk.write("all", &all.join("\n"));
     let leaving = fleet.nodes.remove(&gone.parse::<Identity>().unwrap()).unwrap();
-    drop(leaving.node.stopped().await);
+    drop(leaving.node.stop_and_wait().await);
     let path = fleet.desk.path("all").display().to_string();
     let (all, exit) = document(
         &fleet,
@@ -260,7 +267,7 @@ async fn a_dead_node_is_given_up_a_slow_one_is_not_and_the_others_do_not_wait() 
     );
     assert!(ended[3..].iter().all(|end| end.ends_with(" changed")), "{ended:?}");
     assert_eq!(all["nodes"][1]["message"], "no message was received from it for 6 s");
-    fleet.notes(|notes| {
+    fleet.with_records(|notes| {
         let slow: Identity = slow.parse().unwrap();
         let start = |node: &Identity| {
             let of = notes.spans.iter().find(|(of, _)| of == node);
@@ -277,10 +284,10 @@ async fn a_dead_node_is_given_up_a_slow_one_is_not_and_the_others_do_not_wait() 
 /// A2.7: by name, by lot, or the longest first; canaries alone, and no further when they fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn order_batches_and_canaries_are_as_asked_for() {
-    let fleet = SimFleet::of(8).await;
+    let fleet = SimulatedFleet::with_size(8).await;
     let all: Vec<String> = fleet.nodes.keys().map(ToString::to_string).collect();
     for (place, node) in fleet.nodes.values().enumerate() {
-        node.behave(working("changed", 10 + 20 * place as u64));
+        node.set_behaviour(working("changed", 10 + 20 * place as u64));
     }
     let order = async |more: &[&str]| {
         let (lines, exit) = lines(&fleet, &[&["puppet", "runall", "4"], more].concat()).await;
@@ -298,9 +305,9 @@ async fn order_batches_and_canaries_are_as_asked_for() {
     assert!(others.iter().any(|other| *other != drawn) || drawn != all, "three draws are alike");
 
     // Each batch has ended before the next one begins.
-    fleet.forget();
+    fleet.clear_records();
     order(&["--batch", "3"]).await;
-    fleet.notes(|notes| {
+    fleet.with_records(|notes| {
         let place = |node: &Identity| all.iter().position(|name| name == node.as_str()).unwrap();
         let batch = |wanted: usize| {
             let spans = notes.spans.iter();
@@ -313,15 +320,15 @@ async fn order_batches_and_canaries_are_as_asked_for() {
         }
     });
 
-    fleet.behave(&all[1], working("failed", 10));
-    fleet.forget();
+    fleet.set_behaviour(&all[1], working("failed", 10));
+    fleet.clear_records();
     let canary = ["puppet", "runall", "4", "--canary", "2"];
     let (stopped, exit) = document(&fleet, &canary).await;
     assert_eq!(exit, 2);
     assert_eq!(names(&stopped["not_asked"]), all[2..]);
     let reason = "stopped: 1 of 2 canaries failed or did not reply (maximum 0)";
     assert_eq!(stopped["stopped"], reason);
-    assert_eq!(fleet.notes(|notes| notes.begun.len()), 2);
+    assert_eq!(fleet.with_records(|notes| notes.begun.len()), 2);
     let tolerant = [&canary[..], &["--max-failures", "50%"]].concat();
     let (all_ran, exit) = document(&fleet, &tolerant).await;
     assert_eq!((exit, &all_ran["not_asked"]), (2, &json!([])));
@@ -334,7 +341,7 @@ async fn order_batches_and_canaries_are_as_asked_for() {
 /// A2.8: what a run is told arrives as it was given, and no server but the configured one is asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_arrive_as_given_and_another_server_is_refused() {
-    let fleet = SimFleet::start(["n1"]).await;
+    let fleet = SimulatedFleet::start(["n1"]).await;
     let given = [
         "puppet",
         "runall",
@@ -360,7 +367,7 @@ async fn options_arrive_as_given_and_another_server_is_refused() {
     ];
     let (_, exit) = document(&fleet, &given).await;
     assert_eq!(exit, 0);
-    let mut asked = fleet.notes(|notes| Value::from(notes.asked[0].1.clone()));
+    let mut asked = fleet.with_records(|notes| Value::from(notes.asked[0].1.clone()));
     let run = asked.as_object_mut().unwrap().remove("run").unwrap();
     assert!(Uuid::parse_str(run.as_str().unwrap()).is_ok());
     assert_eq!(
@@ -371,50 +378,55 @@ async fn options_arrive_as_given_and_another_server_is_refused() {
     let (refused, exit) = document(&fleet, &["puppet", "runonce", "--server", "evil"]).await;
     assert_eq!((exit, &refused["nodes"][0]["class"]), (2, &json!("refused")));
     // What its schema does not allow is sent to nobody.
-    let before = fleet.notes(|notes| notes.asked.len());
+    let before = fleet.with_records(|notes| notes.asked.len());
     let odd = ["puppet", "runonce", "--tags", "a;reboot"];
     assert_eq!(fleet.desk.run(&odd).await.status.code(), Some(4));
-    assert_eq!(fleet.notes(|notes| notes.asked.len()), before);
+    assert_eq!(fleet.with_records(|notes| notes.asked.len()), before);
 }
 
 /// Ctrl-C asks nobody else, and those who were asked are waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupted_rollout_waits_for_those_who_were_asked() {
-    let fleet = SimFleet::of(8).await;
+    let fleet = SimulatedFleet::with_size(8).await;
     for node in fleet.nodes.values() {
-        node.behave(working("clean", 400));
+        node.set_behaviour(working("clean", 400));
     }
-    let child = fleet.desk.prepared(&["puppet", "runall", "1", "-j"]).spawn().unwrap();
-    await_state("the first one has run", || fleet.notes(|notes| !notes.spans.is_empty())).await;
+    let child = fleet.desk.prepare_command(&["puppet", "runall", "1", "-j"]).spawn().unwrap();
+    await_state("the first one has run", || fleet.with_records(|notes| !notes.spans.is_empty()))
+        .await;
     let process = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
     kill(process, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let left = document["not_asked"].as_array().unwrap().len();
     let ran = document["nodes"].as_array().unwrap().len();
     assert!(left > 0 && ran > 0 && left + ran == 8, "{document}");
     assert_eq!(document["counts"], json!({"clean": ran}));
     assert_eq!(document["stopped"], "interrupted: no further requests are sent");
-    assert_eq!(fleet.notes(|notes| notes.spans.len()), ran);
-    assert!(told(&output).contains("rpc puppet runall --resume"));
+    assert_eq!(fleet.with_records(|notes| notes.spans.len()), ran);
+    assert!(describe_output(&output).contains("rpc puppet runall --resume"));
 }
 
 /// `--rerun` begins anew, with the nodes that are there then, until somebody ends it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollout_that_repeats_itself_begins_anew() {
-    let fleet = SimFleet::of(2).await;
-    let child = fleet.desk.prepared(&["puppet", "runall", "2", "--rerun", "0.2"]).spawn().unwrap();
+    let fleet = SimulatedFleet::with_size(2).await;
+    let child =
+        fleet.desk.prepare_command(&["puppet", "runall", "2", "--rerun", "0.2"]).spawn().unwrap();
     await_state("each has run three times", || {
-        fleet.notes(|notes| notes.begun.len() == 2 && notes.begun.values().all(|times| *times >= 3))
+        fleet.with_records(|notes| {
+            notes.begun.len() == 2 && notes.begun.values().all(|times| *times >= 3)
+        })
     })
     .await;
     let process = Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
     kill(process, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
     assert!(
-        told(&output).matches("Running all machines with a concurrency of 2").count() >= 3,
+        describe_output(&output).matches("Running all machines with a concurrency of 2").count()
+            >= 3,
         "{}",
-        told(&output)
+        describe_output(&output)
     );
 }

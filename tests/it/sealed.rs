@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_client::{CallEvent, CallTarget, ClientError, RpcCall};
 use muster_filter::NodeFilter;
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::PATIENCE;
 use muster_wire::encrypted_inputs::InputEncryptor;
 use muster_wire::identity::{Identity, SubjectName};
@@ -38,9 +38,9 @@ fn known() -> CallTarget {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_broker_carries_never_holds_the_password_and_every_node_reads_it() {
     let world = World::new(|_| {}).await;
-    let second = Blueprint::new(world.organisation.node(NODES[1]));
+    let second = NodeSetup::new(world.organisation.node(NODES[1]));
     let second = TestNode::start(&world.organisation, &world.server, second).await;
-    let (_spy, mut captured) = world.organisation.spy(&world.server).await;
+    let (_spy, mut captured) = world.organisation.subscribe_all(&world.server).await;
     let (answers, stats) = world.caller.call(change(known())).await;
     assert!(stats.missing.is_empty(), "{stats:?}");
     for (node, answer) in &answers {

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use muster_tests::command::{Command, program, told};
+use muster_tests::command::{RpcCommand, describe_output, find_program};
 use muster_tests::organisation::Organisation;
-use muster_tests::rpcd::Home;
+use muster_tests::rpcd::DaemonHome;
 use muster_wire::sign::Signer;
 use muster_wire::token::{UserCredentials, UserRole};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::process::Command as Process;
+use tokio::process::RpcCommand as Process;
 
 /// Nobody listens there, and nobody gets so far as to ask.
 const NOWHERE: &str = "nats://127.0.0.1:1";
@@ -25,7 +25,7 @@ const NOWHERE: &str = "nats://127.0.0.1:1";
 struct Reader {
     what: &'static str,
     secret: PathBuf,
-    program: Process,
+    find_program: Process,
     code: i32,
 }
 
@@ -35,11 +35,11 @@ async fn refuses(reader: &mut Reader) {
     let before = fs::metadata(&*secret).unwrap().mode();
     for mode in [0o640, 0o604, 0o620, 0o644, 0o666] {
         fs::set_permissions(&*secret, Permissions::from_mode(mode)).unwrap();
-        let run = reader.program.stdin(Stdio::null()).kill_on_drop(true);
+        let run = reader.find_program.stdin(Stdio::null()).kill_on_drop(true);
         let output = tokio::time::timeout(Duration::from_mins(1), run.output());
         let output =
             output.await.unwrap_or_else(|_| panic!("{what} {mode:o}: it was taken")).unwrap();
-        let said = told(&output);
+        let said = describe_output(&output);
         assert_eq!(output.status.code(), Some(reader.code), "{what}: {said}");
         let name = secret.file_name().unwrap().to_str().unwrap();
         let told_mode = said.contains(&format!("(mode {mode:04o})"));
@@ -64,8 +64,8 @@ fn creds(party: &Signer) -> String {
     creds.to_text().to_string()
 }
 
-fn rpcd(home: &Home, more: &[&str]) -> Process {
-    let mut process = Process::new(program("rpcd"));
+fn rpcd(home: &DaemonHome, more: &[&str]) -> Process {
+    let mut process = Process::new(find_program("rpcd"));
     process.args(more).arg("--config").arg(home.path("rpcd.toml"));
     process
 }
@@ -74,36 +74,36 @@ fn rpcd(home: &Home, more: &[&str]) -> Process {
 async fn the_daemon_refuses_every_secret_that_others_can_read() {
     let organisation = Organisation::new(&["muster"]);
     let node = organisation.node("web1.acme.net");
-    let newcomers = organisation.newcomers();
+    let newcomers = organisation.bootstrap_account();
     let mut readers = Vec::new();
 
-    let home = Home::new(&organisation, &node, NOWHERE, "");
+    let home = DaemonHome::new(&organisation, &node, NOWHERE, "");
     readers.push(Reader {
         what: "the node's credentials",
         secret: home.path("node.creds"),
-        program: rpcd(&home, &[]),
+        find_program: rpcd(&home, &[]),
         code: 1,
     });
 
     let bootstrap = newcomers.bootstrap(&[], None);
-    let newcomer = Home::newcomer(&organisation, &bootstrap, NOWHERE, "", "");
+    let newcomer = DaemonHome::bootstrapping(&organisation, &bootstrap, NOWHERE, "", "");
     readers.push(Reader {
         what: "the bootstrap token",
         secret: newcomer.path("bootstrap.creds"),
-        program: rpcd(&newcomer, &[]),
+        find_program: rpcd(&newcomer, &[]),
         code: 1,
     });
 
-    let wishing = Home::newcomer(&organisation, &bootstrap, NOWHERE, "", "");
+    let wishing = DaemonHome::bootstrapping(&organisation, &bootstrap, NOWHERE, "", "");
     wishing.write("state/newcomer.json", "{}", 0o600);
     readers.push(Reader {
         what: "the key of a machine that asks",
         secret: wishing.path("state/newcomer.json"),
-        program: rpcd(&wishing, &[]),
+        find_program: rpcd(&wishing, &[]),
         code: 1,
     });
 
-    let enrolled = Home::newcomer(&organisation, &bootstrap, NOWHERE, "", "");
+    let enrolled = DaemonHome::bootstrapping(&organisation, &bootstrap, NOWHERE, "", "");
     let learnt = json!({"identity": "web1.acme.net", "collectives": ["muster"], "urls": [NOWHERE], "facts": {}});
     enrolled.write("state/enrolled.json", &learnt.to_string(), 0o600);
     enrolled.write("state/account.jwt", &organisation.account_token(), 0o644);
@@ -111,11 +111,11 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
     readers.push(Reader {
         what: "an enrolled node's credentials",
         secret: enrolled.path("state/node.creds"),
-        program: rpcd(&enrolled, &[]),
+        find_program: rpcd(&enrolled, &[]),
         code: 1,
     });
 
-    let host = Home::new(&organisation, &node, NOWHERE, "");
+    let host = DaemonHome::new(&organisation, &node, NOWHERE, "");
     let [service, door, key] =
         ["service.creds", "door.creds", "node.nk"].map(|name| host.path(name));
     host.write("service.creds", &creds(&organisation.service("provisioner")), 0o600);
@@ -133,32 +133,32 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
         ("the enroller's credentials", door),
         ("the key that signs nodes", key),
     ] {
-        readers.push(Reader { what, secret, program: rpcd(&host, &["--check"]), code: 1 });
+        readers.push(Reader { what, secret, find_program: rpcd(&host, &["--check"]), code: 1 });
     }
     for reader in &mut readers {
         refuses(reader).await;
     }
     // It is the modes that were refused.
     let checked = rpcd(&host, &["--check"]).output().await.unwrap();
-    assert_eq!(checked.status.code(), Some(0), "{}", told(&checked));
+    assert_eq!(checked.status.code(), Some(0), "{}", describe_output(&checked));
 }
 
 #[tokio::test]
 async fn the_command_refuses_every_secret_that_others_can_read() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let caller = Command::new(&server, &organisation, &organisation.caller("rip"), "");
+    let server = organisation.start_broker().await;
+    let caller = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
     let mut readers = vec![Reader {
         what: "a caller's credentials",
         secret: caller.path("caller.creds"),
-        program: caller.prepared(&["ping"]),
+        find_program: caller.prepare_command(&["ping"]),
         code: 1,
     }];
 
     let scratch = TempDir::new().unwrap();
     let org = scratch.path().join("org");
     let rpc = |words: &[&str]| {
-        let mut process = Process::new(program("rpc"));
+        let mut process = Process::new(find_program("rpc"));
         process.args(words).env("MUSTER_ORG", &org);
         process.env("HOME", scratch.path()).env_remove("RPC_CONFIG");
         process
@@ -171,7 +171,7 @@ async fn the_command_refuses_every_secret_that_others_can_read() {
         &["provision", "token", "--names", "web*.acme.net", "--out", token_path],
     ] {
         let made = rpc(words).output().await.unwrap();
-        assert_eq!(made.status.code(), Some(0), "{words:?}: {}", told(&made));
+        assert_eq!(made.status.code(), Some(0), "{words:?}: {}", describe_output(&made));
     }
     for (secret, words) in [
         ("keys/operator.nk", &["org", "revoke", "rip", "--yes"][..]),
@@ -187,13 +187,13 @@ async fn the_command_refuses_every_secret_that_others_can_read() {
         readers.push(Reader {
             what: secret,
             secret: org.join(secret),
-            program: rpc(words),
+            find_program: rpc(words),
             code: 1,
         });
     }
     readers.push(Reader {
         what: "a bootstrap token",
-        program: rpc(&["provision", "user-data", "--token", token_path]),
+        find_program: rpc(&["provision", "user-data", "--token", token_path]),
         secret: token.clone(),
         code: 1,
     });
@@ -220,17 +220,17 @@ fn open_to_others(directory: &Path, found: &mut Vec<String>, seen: &mut usize) {
 #[tokio::test]
 async fn what_the_programs_keep_is_closed_to_others() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let node = organisation.node("web1.acme.net");
     let root = TempDir::new().unwrap();
     let more = format!("[paths]\nroot = {:?}\n", root.path());
-    let home = Home::new(&organisation, &node, &server.url(), "");
+    let home = DaemonHome::new(&organisation, &node, &server.url(), "");
     home.write("conf.d/root.toml", &more, 0o644);
     let daemon = home.start();
-    let rpc = Command::new(&server, &organisation, &organisation.caller("rip"), "");
+    let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
     let ask = async |words: &[&str]| {
         let output = rpc.run(words).await;
-        (output.status.code(), told(&output))
+        (output.status.code(), describe_output(&output))
     };
     let until = tokio::time::Instant::now() + Duration::from_mins(1);
     while ask(&["ping", "-I", "web1.acme.net"]).await.0 != Some(0) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_api::{ActionError, Agent, AgentAction, CallContext};
 use muster_client::{CallEvent, CallTarget, ClientError, ReplyDelivery, RpcCall};
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::PATIENCE;
 use muster_tests::organisation::connect;
 use muster_wire::identity::Identity;
@@ -226,16 +226,16 @@ async fn one_busy_node_holds_up_nobody_else() {
     let World { organisation, server, node: _first, caller } = World::new(|_| {}).await;
     let mut others = Vec::new();
     for name in ["node2.example.net", "node3.example.net"] {
-        let blueprint = Blueprint::new(organisation.node(name));
+        let blueprint = NodeSetup::new(organisation.node(name));
         others.push(TestNode::start(&organisation, &server, blueprint).await);
     }
-    let busy = Blueprint {
+    let busy = NodeSetup {
         limits: muster_host::CallLimits {
             concurrency: 0,
             queue: 0,
             ..muster_host::CallLimits::default()
         },
-        ..Blueprint::new(organisation.node("busy.example.net"))
+        ..NodeSetup::new(organisation.node("busy.example.net"))
     };
     others.push(TestNode::start(&organisation, &server, busy).await);
     let all = nodes(&[NODE, "busy.example.net", "node2.example.net", "node3.example.net"]);

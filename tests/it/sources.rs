@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use muster_api::{ActionError, CallContext, DataSource, ValidatedDataSource};
 use muster_client::Client;
 use muster_filter::NodeFilter;
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::PATIENCE;
 use muster_wire::identity::Identity;
 use muster_wire::request::{Request, RequestTarget};
@@ -99,7 +99,7 @@ async fn only_nodes_that_look_up_what_is_demanded_are_found() {
     let open = ("data.policy".to_owned(), "policy default allow\n".to_owned());
     let world = World::new(|blueprint| blueprint.policies.push(open.clone())).await;
     std::fs::write(world.node.root().join("etc/motd"), "hello").unwrap();
-    let mut blueprint = Blueprint::new(world.organisation.node("node2.example.net"));
+    let mut blueprint = NodeSetup::new(world.organisation.node("node2.example.net"));
     blueprint.policies.push(open.clone());
     let _second = TestNode::start(&world.organisation, &world.server, blueprint).await;
     let (one, two) = ("node1.example.net", "node2.example.net");

@@ -1,7 +1,7 @@
 //! `rpc stats`: what a daemon refuses in silence is counted, and shown to whoever asks.
 
 use muster_filter::NodeFilter;
-use muster_tests::command::Command;
+use muster_tests::command::RpcCommand;
 use muster_tests::now;
 use muster_wire::identity::SubjectName;
 use muster_wire::request::{Request, RequestTarget};
@@ -16,9 +16,9 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
     let world = World::new(|_| {}).await;
     let caller = &world.caller;
     let signer = world.organisation.caller("anna");
-    let desk = Command::new(&world.server, &world.organisation, &signer, "");
+    let desk = RpcCommand::new(&world.server, &world.organisation, &signer, "");
     let shown = async || {
-        let (document, code) = desk.document(&["stats"]).await;
+        let (document, code) = desk.run_json(&["stats"]).await;
         assert_eq!(code, 0, "{document:#}");
         document["nodes"][0].clone()
     };

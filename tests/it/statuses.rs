@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_client::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_wire::identity::Identity;
 use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -114,7 +114,7 @@ async fn discovery_finds_by_facts_classes_agents_and_identity() {
         ("db2.acme.net", "production", "mysql::master"),
         ("web1.acme.net", "development", "apache"),
     ] {
-        let mut blueprint = Blueprint::new(organisation.node(name));
+        let mut blueprint = NodeSetup::new(organisation.node(name));
         blueprint.facts =
             json!({"environment": environment, "customer": "acme", "deep": {"er": 7}});
         blueprint.classes = vec!["common".to_owned(), class.to_owned()];

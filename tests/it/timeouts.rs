@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_api::{ActionError, Agent, AgentAction, CallContext};
-use muster_tests::command::Command;
+use muster_tests::command::RpcCommand;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -94,11 +94,11 @@ fn agent() -> Agent {
 async fn an_actions_own_timeout_counts_on_the_node_and_at_the_callers() {
     let world = World::new(|node| node.agents.push(agent())).await;
     let desk =
-        Command::new(&world.server, &world.organisation, &world.organisation.caller("anna"), "");
+        RpcCommand::new(&world.server, &world.organisation, &world.organisation.caller("anna"), "");
     desk.add_schema("clock", &ddl());
     let seconds = async |more: &[&str]| {
         let words = [&["clock"], more, &["-I", "node1.example.net"]].concat();
-        let (document, code) = desk.document(&words).await;
+        let (document, code) = desk.run_json(&words).await;
         assert_eq!(code, 0, "{document:#}");
         document["replies"][0]["data"]["seconds"].as_u64().unwrap()
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use muster_bus::{Bus, Bytes, NameStore, TokenRenewal};
 use muster_enrol::{NameEntry, issue_node_token};
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::{await_answer, await_state};
+use muster_tests::{await_state, poll_until_ok};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
 use muster_wire::stores::{PROVISION_BUCKET, TRUST_BUCKET, renewed_token_key};
@@ -36,7 +36,7 @@ async fn a_node_outlives_its_first_token() {
     let text = std::fs::read_to_string(home.path("state/node.creds")).unwrap();
     let first = expires(UserCredentials::parse(&text).unwrap().jwt());
     let kept = home.path("state/token.jwt");
-    await_answer("a renewed token is kept", PATIENCE, async || {
+    poll_until_ok("a renewed token is kept", PATIENCE, async || {
         let kept = std::fs::read_to_string(&kept).map_or(0, |token| expires(&token));
         (kept > first).then_some(()).ok_or(kept)
     })
@@ -49,7 +49,7 @@ async fn a_node_outlives_its_first_token() {
         let reply = caller.ask("web-1.example.com", "rpcutil", "ping", json!({}));
         reply.await.reply
     };
-    await_answer("the node comes back with the renewed token", PATIENCE, async || {
+    poll_until_ok("the node comes back with the renewed token", PATIENCE, async || {
         let log = machine.log();
         let connections = log.matches("connected to the broker").count();
         // To be enrolled, as a node, and after the end of the first token.
@@ -104,7 +104,7 @@ async fn write_entry(names: &NameStore, entry: &NameEntry) {
 #[tokio::test]
 async fn only_tokens_that_are_due_are_renewed_and_never_those_of_revoked_keys() {
     let mut organisation = Organisation::new(&["muster"]);
-    let server = organisation.storing_broker().await;
+    let server = organisation.start_broker_with_stores().await;
     let bus = connect(&server, &organisation.service("enroller")).await;
     let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
     let now = muster_tests::now();
@@ -142,7 +142,7 @@ async fn only_tokens_that_are_due_are_renewed_and_never_those_of_revoked_keys() 
     let mut entry = issued(&rekeyed);
     entry.key = node("rekeyed").public_key();
     write_entry(&names, &entry).await;
-    organisation.revoke(&revoked);
+    organisation.revoke_user(&revoked);
 
     let trust = organisation.trust();
     let tokens = bus.bucket(TRUST_BUCKET.name);
@@ -228,7 +228,7 @@ async fn a_stolen_service_key_gets_no_token_of_a_node() {
     let renewed = name(1);
     let mut last = stored_token(&bus, &renewed).await.map_or(0, |t| expires(&t));
     for _ in 0..2 {
-        last = await_answer("a renewed token", PATIENCE, async || {
+        last = poll_until_ok("a renewed token", PATIENCE, async || {
             let now = stored_token(&bus, &renewed).await.map_or(0, |t| expires(&t));
             (now > last).then_some(now).ok_or(now)
         })

@@ -2,8 +2,8 @@
 
 use muster_agent::clock::WallClock;
 use muster_bus::{BusEvent, Bytes};
-use muster_tests::command::Command;
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::command::RpcCommand;
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::{Broker, Organisation, connect, options};
 use muster_tests::{await_state, now};
 use muster_wire::identity::{Identity, SubjectName};
@@ -97,9 +97,9 @@ async fn captured_bytes_run_once_even_after_a_restart() {
 
     let World { organisation, server, node, caller } = world;
     let signer = node.core.signer().clone();
-    let directory = node.stopped().await;
+    let directory = node.stop_and_wait().await;
     let reborn =
-        TestNode::start_in(directory, &organisation, &server, Blueprint::new(signer)).await;
+        TestNode::start_in(directory, &organisation, &server, NodeSetup::new(signer)).await;
     assert_eq!(caller.answers_to(&subject, captured).await, 0);
     assert_eq!(reborn.core.snapshot_counters().replayed, 1);
     assert_eq!(std::fs::read_to_string(reborn.root().join("tmp/ran")).unwrap(), "x\n");
@@ -262,7 +262,7 @@ async fn a_revoked_user_is_refused_by_broker_and_node() {
     let sealed = caller.seal(&captured);
     let events = caller.bus.subscribe_events();
 
-    let token = organisation.revoke(&caller.signer);
+    let token = organisation.revoke_user(&caller.signer);
     organisation.publish_account(&server, &token).await;
     await_state("the node takes over the revocation", || {
         node.core.trust().account_token() == token
@@ -277,7 +277,7 @@ async fn a_revoked_user_is_refused_by_broker_and_node() {
     .await;
     assert!(node.audit().iter().any(|record| record["reason"] == "revoked"));
 
-    organisation.push(&server, &token).await;
+    organisation.push_account(&server, &token).await;
     let why = permission_refused(events).await;
     assert!(why.to_lowercase().contains("auth"), "{why}");
     let other = Caller::connect(&organisation, &server, organisation.caller("anna")).await;
@@ -338,10 +338,10 @@ async fn a_command_believes_its_own_memory_of_tokens_and_nobody_elses() {
 
     let world = World::new(|_| {}).await;
     let signer = world.organisation.caller("anna");
-    let desk = Command::new(&world.server, &world.organisation, &signer, "");
+    let desk = RpcCommand::new(&world.server, &world.organisation, &signer, "");
     let memory = desk.path(&format!(".cache/muster/vouched/{}", signer.public_key()));
     let pinged = async || {
-        let (document, code) = desk.document(&["rpcutil", "ping"]).await;
+        let (document, code) = desk.run_json(&["rpcutil", "ping"]).await;
         assert_eq!(code, 0, "{document:#}");
         std::fs::read(&memory).unwrap()
     };

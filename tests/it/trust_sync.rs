@@ -7,9 +7,9 @@ use std::time::Duration;
 use muster_agent::clock::WallClock;
 use muster_api::{HealthFinding, NodeHandle as _};
 use muster_client::{Client, DiscoveryWindow};
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::rpcd::Home;
+use muster_tests::rpcd::DaemonHome;
 use muster_tests::{await_state, now};
 use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -22,12 +22,12 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
     let World { mut organisation, server, node, caller } = World::storing(|_| {}).await;
     assert_eq!(caller.send(&caller.request()).await.statuscode, ReplyStatus::Ok);
     let signer = node.core.signer().clone();
-    let directory = node.stopped().await;
+    let directory = node.stop_and_wait().await;
     // The broker itself is not told, so that only the node can refuse.
     let before = organisation.account_token();
-    let token = organisation.revoke(&caller.signer);
+    let token = organisation.revoke_user(&caller.signer);
     organisation.publish_account(&server, &token).await;
-    let back = Blueprint { account: Some(before.clone()), ..Blueprint::new(signer) };
+    let back = NodeSetup { account: Some(before.clone()), ..NodeSetup::new(signer) };
     let node = TestNode::start_in(directory, &organisation, &server, back).await;
     assert_eq!(node.core.trust().account_token(), token);
     let request = caller.request();
@@ -41,7 +41,7 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
 
     // A recorded older token undoes nothing.
     organisation.publish_account(&server, &before).await;
-    let later = organisation.revoke(&organisation.caller("anna"));
+    let later = organisation.revoke_user(&organisation.caller("anna"));
     organisation.publish_account(&server, &later).await;
     await_state("the node takes over the newest token", || {
         node.core.trust().account_token() == later
@@ -53,7 +53,7 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
 async fn a_caller_knows_a_revocation_before_it_asks() {
     let World { mut organisation, server, .. } = World::storing(|_| {}).await;
     let trust = organisation.trust();
-    let token = organisation.revoke(&organisation.node("gone.example.net"));
+    let token = organisation.revoke_user(&organisation.node("gone.example.net"));
     organisation.publish_account(&server, &token).await;
     let signer = organisation.caller("anna");
     let bus = connect(&server, &signer).await;
@@ -93,10 +93,10 @@ async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_makes_no_token_fresher() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let config = "[trust]\nmax_age_seconds = 3600\n";
     let node = organisation.node("web1.example.com");
-    let home = Home::new(&organisation, &node, &server.url(), config);
+    let home = DaemonHome::new(&organisation, &node, &server.url(), config);
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut fresh = home.clone().start();
     await_log(&mut fresh, "ready identity=").await;

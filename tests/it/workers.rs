@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use muster_api::{ActionError, Agent, AgentAction, CallContext};
-use muster_tests::command::Command;
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::command::RpcCommand;
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use serde::{Deserialize, Serialize};
@@ -100,33 +100,33 @@ pub(crate) struct World {
     pub(crate) server: NatsServer,
     pub(crate) nodes: Vec<TestNode>,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) desk: Command,
+    pub(crate) desk: RpcCommand,
 }
 
 impl World {
     pub(crate) async fn new(nodes: usize, more: &str) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         let gate = Arc::new(Gate::default());
         let mut running = Vec::new();
         for n in 1..=nodes {
-            let mut blueprint = Blueprint::new(organisation.node(&format!("n{n}")));
+            let mut blueprint = NodeSetup::new(organisation.node(&format!("n{n}")));
             blueprint.facts = json!({"number": n});
             let agent = Agent::builder(&schema().to_string()).unwrap();
             blueprint.agents = vec![agent.with_action(Work(Arc::clone(&gate))).build().unwrap()];
             running.push(TestNode::start(&organisation, &server, blueprint).await);
         }
-        let desk = Command::new(&server, &organisation, &organisation.caller("rip"), more);
+        let desk = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), more);
         desk.add_schema("work", &schema());
         Self { organisation, server, nodes: running, gate, desk }
     }
 
     /// The only job, in full.
     pub(crate) async fn job(&self) -> Value {
-        let (jobs, _) = self.desk.document(&["job", "list"]).await;
+        let (jobs, _) = self.desk.run_json(&["job", "list"]).await;
         assert_eq!(jobs["jobs"].as_array().unwrap().len(), 1, "{jobs}");
         let id = jobs["jobs"][0]["id"].as_str().unwrap().to_owned();
-        self.desk.document(&["job", "show", &id]).await.0
+        self.desk.run_json(&["job", "show", &id]).await.0
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::measure::Contender;
 use crate::process::{beside, cost, mib};
 use crate::report::{Figure, Section, Table, max, median, min};
-use crate::worker::{Door, Part, Worker};
+use crate::worker::{EnrolmentService, Part, Worker};
 
 const METHOD: &str = "Askers are processes of their own with one thread, and nodes are others': what an asker costs is told by the kernel \
 (getrusage), for the call alone. Once while the nodes share the two processors with the asker, and once alone: there the asker stops \
@@ -82,7 +82,7 @@ struct Askers {
 }
 
 impl Askers {
-    fn start(bare: &Door, door: &Door, nodes: usize) -> Self {
+    fn start(bare: &EnrolmentService, door: &EnrolmentService, nodes: usize) -> Self {
         Self {
             bare: Worker::start(&Part::FloorAsker { nodes, url: bare.url.clone() }),
             ours: Worker::start(&Part::MusterAsker {

@@ -49,7 +49,7 @@ impl Demo {
     /// The command as the demonstration's user.
     pub(crate) fn rpc(&self, words: &[&str]) -> Command {
         let mut command = Command::new(beside("rpc"));
-        let broker = nats_server::binary();
+        let broker = nats_server::find_binary();
         let tools = broker.parent().unwrap_or(Path::new(""));
         let path = std::env::var("PATH").unwrap_or_default();
         command

@@ -12,7 +12,7 @@ use muster_agent::policy;
 use muster_agent::virtual_nodes::{NodeFleet, NodeTemplate, VirtualNode};
 use muster_bus::Bus;
 use muster_policy::RuleVerdict;
-use muster_tests::command::Command;
+use muster_tests::command::RpcCommand;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_wire::identity::Identity;
@@ -31,7 +31,7 @@ pub(crate) struct Fleet {
     crowd: NodeFleet,
     caller: Caller,
     /// Where the `rpc` command finds what it needs to ask.
-    home: Command,
+    home: RpcCommand,
     _directory: TempDir,
 }
 
@@ -39,7 +39,7 @@ impl Fleet {
     /// Starts a broker and all daemons; returns when they are ready. They have connections of their own, or `shared` ones.
     pub(crate) async fn connect(nodes: usize, shared: Option<usize>) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         let directory = TempDir::new().unwrap();
         let policies = directory.path().join("policies");
         std::fs::create_dir(&policies).unwrap();
@@ -67,7 +67,7 @@ impl Fleet {
         };
         stream::iter(0..nodes).for_each_concurrent(CONNECTING, |number| world.start(number)).await;
         let regular = organisation.caller("regular");
-        let home = Command::new(&server, &organisation, &regular, "");
+        let home = RpcCommand::new(&server, &organisation, &regular, "");
         let caller = Caller::connect(
             server.url(),
             regular,
@@ -130,7 +130,7 @@ impl Fleet {
                 let newcomer = self.organisation.caller("newcomer");
                 self.caller.newcomer(newcomer).await
             }
-            Contender::Command => self.caller.command().await,
+            Contender::RpcCommand => self.caller.command().await,
             Contender::NewClient => self.caller.forgetful().await,
             _ => self.caller.warm().await,
         };
@@ -174,7 +174,7 @@ impl World<'_> {
 async fn carriers(organisation: &Organisation, server: &NatsServer, count: usize) -> Vec<Bus> {
     let mut carriers = Vec::with_capacity(count);
     for number in 0..count {
-        let carrier = organisation.carrier(&format!("carrier{number}"));
+        let carrier = organisation.unrestricted_user(&format!("carrier{number}"));
         carriers.push(connect(&server.url(), &carrier, Kind::Daemon).await);
     }
     carriers

@@ -13,7 +13,7 @@ use crate::report::{Figure, Table, number};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Baseline {
     /// The day of that run.
-    pub(crate) date: String,
+    pub(crate) format_date: String,
     /// On what, for people.
     pub(crate) machine: String,
     /// By name.
@@ -56,7 +56,7 @@ pub(crate) struct Line {
 impl Baseline {
     /// What is kept of these figures.
     pub(crate) fn of<'a>(
-        date: String,
+        format_date: String,
         machine: String,
         figures: impl Iterator<Item = &'a Figure>,
     ) -> Self {
@@ -65,7 +65,7 @@ impl Baseline {
             let ratio = (figure.value * 1000.0).round() / 1000.0;
             Some((figure.name.clone(), Kept { ratio, tolerance }))
         });
-        Self { date, machine, figures: kept.collect() }
+        Self { format_date, machine, figures: kept.collect() }
     }
 
     /// Every figure that either of the two has, by name.

@@ -38,7 +38,7 @@ impl Machine {
             memory_gib: (kibibytes + 512 * 1024) / (1024 * 1024),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             rustc: version(Path::new("rustc")),
-            broker: version(&muster_tests::nats_server::binary()),
+            broker: version(&muster_tests::nats_server::find_binary()),
             load: read("/proc/loadavg")
                 .split_whitespace()
                 .next()

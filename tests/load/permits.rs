@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use muster_tests::puppet::{Behaviour, SimFleet};
+use muster_tests::puppet::{SimulatedBehaviour, SimulatedFleet};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -90,7 +90,7 @@ async fn seeds(wanted: &Permits, turns: Turns) {
         let (next, nodes, seeds, scale) =
             (Arc::clone(&next), wanted.nodes, wanted.seeds, wanted.scale);
         fleets.spawn(async move {
-            let fleet = SimFleet::of(nodes).await;
+            let fleet = SimulatedFleet::with_size(nodes).await;
             let mut measured = Vec::new();
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -130,7 +130,7 @@ async fn seeds(wanted: &Permits, turns: Turns) {
 }
 
 async fn large(wanted: &Permits) {
-    let fleet = SimFleet::of(wanted.large).await;
+    let fleet = SimulatedFleet::with_size(wanted.large).await;
     let (nodes, limit, scale) = (wanted.large, wanted.large_limit, wanted.large_scale);
     println!(
         "\n{nodes} nodes, one seed by name and one the longest first, durations divided by {scale}"
@@ -142,20 +142,26 @@ async fn large(wanted: &Permits) {
 }
 
 /// One rollout. The longest first means that the first by name have drawn the longest.
-async fn measure(fleet: &SimFleet, seed: u64, limit: usize, scale: u32, turns: Turns) -> Measured {
+async fn measure(
+    fleet: &SimulatedFleet,
+    seed: u64,
+    limit: usize,
+    scale: u32,
+    turns: Turns,
+) -> Measured {
     let mut lots = StdRng::seed_from_u64(seed);
-    let mut drawn: Vec<Behaviour> =
-        fleet.nodes.keys().map(|_| Behaviour::draw(&mut lots, scale)).collect();
+    let mut drawn: Vec<SimulatedBehaviour> =
+        fleet.nodes.keys().map(|_| SimulatedBehaviour::random(&mut lots, scale)).collect();
     if let Turns::Longest = turns {
         drawn.sort_by_key(|behaviour| std::cmp::Reverse(behaviour.work));
     }
     let ideal = in_order(drawn.iter().map(|behaviour| behaviour.work), limit);
     for (node, behaviour) in fleet.nodes.values().zip(drawn) {
-        node.behave(behaviour);
+        node.set_behaviour(behaviour);
     }
-    fleet.forget();
+    fleet.clear_records();
     fleet.run_all(&format!("seed{seed}-{limit}"), limit).await;
-    let proof = fleet.proof();
+    let proof = fleet.concurrency_stats();
     let nodes = fleet.nodes.len();
     assert_eq!(proof.runs, nodes, "seed {seed}, limit {limit}");
     let highest = proof.highest;

@@ -12,10 +12,10 @@ use muster_client::{Client, DiscoveryWindow};
 use muster_contract::provisioner::ProvisioningState;
 use muster_provisioner::store::{NodeRecordStore, decode_if_readable};
 use muster_provisioner::{Options, ProvisionerService};
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::provisioning::{Authority, Machine, provision, puppetca};
+use muster_tests::provisioning::{SimulatedCa, SimulatedMachine, provision, puppetca};
 use muster_wire::identity::Identity;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -69,17 +69,17 @@ fn exchange() -> Duration {
 
 async fn measure(nodes: usize) -> Duration {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.storing_broker().await;
-    let authority = Arc::new(Authority::default());
+    let server = organisation.start_broker_with_stores().await;
+    let authority = Arc::new(SimulatedCa::default());
     let address = "192.0.2.1";
-    let mut blueprint = Blueprint::new(organisation.node("puppet.example.net"));
+    let mut blueprint = NodeSetup::new(organisation.node("puppet.example.net"));
     blueprint.facts = json!({ "region": "a", "address": address });
     blueprint.agents = vec![puppetca(&authority)];
     let _master = TestNode::start(&organisation, &server, blueprint).await;
     let masters = BTreeMap::from([(address.to_owned(), Arc::clone(&authority))]);
-    let machines: Vec<Arc<Machine>> = (0..nodes).map(|_| Arc::default()).collect();
+    let machines: Vec<Arc<SimulatedMachine>> = (0..nodes).map(|_| Arc::default()).collect();
     let newcomers = machines.iter().enumerate().map(|(number, machine)| {
-        let mut blueprint = Blueprint::new(organisation.node(&format!("web{number}.example.net")));
+        let mut blueprint = NodeSetup::new(organisation.node(&format!("web{number}.example.net")));
         blueprint.facts = json!({ "region": "a" });
         blueprint.agents = vec![provision(machine, &masters)];
         TestNode::start(&organisation, &server, blueprint)

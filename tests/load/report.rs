@@ -14,7 +14,7 @@ use crate::machine::Machine;
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     /// The day, as YYYY-MM-DD.
-    pub(crate) date: String,
+    pub(crate) format_date: String,
     pub(crate) machine: Machine,
     /// Whether the run was the shorter one, whose figures say less.
     pub(crate) short: bool,
@@ -169,7 +169,7 @@ impl Report {
     /// Nothing measured yet, here and now.
     pub(crate) fn begin(short: bool) -> Self {
         Self {
-            date: Zoned::now().strftime("%Y-%m-%d").to_string(),
+            format_date: Zoned::now().strftime("%Y-%m-%d").to_string(),
             machine: Machine::here(),
             short,
             sections: Vec::new(),
@@ -183,7 +183,7 @@ impl Report {
 
     /// A section of a document.
     pub(crate) fn markdown(&self) -> String {
-        let mut text = format!("## {}\n\n{}.\n", self.date, self.machine.line());
+        let mut text = format!("## {}\n\n{}.\n", self.format_date, self.machine.line());
         for section in &self.sections {
             let _ = write!(text, "\n### {}\n", section.title);
             for table in section.all_tables() {

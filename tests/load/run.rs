@@ -145,8 +145,8 @@ impl Run {
 
 /// Writes what later runs are compared with.
 fn keep(report: &Report, path: &Path) {
-    let (date, machine) = (report.date.clone(), report.machine.line());
-    let baseline = Baseline::of(date, machine, report.figures());
+    let (format_date, machine) = (report.format_date.clone(), report.machine.line());
+    let baseline = Baseline::of(format_date, machine, report.figures());
     let mut text = serde_json::to_string_pretty(&baseline).unwrap();
     text.push('\n');
     std::fs::write(path, text).unwrap();
@@ -161,7 +161,7 @@ fn hold(report: &Report, path: &Path) -> ExitCode {
     let baseline: Baseline = serde_json::from_slice(&text)
         .unwrap_or_else(|error| panic!("{} is no baseline: {error}", path.display()));
     let lines = baseline.compare(report.figures());
-    let head = format!("Against the ratios of {}, {}", baseline.date, baseline.machine);
+    let head = format!("Against the ratios of {}, {}", baseline.format_date, baseline.machine);
     let section = Section {
         title: head,
         tables: vec![gate::table(&lines)],

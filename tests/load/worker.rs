@@ -98,7 +98,7 @@ impl Part {
 
 /// How a fleet can be reached by others.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Door {
+pub(crate) struct EnrolmentService {
     pub(crate) broker: String,
     pub(crate) url: String,
     /// Of daemons: a directory with the command's configuration.
@@ -122,7 +122,7 @@ enum Question {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
-    Ready(Door),
+    Ready(EnrolmentService),
     Took(Took),
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Worker {
     child: Child,
     questions: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    door: Door,
+    door: EnrolmentService,
 }
 
 impl Worker {
@@ -149,7 +149,7 @@ impl Worker {
             questions: child.stdin.take(),
             answers: BufReader::new(child.stdout.take().unwrap()),
             child,
-            door: Door::default(),
+            door: EnrolmentService::default(),
         };
         match worker.answer() {
             Answer::Ready(door) => worker.door = door,
@@ -159,7 +159,7 @@ impl Worker {
     }
 
     /// How its fleet can be reached.
-    pub(crate) fn door(&self) -> &Door {
+    pub(crate) fn door(&self) -> &EnrolmentService {
         &self.door
     }
 
@@ -234,17 +234,21 @@ enum Subject {
 
 impl Subject {
     /// Connected, and how others can reach it.
-    async fn of(part: Part) -> (Self, Door) {
+    async fn of(part: Part) -> (Self, EnrolmentService) {
         match part {
             Part::Floor { nodes, shared } => {
                 let floor = Floor::connect(nodes, shared).await;
-                let door = Door { broker: floor.broker(), url: floor.url(), ..Door::default() };
+                let door = EnrolmentService {
+                    broker: floor.broker(),
+                    url: floor.url(),
+                    ..EnrolmentService::default()
+                };
                 (Self::Floor(Box::new(floor)), door)
             }
             Part::Muster { nodes, shared } => {
                 let fleet = Fleet::connect(nodes, shared).await;
                 let organisation = fleet.organisation();
-                let door = Door {
+                let door = EnrolmentService {
                     broker: fleet.broker(),
                     url: fleet.url(),
                     home: fleet.home(),
@@ -255,14 +259,14 @@ impl Subject {
             }
             Part::FloorAsker { nodes, url } => {
                 let asker = Asker::connect(&url, nodes).await;
-                (Self::FloorAsker(Box::new(asker)), Door::default())
+                (Self::FloorAsker(Box::new(asker)), EnrolmentService::default())
             }
             Part::MusterAsker { nodes, url, home, operator, collective } => {
                 let (creds, account) = (home.join("caller.creds"), home.join("account.jwt"));
                 let person = OfflineSigner::load(&creds, &operator, &account).unwrap();
                 let collective = SubjectName::parse(&collective).unwrap();
                 let caller = Caller::connect(url, person.signer, person.trust, collective, nodes);
-                (Self::MusterAsker(Box::new(caller.await)), Door::default())
+                (Self::MusterAsker(Box::new(caller.await)), EnrolmentService::default())
             }
         }
     }

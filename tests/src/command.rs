@@ -1,4 +1,4 @@
-//! The real `rpc` command as a caller of a test's organisation, with a configuration, credentials and state of its own.
+//! Runs the real `rpc` command as a caller of a test's organisation, with its own configuration, credentials and state.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use crate::organisation::{Broker, Organisation};
 
-/// A caller's home: configuration, credentials, the account's token, jobs.
+/// The home directory of a caller: configuration, credentials, the account's token, jobs.
 #[derive(Debug)]
-pub struct Command {
+pub struct RpcCommand {
     home: TempDir,
 }
 
-impl Command {
-    /// A home for this caller. `more` goes to the beginning of its configuration.
+impl RpcCommand {
+    /// Creates the home of this caller. `more` is placed at the beginning of its configuration.
     pub fn new(
         server: &impl Broker,
         organisation: &Organisation,
@@ -39,17 +39,17 @@ impl Command {
         command
     }
 
-    /// The home.
+    /// The path of the home directory.
     pub fn home(&self) -> PathBuf {
         self.home.path().to_owned()
     }
 
-    /// A file of this name in it, whether it is there or not.
+    /// The path of a file in the home directory; the file need not exist.
     pub fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    /// Writes a file that nobody else can read.
+    /// Writes a file with mode 0600.
     pub fn write(&self, name: &str, text: &str) {
         use std::io::Write as _;
         use std::os::unix::fs::OpenOptionsExt as _;
@@ -62,16 +62,16 @@ impl Command {
         file.unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// A schema that only this caller knows.
+    /// Adds a schema that only this caller has.
     pub fn add_schema(&self, name: &str, ddl: &Value) {
         std::fs::create_dir_all(self.path("ddl")).unwrap();
         self.write(&format!("ddl/{name}.json"), &ddl.to_string());
     }
 
-    /// The program with these arguments, with nothing on its standard input and without a terminal.
+    /// The command with these arguments, with an empty standard input and without a terminal.
     #[expect(clippy::disallowed_types, reason = "runs the real program")]
-    pub fn prepared(&self, arguments: &[&str]) -> tokio::process::Command {
-        let mut command = tokio::process::Command::new(program("rpc"));
+    pub fn prepare_command(&self, arguments: &[&str]) -> tokio::process::RpcCommand {
+        let mut command = tokio::process::RpcCommand::new(find_program("rpc"));
         command
             .args(arguments)
             .env("RPC_CONFIG", self.path("rpc.toml"))
@@ -86,22 +86,22 @@ impl Command {
         command
     }
 
-    /// Runs `rpc` to its end.
+    /// Runs `rpc` until it exits.
     pub async fn run(&self, arguments: &[&str]) -> Output {
-        self.prepared(arguments).output().await.unwrap()
+        self.prepare_command(arguments).output().await.unwrap()
     }
 
-    /// Runs it with `-j`: its document and exit code.
-    pub async fn document(&self, arguments: &[&str]) -> (Value, i32) {
+    /// Runs `rpc` with `-j`; returns its JSON document and exit code.
+    pub async fn run_json(&self, arguments: &[&str]) -> (Value, i32) {
         let output = self.run(&[arguments, &["-j"]].concat()).await;
-        let document =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(&output)));
+        let document = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", describe_output(&output)));
         (document, output.status.code().unwrap())
     }
 }
 
-/// Everything that a program said.
-pub fn told(output: &Output) -> String {
+/// Exit status and all output of a program, for assert messages.
+pub fn describe_output(output: &Output) -> String {
     format!(
         "{:?}\n{}{}",
         output.status,
@@ -110,11 +110,11 @@ pub fn told(output: &Output) -> String {
     )
 }
 
-/// One of the programs that were built beside the tests; `make test` builds them before.
-pub fn program(name: &str) -> PathBuf {
+/// The path of a program that was built next to the tests; `make test` builds `rpc` and `rpcd` first.
+pub fn find_program(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let mut beside = tests.ancestors().map(|directory| directory.join(name));
     beside
         .find(|path| path.is_file())
-        .expect("rpc and rpcd are beside the tests: run `cargo build --bin rpc --bin rpcd`")
+        .expect("rpc and rpcd must be next to the tests: run `cargo build --bin rpc --bin rpcd`")
 }

@@ -1,5 +1,5 @@
-//! A network that misbehaves on demand: a TCP proxy on loopback before a broker, which delays, throttles, swallows, duplicates and cuts,
-//! for all connections or for one. It speaks plain NATS, and passes whole frames only.
+//! A TCP proxy on loopback in front of a broker, which injects network faults: it delays, throttles, drops, duplicates
+//! and cuts, for all connections or for one. It speaks plain NATS and forwards whole frames only.
 
 mod frames;
 mod line;
@@ -12,128 +12,131 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-pub use frames::{Frame, NoFrame, Published, Splitter};
+pub use frames::{CapturedMessage, Frame, FrameSplitter, InvalidFrame};
 
 use crate::organisation::Broker;
 
-/// Little, so that who reads slowly through a proxy is felt behind it; a few of loopback's packets, or it stands still between them.
+/// Small, so that a client that reads slowly causes back-pressure at the broker; several loopback packets in size, or
+/// the transfer stalls.
 const RECEIVE_BUFFER: u32 = 256 * 1024;
 
-/// What happens to the bytes of a connection, in both directions.
+/// A fault that is applied to a connection, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fault {
-    /// Nothing.
+pub enum NetworkFault {
+    /// No fault.
     #[default]
     None,
-    /// They arrive so much later.
+    /// Data arrives later by this duration.
     Delay(Duration),
-    /// So many a second arrive.
+    /// Limits the rate to this many bytes per second.
     Throttle(u32),
-    /// They are swallowed, and nobody is told: neither an end nor a refusal comes through. Who heals it resets the connection, as a
-    /// machine does that has forgotten it.
+    /// Data is dropped without a signal to either side: no end of stream and no reset is forwarded. When the fault
+    /// ends, the proxy resets the connection, as a host does that has lost the connection's state.
     HalfOpen,
-    /// Every message arrives twice, one right behind the other.
+    /// Every message is delivered twice in succession.
     Duplicate,
 }
 
-/// How a connection ends.
+/// How a connection is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
-    /// With a reset: whatever was under way is lost.
+pub enum Disconnect {
+    /// With a TCP reset; data in transit is lost.
     Reset,
-    /// As a program ends that closes its socket.
+    /// With a regular close, as when a program closes its socket.
     Close,
 }
 
-/// What a connection is told.
+/// A command to the task of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    Carry(Fault),
-    Cut(Cut),
+pub(crate) enum LineCommand {
+    Forward(NetworkFault),
+    Disconnect(Disconnect),
 }
 
-/// A connection through the proxy, in the order in which they came.
+/// Index of a connection through the proxy, in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(usize);
 
-/// A running proxy; everything through it ends with it.
+/// A running proxy; dropping it ends all its connections.
 #[derive(Debug)]
 pub struct FaultProxy {
     port: u16,
-    shared: Arc<Mutex<Shared>>,
-    accepting: JoinHandle<()>,
+    shared: Arc<Mutex<ProxyState>>,
+    accept_task: JoinHandle<()>,
 }
 
-/// What the proxy and its connections both know.
+/// State that the proxy shares with its connections.
 #[derive(Debug, Default)]
-struct Shared {
-    /// What new connections begin with.
-    fault: Fault,
-    connections: Vec<watch::Sender<Order>>,
-    /// Who wants to know what clients publish.
+struct ProxyState {
+    /// The fault that is applied to new connections.
+    fault: NetworkFault,
+    connections: Vec<watch::Sender<LineCommand>>,
+    /// Receives the messages that clients publish.
     tap: Option<Tap>,
 }
 
-/// Where everything goes that clients publish.
-pub(crate) type Tap = mpsc::UnboundedSender<Published>;
+/// Sender for the messages that clients publish.
+pub(crate) type Tap = mpsc::UnboundedSender<CapturedMessage>;
 
 impl FaultProxy {
-    /// A proxy before this broker, which may go and come back meanwhile.
-    pub async fn before(broker: &impl Broker) -> Self {
-        Self::start(broker, None).await
+    /// Starts a proxy in front of this broker; the broker may restart meanwhile.
+    pub async fn start(broker: &impl Broker) -> Self {
+        Self::start_with_tap(broker, None).await
     }
 
-    /// The same, with everything that clients publish through it from now on: what somebody has who captures messages.
-    pub async fn tapped(broker: &impl Broker) -> (Self, mpsc::UnboundedReceiver<Published>) {
+    /// Like [`Self::start`], and captures every message that clients publish through it.
+    pub async fn start_tapped(
+        broker: &impl Broker,
+    ) -> (Self, mpsc::UnboundedReceiver<CapturedMessage>) {
         let (tap, published) = mpsc::unbounded_channel();
-        (Self::start(broker, Some(tap)).await, published)
+        (Self::start_with_tap(broker, Some(tap)).await, published)
     }
 
-    async fn start(broker: &impl Broker, tap: Option<Tap>) -> Self {
+    async fn start_with_tap(broker: &impl Broker, tap: Option<Tap>) -> Self {
         let target = broker.port();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Mutex::new(Shared { tap, ..Shared::default() }));
-        let accepting = tokio::spawn(accept(listener, target, Arc::clone(&shared)));
-        Self { port, shared, accepting }
+        let shared = Arc::new(Mutex::new(ProxyState { tap, ..ProxyState::default() }));
+        let accept_task = tokio::spawn(accept(listener, target, Arc::clone(&shared)));
+        Self { port, shared, accept_task }
     }
 
-    /// Does this to all connections, those to come included.
-    pub fn inject(&self, fault: Fault) {
+    /// Applies a fault to all connections, including future ones.
+    pub fn inject(&self, fault: NetworkFault) {
         let mut shared = lock(&self.shared);
         shared.fault = fault;
         for connection in &shared.connections {
-            connection.send_replace(Order::Carry(fault));
+            connection.send_replace(LineCommand::Forward(fault));
         }
     }
 
-    /// Does this to one connection.
-    pub fn inject_into(&self, ConnectionId(number): ConnectionId, fault: Fault) {
+    /// Applies a fault to one connection.
+    pub fn inject_into(&self, ConnectionId(number): ConnectionId, fault: NetworkFault) {
         let shared = lock(&self.shared);
         let connection = shared.connections.get(number).unwrap();
-        connection.send_replace(Order::Carry(fault));
+        connection.send_replace(LineCommand::Forward(fault));
     }
 
-    /// Everything is as it should be again.
+    /// Removes the fault from all connections.
     pub fn heal(&self) {
-        self.inject(Fault::None);
+        self.inject(NetworkFault::None);
     }
 
-    /// Ends all connections that there are.
-    pub fn cut(&self, how: Cut) {
+    /// Ends all current connections.
+    pub fn cut(&self, how: Disconnect) {
         for connection in &lock(&self.shared).connections {
-            connection.send_replace(Order::Cut(how));
+            connection.send_replace(LineCommand::Disconnect(how));
         }
     }
 
     /// Ends one connection.
-    pub fn cut_one(&self, ConnectionId(number): ConnectionId, how: Cut) {
+    pub fn cut_one(&self, ConnectionId(number): ConnectionId, how: Disconnect) {
         let shared = lock(&self.shared);
         let connection = shared.connections.get(number).unwrap();
-        connection.send_replace(Order::Cut(how));
+        connection.send_replace(LineCommand::Disconnect(how));
     }
 
-    /// The connections that stand.
+    /// The open connections.
     pub fn connections(&self) -> Vec<ConnectionId> {
         let shared = lock(&self.shared);
         let numbered = shared.connections.iter().enumerate();
@@ -146,8 +149,8 @@ impl FaultProxy {
 
 impl Drop for FaultProxy {
     fn drop(&mut self) {
-        self.accepting.abort();
-        self.cut(Cut::Reset);
+        self.accept_task.abort();
+        self.cut(Disconnect::Reset);
     }
 }
 
@@ -157,31 +160,31 @@ impl Broker for FaultProxy {
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<ProxyState>) -> MutexGuard<'_, ProxyState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn accept(listener: TcpListener, target: u16, shared: Arc<Mutex<Shared>>) {
+async fn accept(listener: TcpListener, target: u16, shared: Arc<Mutex<ProxyState>>) {
     loop {
         let Ok((client, _)) = listener.accept().await else {
             continue;
         };
-        let (orders, tap) = {
+        let (commands, tap) = {
             let mut shared = lock(&shared);
-            let (order, orders) = watch::channel(Order::Carry(shared.fault));
-            shared.connections.push(order);
-            (orders, shared.tap.clone())
+            let (command, commands) = watch::channel(LineCommand::Forward(shared.fault));
+            shared.connections.push(command);
+            (commands, shared.tap.clone())
         };
         tokio::spawn(async move {
-            // Without a broker the client sees a connection that ends at once, which is what it would see of one that ended.
-            if let Ok(server) = reach(target).await {
-                line::carry((client, server), orders, tap).await;
+            // Without a broker, the client's connection is closed at once, as a failing broker would do.
+            if let Ok(server) = connect_to_broker(target).await {
+                line::forward_frames((client, server), commands, tap).await;
             }
         });
     }
 }
 
-async fn reach(port: u16) -> std::io::Result<TcpStream> {
+async fn connect_to_broker(port: u16) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     let server = socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;

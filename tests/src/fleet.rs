@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent::audit::{self, AuditLog, RecordClass};
+use muster_agent::audit_records::{self, AuditLog, RecordClass};
 use muster_agent::classes::ClassStore;
 use muster_agent::clock::WallClock;
 use muster_agent::core::{CoreParts, DaemonCore, PolicyOptions};
@@ -27,39 +27,39 @@ use tokio_util::sync::CancellationToken;
 
 use crate::organisation::{Broker, Organisation, connect};
 
-/// What a node is made of; begin with [`Blueprint::new`] and change what a test is about.
+/// The configuration of a node; start with [`NodeSetup::new`] and change what the test needs.
 #[derive(Debug)]
-pub struct Blueprint {
-    /// Its key and token.
+pub struct NodeSetup {
+    /// Key and token.
     pub signer: Signer,
-    /// Its external facts.
+    /// External facts.
     pub facts: Value,
-    /// Its classes.
+    /// Classes.
     pub classes: Vec<String>,
-    /// The text of its policy files, by file name.
+    /// Text of the policy files, by file name.
     pub policies: Vec<(String, String)>,
-    /// Its agents, besides those that come with the product.
+    /// Agents, in addition to those of the product.
     pub agents: Vec<Agent>,
-    /// Where it takes run permits; connected when the node starts.
+    /// Client for run permits; connected when the node starts.
     pub permits: PermitClient,
-    /// Its data sources, besides those that come with the product.
+    /// Data sources, in addition to those of the product.
     pub data: Vec<ValidatedDataSource>,
-    /// Limits of every agent.
+    /// Limits for every agent.
     pub limits: CallLimits,
-    /// How strict it is besides its policies.
+    /// Authorization options besides the policies.
     pub authority: PolicyOptions,
-    /// Its clock.
+    /// Clock.
     pub clock: WallClock,
-    /// The account token that it was configured with; the organisation's newest when absent.
+    /// The account token that the node was configured with; the organisation's newest one if `None`.
     pub account: Option<String>,
     /// The section `[plugins.puppetral]`.
     pub puppetral: Value,
-    /// Whether it takes sensitive inputs that are not sealed.
+    /// Whether the node accepts sensitive inputs that are not encrypted.
     pub plain_secrets: bool,
 }
 
-impl Blueprint {
-    /// A node that lets everybody do everything, resources of type exec too.
+impl NodeSetup {
+    /// A node that allows everything to everyone, including resources of type exec.
     pub fn new(signer: Signer) -> Self {
         Self {
             permits: PermitClient::new(signer.identity().clone()),
@@ -82,9 +82,9 @@ impl Blueprint {
 /// A running node.
 #[derive(Debug)]
 pub struct TestNode {
-    /// Its state.
+    /// The state of the daemon.
     pub core: Arc<DaemonCore>,
-    /// Where it takes run permits.
+    /// Client for run permits.
     pub permits: PermitClient,
     directory: TempDir,
     stop: CancellationToken,
@@ -96,21 +96,21 @@ impl TestNode {
     pub async fn start(
         organisation: &Organisation,
         server: &impl Broker,
-        blueprint: Blueprint,
+        blueprint: NodeSetup,
     ) -> Self {
         let directory = TempDir::new().unwrap();
         Box::pin(Self::start_in(directory, organisation, server, blueprint)).await
     }
 
-    /// The same, in a directory that may hold the state of an earlier life.
+    /// Like [`Self::start`], in a directory that may contain the state of an earlier run.
     pub async fn start_in(
         directory: TempDir,
         organisation: &Organisation,
         server: &impl Broker,
-        blueprint: Blueprint,
+        blueprint: NodeSetup,
     ) -> Self {
         let permits = blueprint.permits.clone();
-        let core = build(directory.path(), organisation, blueprint, &permits);
+        let core = build_core(directory.path(), organisation, blueprint, &permits);
         let core = Arc::new(core);
         let bus = connect(server, core.signer()).await;
         permits.connect(bus.clone());
@@ -130,8 +130,8 @@ impl TestNode {
         self.directory.path().join("audit.log")
     }
 
-    /// Every audit record so far of all three files, by time, without the chains' own lines.
-    pub fn audit(&self) -> Vec<Value> {
+    /// All audit records of all three files, ordered by time, without the header lines of the chains.
+    pub fn audit_records(&self) -> Vec<Value> {
         self.core.flush_audit().unwrap();
         let files = [RecordClass::Refusal, RecordClass::Change, RecordClass::Read];
         let mut records: Vec<Value> = files
@@ -148,13 +148,13 @@ impl TestNode {
         records
     }
 
-    /// Asks the node to stop, as SIGTERM does; [`Self::stopped`] waits for it.
-    pub fn begin_stopping(&self) {
+    /// Requests a shutdown, as SIGTERM does; [`Self::stop_and_wait`] waits for it.
+    pub fn request_stop(&self) {
         self.stop.cancel();
     }
 
-    /// Waits for the end, and hands the directory on.
-    pub async fn stopped(mut self) -> TempDir {
+    /// Waits until the node has stopped, and returns its directory.
+    pub async fn stop_and_wait(mut self) -> TempDir {
         self.stop.cancel();
         if let Some(running) = self.running.take() {
             running.await.unwrap();
@@ -171,10 +171,10 @@ impl Drop for TestNode {
     }
 }
 
-fn build(
+fn build_core(
     directory: &Path,
     organisation: &Organisation,
-    blueprint: Blueprint,
+    blueprint: NodeSetup,
     permits: &PermitClient,
 ) -> DaemonCore {
     let path = |name: &str| directory.join(name);
@@ -211,9 +211,9 @@ fn build(
     }
     let (policy, problems) = policy::load_policies(&path("policies"), RuleVerdict::Deny);
     assert!(problems.is_empty(), "{problems:?}");
-    let audit = audit::AuditOptions {
+    let audit_records = audit_records::AuditOptions {
         head: Some(path("audit.head")),
-        ..audit::AuditOptions::new(
+        ..audit_records::AuditOptions::new(
             path("audit.log"),
             blueprint.signer.clone(),
             organisation.account_token(),
@@ -232,7 +232,7 @@ fn build(
         data_sources: data_sources.into(),
         system: Arc::new(RealSystem::new(path("root"))),
         seen: SeenRequests::open(&path("seen"), now, false).unwrap(),
-        audit: Arc::new(AuditLog::open(audit).unwrap()),
+        audit_records: Arc::new(AuditLog::open(audit_records).unwrap()),
         skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
         authority: blueprint.authority,
         plain_secrets: blueprint.plain_secrets,

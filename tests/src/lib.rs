@@ -1,13 +1,13 @@
-//! The harness: a real nats-server, an organisation made in memory, and daemons with the real pipeline in this process.
+//! Test harness: a real nats-server, an in-memory organisation, and daemons with the real pipeline in this process.
 //!
-//! Everything lives on free loopback ports and in directories of its own, and ends with its owner.
+//! Every server uses a free loopback port and its own directory; both are released when the value is dropped.
 
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::missing_panics_doc,
     clippy::panic,
-    reason = "a harness fails loudly"
+    reason = "a harness failure must fail the test"
 )]
 
 pub mod cluster;
@@ -28,45 +28,42 @@ pub mod rpcd;
 pub mod tools;
 pub mod webhook;
 
-/// Milliseconds since the epoch.
+/// Unix time in milliseconds.
 pub fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     u64::try_from(since.as_millis()).unwrap()
 }
 
-/// Asks again and again until the answer is what was hoped for, which is returned; fails the test with the last answer otherwise.
+/// Polls until `attempt` returns `Ok`, and returns that value; fails the test with the last error after `timeout`.
 ///
-/// For states that must be asked for: `ask` gives `Ok` with what was awaited, or `Err` with what there is instead.
-pub async fn await_answer<T, E: std::fmt::Debug>(
+/// For states that must be queried: `attempt` returns `Err` with the state that it found.
+pub async fn poll_until_ok<T, E: std::fmt::Debug>(
     what: &str,
-    patience: std::time::Duration,
-    mut ask: impl AsyncFnMut() -> Result<T, E>,
+    timeout: std::time::Duration,
+    mut attempt: impl AsyncFnMut() -> Result<T, E>,
 ) -> T {
-    let deadline = tokio::time::Instant::now() + patience;
+    let deadline = tokio::time::Instant::now() + timeout;
     loop {
-        let there = match ask().await {
+        let state = match attempt().await {
             Ok(found) => return found,
-            Err(there) => there,
+            Err(state) => state,
         };
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "never happened: {what}; there is {there:?}"
-        );
+        assert!(tokio::time::Instant::now() < deadline, "timed out: {what}; last state: {state:?}");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }
 
-/// Lets time pass, because the time itself is what is tried: how slow a node is, how long work takes, at which moment somebody is
-/// killed. Whoever waits for a state awaits it.
-pub async fn let_pass(time: std::time::Duration) {
+/// Sleeps where elapsed time is part of the test: how slow a node is, how long work takes, when a process is killed. To
+/// wait for a state, use [`await_state`].
+pub async fn simulate_delay(time: std::time::Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Waits until a state holds; fails the test, with what was awaited, when it never does.
+/// Polls until `holds` returns true; fails the test after 20 s.
 pub async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
     while !holds() {
-        assert!(tokio::time::Instant::now() < deadline, "never happened: {what}");
+        assert!(tokio::time::Instant::now() < deadline, "timed out: {what}");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }

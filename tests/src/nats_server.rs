@@ -1,4 +1,4 @@
-//! A real nats-server on a free loopback port, stopped by its own process handle.
+//! A real nats-server on a free loopback port; stopped through its process handle.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -19,18 +19,18 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts a server with this configuration, to which address, log and directories are added.
+    /// Starts a server with this configuration; address, log and directories are added.
     pub async fn start(configuration: &str) -> Self {
         Self::start_on(configuration, "127.0.0.1", None).await
     }
 
-    /// The same on this address of the machine, and this port or a free one.
+    /// Like [`Self::start`], on this address, and on this port or a free one.
     pub async fn start_on(configuration: &str, host: &str, port: Option<u16>) -> Self {
         let directory = TempDir::new().unwrap();
         let root = directory.path().display();
-        let asked = port.map_or("-1".to_owned(), |port| port.to_string());
+        let requested_port = port.map_or("-1".to_owned(), |port| port.to_string());
         let text = format!(
-            "host: {host}\nport: {asked}\nports_file_dir: \"{root}\"\nlog_file: \"{root}/log\"\n\
+            "host: {host}\nport: {requested_port}\nports_file_dir: \"{root}\"\nlog_file: \"{root}/log\"\n\
              max_connections: 100000\nwrite_deadline: \"10s\"\n{}",
             configuration.replace("@DIRECTORY@", &root.to_string())
         );
@@ -40,7 +40,7 @@ impl NatsServer {
         let ports = directory.path().join(format!("nats-server_{}.ports", child.id()));
         let mut server = Self { child, directory, host: host.to_owned(), port: 0 };
         let mut found = None;
-        await_state(&format!("nats-server says its port in {}", ports.display()), || {
+        await_state(&format!("nats-server writes its port to {}", ports.display()), || {
             assert!(
                 server.child.try_wait().unwrap().is_none(),
                 "nats-server ended: {}",
@@ -54,20 +54,20 @@ impl NatsServer {
         server
     }
 
-    /// Kills the server, and starts it again on the same port with the same state.
+    /// Kills the server and starts it again on the same port with the same state.
     pub async fn restart(mut self) -> Self {
         self.kill();
         self.revive().await;
         self
     }
 
-    /// Kills the server, as a loss of power does: nobody is told.
+    /// Kills the server without a shutdown, as a power failure does.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts a server again that was killed, on the same port with the same state.
+    /// Starts a killed server again on the same port with the same state.
     pub async fn revive(&mut self) {
         let port = self.port;
         let file = self.directory.path().join("nats.conf");
@@ -80,22 +80,22 @@ impl NatsServer {
         await_state("nats-server is back", || read_port(&ports).is_some()).await;
     }
 
-    /// The port.
+    /// The client port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The address as a client writes it.
+    /// The URL for clients.
     pub fn url(&self) -> String {
         format!("nats://{}:{}", self.host, self.port)
     }
 
-    /// The process, for measuring.
+    /// The process id, for measurements.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What the server said.
+    /// The server's log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
@@ -116,13 +116,13 @@ impl Drop for NatsServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            tracing_log(&self.log());
+            print_log(&self.log());
         }
     }
 }
 
 #[expect(clippy::print_stderr, reason = "shown by the test runner beside the failure")]
-fn tracing_log(log: &str) {
+fn print_log(log: &str) {
     eprintln!("---- nats-server ----\n{log}");
 }
 
@@ -134,7 +134,7 @@ fn read_port(ports: &Path) -> Option<u16> {
 
 #[expect(clippy::disallowed_types, reason = "the harness starts the broker")]
 fn spawn(file: &Path) -> Child {
-    std::process::Command::new(binary())
+    std::process::Command::new(find_binary())
         .arg("-c")
         .arg(file)
         .stdin(Stdio::null())
@@ -144,8 +144,8 @@ fn spawn(file: &Path) -> Child {
         .expect("nats-server can be started; run `make tools`, or set NATS_SERVER")
 }
 
-/// `$NATS_SERVER`, the one that `make tools` fetched, or the one in the path.
-pub fn binary() -> PathBuf {
+/// `$NATS_SERVER`, or the one that `make tools` downloaded, or the one in the search path.
+pub fn find_binary() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/nats-server");
     let fallback = || {
         if fetched.exists() { fetched } else { PathBuf::from("nats-server") }
@@ -153,5 +153,5 @@ pub fn binary() -> PathBuf {
     std::env::var_os("NATS_SERVER").map_or_else(fallback, PathBuf::from)
 }
 
-/// How long something on loopback may take before a test gives up on it.
+/// How long an operation on loopback may take before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! The account of machines that are nobody yet: bootstrap tokens, and a service that lets machines in, as small as it can be.
+//! The account of bootstrapping nodes: bootstrap tokens, and a minimal service that enrols nodes.
 
 use std::sync::Arc;
 
@@ -21,25 +21,26 @@ use tokio::task::JoinHandle;
 use crate::nats_server::NatsServer;
 use crate::organisation::{Organisation, connect};
 
-/// Keys and token of the bootstrap account.
+/// Keys and token of the account.
 #[derive(Debug)]
-pub struct Newcomers {
+pub struct BootstrapAccount {
     account: KeyPair,
-    newcomer: KeyPair,
+    bootstrap_key: KeyPair,
     enroller: KeyPair,
     token: String,
     issued_at: u64,
 }
 
-impl Newcomers {
+impl BootstrapAccount {
     pub(crate) fn new(operator: &KeyPair, issued_at: u64) -> Self {
-        let [account, newcomer, enroller] =
+        let [account, bootstrap_key, enroller] =
             [(); 3].map(|()| KeyPair::generate(KeyKind::Account).unwrap());
         let entry = |key: &KeyPair, role: UserRole| {
             let template = role.newcomers_account_template().unwrap();
             SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public_key(), role, template)))
         };
-        let keys = vec![entry(&newcomer, UserRole::Newcomer), entry(&enroller, UserRole::Service)];
+        let keys =
+            vec![entry(&bootstrap_key, UserRole::Newcomer), entry(&enroller, UserRole::Service)];
         let claims = AccountClaims::new(AccountLimits::default(), keys);
         let validity = TokenValidity::without_end(issued_at);
         let token = encode::issue_account_token(
@@ -49,10 +50,10 @@ impl Newcomers {
             validity,
             operator,
         );
-        Self { token: token.unwrap(), account, newcomer, enroller, issued_at }
+        Self { token: token.unwrap(), account, bootstrap_key, enroller, issued_at }
     }
 
-    /// The account.
+    /// The account's public key.
     pub fn account(&self) -> PublicKey {
         self.account.public_key()
     }
@@ -62,17 +63,23 @@ impl Newcomers {
         &self.token
     }
 
-    /// A bootstrap credential with these tags, which ends at this second.
+    /// A bootstrap credential with these tags, which expires at this Unix time in seconds.
     pub fn bootstrap(&self, tags: &[&str], expires: Option<u64>) -> Signer {
-        self.party(&self.newcomer, "bootstrap", tags, expires)
+        self.issue_user(&self.bootstrap_key, "bootstrap", tags, expires)
     }
 
-    /// A service that enrols machines, under this name.
+    /// A service with this name that enrols nodes.
     pub fn enroller(&self, name: &str) -> Signer {
-        self.party(&self.enroller, name, &[], None)
+        self.issue_user(&self.enroller, name, &[], None)
     }
 
-    fn party(&self, role: &KeyPair, name: &str, tags: &[&str], expires: Option<u64>) -> Signer {
+    fn issue_user(
+        &self,
+        role: &KeyPair,
+        name: &str,
+        tags: &[&str],
+        expires: Option<u64>,
+    ) -> Signer {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let tags = tags.iter().map(ToString::to_string).collect();
         let claims = UserClaims::new(self.account(), tags);
@@ -84,23 +91,23 @@ impl Newcomers {
     }
 }
 
-/// A service that lets machines in; it ends with its owner.
+/// A service that enrols nodes; dropping it ends it.
 #[derive(Debug)]
-pub struct Door {
+pub struct EnrolmentService {
     enroller: Arc<NodeEnroller<MemoryEnrolmentStore>>,
-    working: JoinHandle<()>,
-    /// Who was answered, and how, in order.
+    task: JoinHandle<()>,
+    /// The identities that were answered, with the outcome, in order.
     pub answered: mpsc::UnboundedReceiver<(Identity, EnrolmentOutcome)>,
 }
 
-impl Door {
-    /// Opens it. `provisioning`: whether machines that come in are to be provisioned further.
-    pub async fn open(
+impl EnrolmentService {
+    /// Starts the service. `provisioning`: whether enrolled nodes are to be provisioned.
+    pub async fn start(
         organisation: &Organisation,
         server: &NatsServer,
         provisioning: bool,
     ) -> Self {
-        let newcomers = organisation.newcomers();
+        let newcomers = organisation.bootstrap_account();
         let service = newcomers.enroller("provisioner");
         let operator = organisation.trust().operator_key();
         let enroller = NodeEnroller::new(NodeEnrollerParts {
@@ -118,36 +125,37 @@ impl Door {
         });
         let enroller = Arc::new(enroller.unwrap());
         let bus = connect(server, &service).await;
-        let mut wishes = bus.subscribe_all(&[subject::ENROLMENT_SUBJECT.to_owned()]).await.unwrap();
-        let mut wishes: BusSubscription = wishes.remove(0);
-        let (tell, answered) = mpsc::unbounded_channel();
-        let working = Arc::clone(&enroller);
-        let working = tokio::spawn(async move {
-            while let Some(message) = wishes.next().await {
-                let handled = working.handle_message(message.payload(), crate::now()).await;
+        let mut requests =
+            bus.subscribe_all(&[subject::ENROLMENT_SUBJECT.to_owned()]).await.unwrap();
+        let mut requests: BusSubscription = requests.remove(0);
+        let (sender, answered) = mpsc::unbounded_channel();
+        let worker = Arc::clone(&enroller);
+        let task = tokio::spawn(async move {
+            while let Some(message) = requests.next().await {
+                let handled = worker.handle_message(message.payload(), crate::now()).await;
                 let Ok(HandledEnrolment::Answered { request, outcome, bytes }) = handled else {
                     continue;
                 };
                 let credential = request.request.credential;
-                let _ = tell.send((request.request.identity, outcome));
+                let _ = sender.send((request.request.identity, outcome));
                 let key = credential.to_string();
                 let reply_to = message.reply_to().unwrap();
                 let address = AnswerAddress::from_reply_subject(reply_to, &key).unwrap();
-                let answer = address.of_node(working.identity());
+                let answer = address.of_node(worker.identity());
                 bus.publish(&answer, bytes.into()).await.unwrap();
             }
         });
-        Self { enroller, working, answered }
+        Self { enroller, task, answered }
     }
 
-    /// Who came in.
-    pub fn roll(&self) -> &MemoryEnrolmentStore {
+    /// The store of enrolled nodes.
+    pub fn enrolment_store(&self) -> &MemoryEnrolmentStore {
         self.enroller.enrolment_store()
     }
 }
 
-impl Drop for Door {
+impl Drop for EnrolmentService {
     fn drop(&mut self) {
-        self.working.abort();
+        self.task.abort();
     }
 }

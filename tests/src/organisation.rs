@@ -1,4 +1,4 @@
-//! An organisation in memory: keys and tokens as `rpc org` makes them, and the broker's configuration for it.
+//! An organisation in memory: keys and tokens as `rpc org` creates them, and the broker's configuration for it.
 
 use std::fmt::Write as _;
 
@@ -15,17 +15,17 @@ use muster_wire::token::head::AccountHead;
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair, UserCredentials, UserRole, scope};
 
 use crate::nats_server::{NatsServer, PATIENCE};
-use crate::newcomers::Newcomers;
+use crate::newcomers::BootstrapAccount;
 
-/// What a broker that keeps stores has in its configuration.
-pub(crate) const STORING: &str = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";
+/// The part of the broker's configuration that enables stores.
+pub(crate) const JETSTREAM_CONFIG: &str = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";
 
-/// Where parties connect to: a broker on loopback, several that are one, or what stands before them.
+/// An address to connect to: a broker on loopback, a cluster, or a proxy in front of one.
 pub trait Broker {
-    /// The port of the first.
+    /// Port of the first server.
     fn port(&self) -> u16;
 
-    /// The addresses, as a client writes them.
+    /// URLs for clients.
     fn urls(&self) -> Vec<String> {
         vec![format!("nats://127.0.0.1:{}", self.port())]
     }
@@ -37,19 +37,19 @@ pub struct Organisation {
     operator: KeyPair,
     account: KeyPair,
     system: KeyPair,
-    /// Signs users of the system account; they may push account tokens.
+    /// Signs users of the system account, who may push account tokens.
     pusher: KeyPair,
     roles: Vec<(UserRole, KeyPair)>,
     claims: AccountClaims,
     issued_at: u64,
     collectives: Vec<SubjectName>,
-    /// Signs users who may read and say everything, as whoever has the broker can.
-    spies: KeyPair,
-    newcomers: Newcomers,
+    /// Signs users who may publish and subscribe to everything, as an attacker who controls the broker can.
+    unrestricted: KeyPair,
+    bootstrap_account: BootstrapAccount,
 }
 
 impl Organisation {
-    /// An organisation whose fleet is in these collectives.
+    /// An organisation with these collectives.
     pub fn new(collectives: &[&str]) -> Self {
         let collectives: Vec<SubjectName> =
             collectives.iter().map(|name| SubjectName::parse(name).unwrap()).collect();
@@ -60,29 +60,29 @@ impl Organisation {
             let template = role.permission_template(&collectives);
             SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key.public_key(), *role, template)))
         };
-        let spies = key(KeyKind::Account);
+        let unrestricted = key(KeyKind::Account);
         let mut template = UserRole::Caller.permission_template(&[]);
         let all = SubjectPermissions { allow: vec![">".to_owned()], deny: Vec::new() };
         template.publish = all.clone();
-        // Who hears confirmations answers them: the broker would not.
+        // A subscriber of confirmations would answer them in place of the broker.
         template.subscribe = SubjectPermissions {
             deny: vec![muster_wire::subject::CONFIRM_SUBJECT.to_owned()],
             ..all
         };
         let everything = SigningKeyEntry::Scoped(Box::new(ScopedKey {
             kind: "user_scope".to_owned(),
-            key: spies.public_key(),
+            key: unrestricted.public_key(),
             role: "spy".to_owned(),
             template,
         }));
         let signing_keys = roles.iter().map(scoped).chain([everything]).collect();
-        // A minute ago, so that what is revoked later is later.
+        // One minute ago, so that later revocations have a later time.
         let issued_at = crate::now() / 1000 - 60;
         let operator = key(KeyKind::Operator);
         Self {
             claims: AccountClaims::new(AccountLimits::with_jetstream(), signing_keys),
-            spies,
-            newcomers: Newcomers::new(&operator, issued_at),
+            unrestricted,
+            bootstrap_account: BootstrapAccount::new(&operator, issued_at),
             operator,
             account: key(KeyKind::Account),
             system: key(KeyKind::Account),
@@ -98,12 +98,12 @@ impl Organisation {
         self.collectives.first().unwrap()
     }
 
-    /// The account of machines that are nobody yet.
-    pub fn newcomers(&self) -> &Newcomers {
-        &self.newcomers
+    /// The account of bootstrapping nodes.
+    pub fn bootstrap_account(&self) -> &BootstrapAccount {
+        &self.bootstrap_account
     }
 
-    /// The key that signs parties of this role.
+    /// The key that signs users of this role.
     pub fn role_key(&self, role: UserRole) -> &KeyPair {
         let (_, key) = self.roles.iter().find(|(known, _)| *known == role).unwrap();
         key
@@ -122,12 +122,12 @@ impl Organisation {
         .unwrap()
     }
 
-    /// What everybody trusts.
+    /// The trust anchor of all parties of the organisation.
     pub fn trust(&self) -> AccountTrust {
         AccountTrust::new(self.operator.public_key(), &self.account_token()).unwrap()
     }
 
-    /// The broker's configuration: operator mode, with a resolver that takes updates.
+    /// The broker's configuration: operator mode, with a resolver that accepts updates.
     pub fn broker_configuration(&self) -> String {
         let validity = TokenValidity::without_end(self.issued_at);
         let system = encode::issue_account_token(
@@ -147,8 +147,8 @@ impl Organisation {
         writeln!(text, "resolver: {{ type: full, dir: \"@DIRECTORY@/accounts\" }}").unwrap();
         writeln!(text, "resolver_preload: {{").unwrap();
         writeln!(text, "  {}: {}", self.account.public_key(), self.account_token()).unwrap();
-        let newcomers = &self.newcomers;
-        writeln!(text, "  {}: {}", newcomers.account(), newcomers.token()).unwrap();
+        let bootstrap_account = &self.bootstrap_account;
+        writeln!(text, "  {}: {}", bootstrap_account.account(), bootstrap_account.token()).unwrap();
         writeln!(text, "  {}: {system}\n}}", self.system.public_key()).unwrap();
         text
     }
@@ -169,20 +169,20 @@ impl Organisation {
         }))
     }
 
-    /// A running broker for this organisation.
-    pub async fn broker(&self) -> NatsServer {
+    /// Starts a broker for this organisation.
+    pub async fn start_broker(&self) -> NatsServer {
         NatsServer::start(&self.broker_configuration()).await
     }
 
-    /// A running broker that has the fleet's stores.
-    pub async fn storing_broker(&self) -> NatsServer {
-        let configuration = format!("{}{STORING}", self.broker_configuration());
+    /// Starts a broker with the fleet's stores.
+    pub async fn start_broker_with_stores(&self) -> NatsServer {
+        let configuration = format!("{}{JETSTREAM_CONFIG}", self.broker_configuration());
         let server = NatsServer::start(&configuration).await;
         self.declare_stores(&server, 1).await;
         server
     }
 
-    /// Makes the fleet's stores, with so many copies.
+    /// Declares the fleet's stores with this number of replicas.
     pub async fn declare_stores(&self, broker: &impl Broker, copies: usize) {
         let bus = connect(broker, &self.administrator()).await;
         for store in &stores::ALL_BUCKETS {
@@ -190,7 +190,7 @@ impl Organisation {
         }
     }
 
-    /// Writes the account's token into the bucket of trust, as `rpc org push` does.
+    /// Writes the account's token into the trust bucket, as `rpc org push` does.
     pub async fn publish_account(&self, broker: &impl Broker, account_token: &str) {
         let trust = AccountTrust::new(self.operator.public_key(), account_token).unwrap();
         let bus = connect(broker, &self.administrator()).await;
@@ -201,7 +201,7 @@ impl Organisation {
         bucket.put(stores::TRUST_HEAD_KEY, head.into()).await.unwrap();
     }
 
-    /// The account's administrator, who makes the stores.
+    /// The account's administrator, who declares the stores.
     pub fn administrator(&self) -> Signer {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let claims = UserClaims::new_administrator(scope::administrator_permissions(
@@ -215,27 +215,27 @@ impl Organisation {
         Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 
-    /// A node's key and token.
+    /// Key and token of a node.
     pub fn node(&self, name: &str) -> Signer {
         self.user(UserRole::Node, name, &[])
     }
 
-    /// A caller who may ask every agent.
+    /// A caller who may call every agent.
     pub fn caller(&self, name: &str) -> Signer {
         self.user(UserRole::Caller, name, &["agent:*"])
     }
 
-    /// A service.
+    /// Key and token of a service.
     pub fn service(&self, name: &str) -> Signer {
         self.user(UserRole::Service, name, &[])
     }
 
-    /// A party of any role, with these tags.
+    /// A user of any role, with these tags.
     pub fn user(&self, role: UserRole, name: &str, tags: &[&str]) -> Signer {
         self.user_until(role, name, tags, None)
     }
 
-    /// A party whose token ends at this second.
+    /// A user whose token expires at this Unix time in seconds.
     pub fn user_until(
         &self,
         role: UserRole,
@@ -256,37 +256,37 @@ impl Organisation {
         Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 
-    /// A party whose connection may carry everybody's messages; nobody believes what it signs itself.
-    pub fn carrier(&self, name: &str) -> Signer {
+    /// A user whose connection may carry everyone's messages, but whose own signatures are not trusted.
+    pub fn unrestricted_user(&self, name: &str) -> Signer {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let name = Identity::parse(name).unwrap();
         let claims = UserClaims::new(self.account.public_key(), Vec::new());
         let validity = TokenValidity::without_end(self.issued_at);
         let token =
-            encode::issue_user_token(&name, key.public_key(), claims, validity, &self.spies)
+            encode::issue_user_token(&name, key.public_key(), claims, validity, &self.unrestricted)
                 .unwrap();
         Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 
-    /// Everything that the broker carries from now on; what is published on the connection may go everywhere.
-    pub async fn spy(&self, server: &impl Broker) -> (Bus, muster_bus::BusSubscription) {
-        let spy = self.carrier("spy");
+    /// Subscribes to everything that the broker carries; the returned connection may publish to any subject.
+    pub async fn subscribe_all(&self, server: &impl Broker) -> (Bus, muster_bus::BusSubscription) {
+        let spy = self.unrestricted_user("spy");
         let bus = connect_without_inbox(server, &spy).await;
         let everything = bus.subscribe(">").await.unwrap();
         (bus, everything)
     }
 
-    /// Voids a party's tokens. Returns the account's new token; nobody was told yet.
-    pub fn revoke(&mut self, party: &Signer) -> String {
+    /// Revokes a user's tokens. Returns the account's new token, which is not distributed yet.
+    pub fn revoke_user(&mut self, user: &Signer) -> String {
         let now = crate::now() / 1000;
-        self.claims.revoke_user(&party.public_key(), now);
-        // Two tokens of one second have the same serial number.
+        self.claims.revoke_user(&user.public_key(), now);
+        // Two account tokens of one second would have the same serial number.
         self.issued_at = now.max(self.issued_at + 1);
         self.account_token()
     }
 
-    /// Tells the broker about a changed account token, as `rpc org push` does.
-    pub async fn push(&self, server: &impl Broker, account_token: &str) {
+    /// Pushes a changed account token to the broker, as `rpc org push` does.
+    pub async fn push_account(&self, server: &impl Broker, account_token: &str) {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let name = Identity::parse("system").unwrap();
         let claims = UserClaims::new(self.system.public_key(), Vec::new());
@@ -299,37 +299,33 @@ impl Organisation {
         let answer =
             bus.request("$SYS.REQ.CLAIMS.UPDATE", account_token.to_owned().into()).await.unwrap();
         let text = String::from_utf8_lossy(answer.payload()).into_owned();
-        assert!(
-            text.contains("\"code\":200"),
-            "the broker did not take the account's token: {text}"
-        );
+        assert!(text.contains("\"code\":200"), "the broker rejected the account's token: {text}");
     }
 }
 
-/// A connection as this party, with its private inbox.
-pub async fn connect(server: &impl Broker, party: &Signer) -> Bus {
-    let mut options = options(server, party);
-    options.inbox_prefix =
-        Some(muster_wire::subject::inbox_prefix(&party.public_key().to_string()));
-    // A broker on a busy machine may take longer to greet than it is willing to wait itself.
-    let latest = tokio::time::Instant::now() + PATIENCE;
+/// Connects as this user, with a private inbox.
+pub async fn connect(server: &impl Broker, user: &Signer) -> Bus {
+    let mut options = options(server, user);
+    options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(&user.public_key().to_string()));
+    // A broker on a busy machine may exceed its own timeout for the greeting.
+    let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         match options.clone().connect().await {
             Ok(bus) => return bus,
-            Err(error) => assert!(tokio::time::Instant::now() < latest, "{error}"),
+            Err(error) => assert!(tokio::time::Instant::now() < deadline, "{error}"),
         }
     }
 }
 
-async fn connect_without_inbox(server: &impl Broker, party: &Signer) -> Bus {
-    options(server, party).connect().await.unwrap()
+async fn connect_without_inbox(server: &impl Broker, user: &Signer) -> Bus {
+    options(server, user).connect().await.unwrap()
 }
 
-/// How this party connects to a test's broker.
-pub fn options(server: &impl Broker, party: &Signer) -> BusOptions {
+/// Options for a connection of this user to a test's broker.
+pub fn options(server: &impl Broker, user: &Signer) -> BusOptions {
     let parse = |url: &String| BrokerAddress::parse(url, true).unwrap();
     let addresses = server.urls().iter().map(parse).collect();
-    let mut options = BusOptions::for_command(party.identity().as_str(), addresses);
-    options.credentials = Some(muster_bus::BrokerCredentials::from_signer(party));
+    let mut options = BusOptions::for_command(user.identity().as_str(), addresses);
+    options.credentials = Some(muster_bus::BrokerCredentials::from_signer(user));
     options
 }

@@ -1,5 +1,5 @@
-//! Machines that become nodes, and masters that sign for them, in this process: the agents `provision` and `puppetca` with the real
-//! schemas and the real pipeline, and a Puppet and an authority that are only counted.
+//! Simulated machines and Puppet masters in this process: the agents `provision` and `puppetca` with the real schemas
+//! and the real pipeline, and a simulated Puppet and certificate authority that count their calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,32 +15,32 @@ use muster_contract::puppetca::{PuppetcaCleanOutput, PuppetcaSignInput, Puppetca
 use muster_contract::{read_values, write_values};
 use serde_json::{Map, Value, json};
 
-/// A certificate authority that several masters share, or one has for itself.
+/// A simulated certificate authority that one or several masters use.
 #[derive(Debug, Default)]
-pub struct Authority(Mutex<Certificates>);
+pub struct SimulatedCa(Mutex<CaState>);
 
-/// What an authority has done.
+/// The state of a certificate authority.
 #[derive(Debug, Default, Clone)]
-pub struct Certificates {
-    /// The fingerprint of each name's request.
+pub struct CaState {
+    /// Fingerprint of each name's pending request.
     pub requests: BTreeMap<String, String>,
     /// Serial number and fingerprint of each name's certificate.
     pub signed: BTreeMap<String, (u64, String)>,
-    /// Serial numbers that were revoked.
+    /// Revoked serial numbers.
     pub revoked: BTreeSet<u64>,
     /// How often each request was signed, by fingerprint.
     pub signatures: BTreeMap<String, usize>,
     serial: u64,
 }
 
-impl Authority {
-    /// What it has done so far.
-    pub fn certificates(&self) -> Certificates {
+impl SimulatedCa {
+    /// The current state.
+    pub fn certificates(&self) -> CaState {
         self.lock().clone()
     }
 
-    /// A certificate from earlier days, signed without anybody's asking.
-    pub fn sign_old(&self, name: &str) -> u64 {
+    /// Adds a certificate that was signed earlier, without a request.
+    pub fn add_old_certificate(&self, name: &str) -> u64 {
         let mut all = self.lock();
         all.serial += 1;
         let serial = all.serial;
@@ -48,78 +48,81 @@ impl Authority {
         serial
     }
 
-    /// Somebody else's request under a node's name.
-    pub fn swap_request(&self, name: &str) {
+    /// Replaces the pending request of a node's name with one for another key.
+    pub fn replace_request(&self, name: &str) {
         self.lock().requests.insert(name.to_owned(), fingerprint("somebody else"));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Certificates> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CaState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a machine is like, and what was done to it. Outlives its daemon, as a disk does.
+/// A simulated machine. Outlives its daemon, as a disk does.
 #[derive(Debug, Default)]
-pub struct Machine {
-    /// How long each run of Puppet takes.
-    run: Duration,
-    /// What each action fails with, by name, for as long as it stands here.
+pub struct SimulatedMachine {
+    /// Duration of each Puppet run.
+    run_duration: Duration,
+    /// The error of each action that is set to fail, by action name.
     faults: Mutex<BTreeMap<String, String>>,
-    state: Mutex<Disk>,
+    state: Mutex<MachineState>,
 }
 
-/// What stands on a machine's disk.
+/// The state on a machine's disk.
 #[derive(Debug, Default, Clone)]
-pub struct Disk {
-    /// The address of the master in its hosts file.
+pub struct MachineState {
+    /// Address of the master in the hosts file.
     pub host: Option<String>,
-    /// The environments of the runs that were begun.
+    /// Environments of the runs that started.
     pub begun: Vec<String>,
-    /// The environments of the runs that were done.
+    /// Environments of the runs that finished.
     pub runs: Vec<String>,
-    /// Whether it is an ordinary node.
+    /// Whether the machine was released as an ordinary node.
     pub released: bool,
-    /// How many requests for certificates it has made.
+    /// Number of certificate requests that were made.
     pub requests: usize,
-    /// Who holds it.
+    /// Owner of the lock.
     pub owner: String,
-    /// The largest number that it was held with.
+    /// The highest fence that a lock was taken with.
     pub fence: u64,
-    /// Whether it is held.
+    /// Whether the machine is locked.
     pub locked: bool,
-    /// Actions with a number that was too small.
+    /// Number of actions that were refused because their fence was too low.
     pub refused: usize,
 }
 
-impl Machine {
-    /// A machine whose runs of Puppet take so long.
-    pub fn new(run: Duration) -> Arc<Self> {
-        Arc::new(Self { run, ..Self::default() })
+impl SimulatedMachine {
+    /// A machine whose Puppet runs take this long.
+    pub fn new(run_duration: Duration) -> Arc<Self> {
+        Arc::new(Self { run_duration, ..Self::default() })
     }
 
-    /// What stands on its disk.
-    pub fn disk(&self) -> Disk {
+    /// A copy of the state on its disk.
+    pub fn disk(&self) -> MachineState {
         self.lock().clone()
     }
 
-    /// Lets an action fail, or no longer.
-    pub fn fault(&self, action: &str, words: Option<&str>) {
+    /// Makes an action fail with this error, or succeed again.
+    pub fn set_fault(&self, action: &str, message: Option<&str>) {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        match words {
-            Some(words) => drop(faults.insert(action.to_owned(), words.to_owned())),
+        match message {
+            Some(message) => drop(faults.insert(action.to_owned(), message.to_owned())),
             None => drop(faults.remove(action)),
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Disk> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, MachineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The agent `provision` of a machine whose requests go to these authorities' masters, by address.
-pub fn provision(machine: &Arc<Machine>, masters: &BTreeMap<String, Arc<Authority>>) -> Agent {
+/// The agent `provision` of a machine, which sends requests to these masters, by address.
+pub fn provision(
+    machine: &Arc<SimulatedMachine>,
+    masters: &BTreeMap<String, Arc<SimulatedCa>>,
+) -> Agent {
     build("provision", |action| {
-        Arc::new(Provision {
+        Arc::new(ProvisionHandler {
             action: action.to_owned(),
             machine: Arc::clone(machine),
             masters: masters.clone(),
@@ -128,9 +131,9 @@ pub fn provision(machine: &Arc<Machine>, masters: &BTreeMap<String, Arc<Authorit
 }
 
 /// The agent `puppetca` of a master.
-pub fn puppetca(authority: &Arc<Authority>) -> Agent {
+pub fn puppetca(authority: &Arc<SimulatedCa>) -> Agent {
     build("puppetca", |action| {
-        Arc::new(PuppetCa { action: action.to_owned(), authority: Arc::clone(authority) })
+        Arc::new(PuppetcaHandler { action: action.to_owned(), authority: Arc::clone(authority) })
     })
 }
 
@@ -148,13 +151,13 @@ fn build(name: &str, handler: impl Fn(&str) -> Arc<dyn ActionHandler>) -> Agent 
         .unwrap()
 }
 
-struct Provision {
+struct ProvisionHandler {
     action: String,
-    machine: Arc<Machine>,
-    masters: BTreeMap<String, Arc<Authority>>,
+    machine: Arc<SimulatedMachine>,
+    masters: BTreeMap<String, Arc<SimulatedCa>>,
 }
 
-impl ActionHandler for Provision {
+impl ActionHandler for ProvisionHandler {
     fn call<'a>(&'a self, cx: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
         Box::pin(async move {
             let fault = {
@@ -164,25 +167,25 @@ impl ActionHandler for Provision {
             };
             match fault.as_deref() {
                 Some("hang") => std::future::pending::<()>().await,
-                Some(words) => return Err(ActionError::failed(words)),
+                Some(message) => return Err(ActionError::failed(message)),
                 None => {}
             }
-            self.held(&input)?;
+            self.check_fence(&input)?;
             let node = cx.node.identity().as_str();
             let answer = match self.action.as_str() {
                 "bootstrap_puppet" => self.run("bootstrap").await,
                 "run_puppet" => self.run("production").await,
-                "request_certificate" => self.request(node)?,
-                _ => write_values(&self.quick(&input)),
+                "request_certificate" => self.submit_request(node)?,
+                _ => write_values(&self.immediate_action(&input)),
             };
             Ok(answer)
         })
     }
 }
 
-impl Provision {
-    /// Refuses whoever holds the machine with a smaller number than somebody else did.
-    fn held(&self, input: &Map<String, Value>) -> Result<(), ActionError> {
+impl ProvisionHandler {
+    /// Refuses an action whose fence is lower than the highest one so far.
+    fn check_fence(&self, input: &Map<String, Value>) -> Result<(), ActionError> {
         let Some(fence) = read_values::<FencedStepInput>(input).unwrap().fence else {
             return Ok(());
         };
@@ -196,7 +199,7 @@ impl Provision {
 
     async fn run(&self, environment: &str) -> Map<String, Value> {
         self.machine.lock().begun.push(environment.to_owned());
-        crate::let_pass(self.machine.run).await;
+        crate::simulate_delay(self.machine.run_duration).await;
         self.machine.lock().runs.push(environment.to_owned());
         write_values(&RunPuppetOutput {
             class: Some(PuppetRunClass::Changed),
@@ -209,13 +212,13 @@ impl Provision {
         })
     }
 
-    fn request(&self, node: &str) -> Result<Map<String, Value>, ActionError> {
+    fn submit_request(&self, node: &str) -> Result<Map<String, Value>, ActionError> {
         let mut disk = self.machine.lock();
         disk.requests += 1;
         let host = disk.host.clone().unwrap_or_default();
         let authority = self.masters.get(&host);
         let authority = authority.ok_or_else(|| ActionError::failed("no master is known"))?;
-        // The key is the machine's, so its request is always the same.
+        // The request is derived from the machine's key, so it is always the same.
         let fingerprint = fingerprint(&format!("request of {node}"));
         authority.lock().requests.entry(node.to_owned()).or_insert_with(|| fingerprint.clone());
         Ok(write_values(&RequestCertificateOutput {
@@ -227,7 +230,7 @@ impl Provision {
         }))
     }
 
-    fn quick(&self, input: &Map<String, Value>) -> Value {
+    fn immediate_action(&self, input: &Map<String, Value>) -> Value {
         let mut disk = self.machine.lock();
         match self.action.as_str() {
             "lock" => {
@@ -262,12 +265,12 @@ impl Provision {
     }
 }
 
-struct PuppetCa {
+struct PuppetcaHandler {
     action: String,
-    authority: Arc<Authority>,
+    authority: Arc<SimulatedCa>,
 }
 
-impl ActionHandler for PuppetCa {
+impl ActionHandler for PuppetcaHandler {
     fn call<'a>(&'a self, _: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
         Box::pin(async move {
             let input: PuppetcaSignInput = read_values(&input).unwrap();
@@ -280,7 +283,7 @@ impl ActionHandler for PuppetCa {
     }
 }
 
-impl PuppetCa {
+impl PuppetcaHandler {
     fn clean(&self, name: &str) -> PuppetcaCleanOutput {
         let mut all = self.authority.lock();
         let request = all.requests.remove(name).is_some();
@@ -331,7 +334,7 @@ impl PuppetCa {
     }
 }
 
-/// What looks like a digest, of a text.
+/// A string in the format of a digest, derived from a text.
 fn fingerprint(text: &str) -> String {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let part = |salt: u8| {

@@ -1,25 +1,25 @@
-//! What `rpc` prints, held against the schemas that are published for it.
+//! Validates what `rpc` prints against the published schemas.
 //!
-//! Users' readers leave out what they do not know, so published objects are open: fields may be added. Here they are
-//! closed as well, so that a field that nobody published is found, too.
+//! The readers of users ignore unknown fields, so published objects are open: fields may be added. Strict mode closes
+//! them, so that unpublished fields are reported too.
 
 use std::path::PathBuf;
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 
-/// Which readers a document is held against.
+/// How a document is validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
-    /// A user's, who leaves out what is not known.
+pub enum SchemaMode {
+    /// As a user's reader does, which ignores unknown fields.
     Tolerant,
-    /// One who knows this version and nothing else.
+    /// Unknown fields are errors.
     Strict,
 }
 
 /// The names of all published schemas.
-pub fn names() -> Vec<String> {
-    let files = std::fs::read_dir(directory()).unwrap();
+pub fn schema_names() -> Vec<String> {
+    let files = std::fs::read_dir(schema_directory()).unwrap();
     let mut names: Vec<String> = files
         .filter_map(|file| {
             let name = file.unwrap().file_name().into_string().unwrap();
@@ -30,13 +30,13 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Holds a document against the schema of this name; says what is wrong with it, and where.
-pub fn check(name: &str, document: &Value, reader: Reader) -> Result<(), String> {
-    let file = directory().join(format!("{name}.json"));
-    let text = std::fs::read(&file).unwrap_or_else(|_| panic!("nobody has published {name}"));
+/// Validates a document against the schema of this name; the error states the violation and its path.
+pub fn check_schema(name: &str, document: &Value, reader: SchemaMode) -> Result<(), String> {
+    let file = schema_directory().join(format!("{name}.json"));
+    let text = std::fs::read(&file).unwrap_or_else(|_| panic!("no schema is published for {name}"));
     let mut schema: Value = serde_json::from_slice(&text).unwrap();
-    if reader == Reader::Strict {
-        close(&mut schema);
+    if reader == SchemaMode::Strict {
+        close_schema(&mut schema);
     }
     let mut schemas = Schemas::new();
     let compiled = compile(schema, &mut schemas);
@@ -44,58 +44,58 @@ pub fn check(name: &str, document: &Value, reader: Reader) -> Result<(), String>
 }
 
 fn compile(schema: Value, schemas: &mut Schemas) -> SchemaIndex {
-    let place = "file:///published.json";
+    let url = "file:///published.json";
     let mut compiler = Compiler::new();
-    compiler.add_resource(place, schema).unwrap();
-    compiler.compile(place, schemas).unwrap()
+    compiler.add_resource(url, schema).unwrap();
+    compiler.compile(url, schemas).unwrap()
 }
 
-fn directory() -> PathBuf {
+fn schema_directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/schemas")
 }
 
-/// Closes an object, and everything in it, to fields that are not in the schema.
-fn close(schema: &mut Value) {
-    let Some(words) = schema.as_object_mut() else {
+/// Closes an object and everything in it to fields that are not in the schema.
+fn close_schema(schema: &mut Value) {
+    let Some(keywords) = schema.as_object_mut() else {
         return;
     };
-    let has_fields = words.contains_key("properties");
+    let has_fields = keywords.contains_key("properties");
     let mut has_variants = false;
-    for word in ["oneOf", "anyOf", "allOf"] {
-        let variants = words.get_mut(word).and_then(Value::as_array_mut);
+    for keyword in ["oneOf", "anyOf", "allOf"] {
+        let variants = keywords.get_mut(keyword).and_then(Value::as_array_mut);
         for variant in variants.into_iter().flatten() {
             has_variants = true;
             if has_fields {
-                // These are of the same object: only all of them together know all of its fields.
-                close_below(variant);
+                // The variants describe the same object; only all of them together list all its fields.
+                close_children(variant);
             } else {
-                close(variant);
+                close_schema(variant);
             }
         }
     }
-    close_below(schema);
-    let Some(words) = schema.as_object_mut() else {
+    close_children(schema);
+    let Some(keywords) = schema.as_object_mut() else {
         return;
     };
-    if has_fields && !words.contains_key("additionalProperties") {
-        let word = if has_variants { "unevaluatedProperties" } else { "additionalProperties" };
-        words.insert(word.to_owned(), false.into());
+    if has_fields && !keywords.contains_key("additionalProperties") {
+        let keyword = if has_variants { "unevaluatedProperties" } else { "additionalProperties" };
+        keywords.insert(keyword.to_owned(), false.into());
     }
 }
 
-/// Closes what an object's fields and a list's elements are.
-fn close_below(schema: &mut Value) {
-    for word in ["properties", "patternProperties"] {
-        let fields = schema.get_mut(word).and_then(Value::as_object_mut);
+/// Closes the schemas of an object's fields and of a list's elements.
+fn close_children(schema: &mut Value) {
+    for keyword in ["properties", "patternProperties"] {
+        let fields = schema.get_mut(keyword).and_then(Value::as_object_mut);
         for field in fields.into_iter().flat_map(|fields| fields.values_mut()) {
-            close(field);
+            close_schema(field);
         }
     }
-    for word in ["items", "additionalProperties"] {
-        if let Some(below) = schema.get_mut(word) {
-            close(below);
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(below) = schema.get_mut(keyword) {
+            close_schema(below);
         }
     }
     let items = schema.get_mut("prefixItems").and_then(Value::as_array_mut);
-    items.into_iter().flatten().for_each(close);
+    items.into_iter().flatten().for_each(close_schema);
 }

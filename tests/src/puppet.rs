@@ -1,8 +1,9 @@
-//! A fleet of nodes with a simulated agent `puppet`: the real schema, real permits of the real store, and runs that only take time.
+//! A fleet of nodes with a simulated agent `puppet`: the real schema, real permits in the real store, and runs that
+//! only take time.
 //!
-//! Like the real agent it takes the node's own lock before it asks for a permit, keeps the result of each run under the run's
-//! identity, and goes on with a run whoever has stopped waiting for it. When runs held their permits is noted by the nodes
-//! themselves, so that whoever asks has no part in the proof.
+//! Like the real agent, it takes the node's lock before it requests a permit, keeps the result of each run under the
+//! run's id, and continues a run after the caller has stopped waiting. The nodes themselves record when each run held a
+//! permit, so that the measurement does not depend on the caller.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -31,8 +32,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::command::Command;
-use crate::fleet::{Blueprint, TestNode};
+use crate::command::RpcCommand;
+use crate::fleet::{NodeSetup, TestNode};
 use crate::nats_server::NatsServer;
 use crate::now;
 use crate::organisation::{Organisation, connect};
@@ -49,84 +50,84 @@ const ACTIONS: [&str; 8] = [
     "locks",
 ];
 
-/// What a node will do.
+/// How a simulated node behaves.
 #[derive(Debug, Clone)]
-pub struct Behaviour {
-    /// How long it takes between the request and the lock.
+pub struct SimulatedBehaviour {
+    /// Time between the request and the lock.
     pub delay: Duration,
-    /// How long a run takes once it has its permit.
+    /// Duration of a run after it has a permit.
     pub work: Duration,
-    /// How runs end: the agent's class.
+    /// The class that runs end with.
     pub class: &'static str,
     /// Why Puppet is disabled, if it is.
     pub disabled: Option<&'static str>,
-    /// It answers nothing, as a daemon that hangs.
-    pub deaf: bool,
+    /// Does not reply, like a daemon that hangs.
+    pub unresponsive: bool,
 }
 
-impl Default for Behaviour {
+impl Default for SimulatedBehaviour {
     fn default() -> Self {
         Self {
             delay: Duration::ZERO,
             work: Duration::from_millis(50),
             class: "changed",
             disabled: None,
-            deaf: false,
+            unresponsive: false,
         }
     }
 }
 
-impl Behaviour {
-    /// How runs end, as a class.
+impl SimulatedBehaviour {
+    /// The class that runs end with.
     fn class(&self) -> PuppetRunClass {
         serde_json::from_value(self.class.into()).unwrap()
     }
 
-    /// A delay of up to 500 ms, and work of 40 s in the mean and 150 s at the most, as the article's machines had it; both divided by
-    /// this.
-    pub fn draw(lots: &mut StdRng, scale: u32) -> Self {
+    /// A random delay of up to 500 ms, and a random duration with a mean of 40 s and a maximum of 150 s, as measured on
+    /// the machines of the article; both divided by `scale`.
+    pub fn random(rng: &mut StdRng, scale: u32) -> Self {
         // Most runs are short, and a few are long.
-        let part: f64 = lots.random_range(f64::EPSILON..1.0);
+        let part: f64 = rng.random_range(f64::EPSILON..1.0);
         let work = (10.0 - 32.0 * part.ln()).min(150.0);
         Self {
-            delay: Duration::from_millis(lots.random_range(0..=500)) / scale,
+            delay: Duration::from_millis(rng.random_range(0..=500)) / scale,
             work: Duration::from_secs_f64(work) / scale,
             ..Self::default()
         }
     }
 }
 
-/// What nodes noted.
+/// What nodes recorded.
 #[derive(Debug, Default)]
-pub struct Notes {
-    /// From when to when each run held its permit, by the clock that all nodes of this process share.
+pub struct RunRecords {
+    /// The interval during which each run held its permit, on the clock that all nodes of this process share.
     pub spans: Vec<(Identity, PermitInterval)>,
-    /// Who holds one now.
+    /// Nodes that hold a permit now.
     pub running: Vec<Identity>,
-    /// How often each node began.
+    /// Number of runs that each node started.
     pub begun: BTreeMap<Identity, usize>,
     /// The inputs of each request for a run.
     pub asked: Vec<(Identity, Map<String, Value>)>,
 }
 
-/// One node's Puppet.
+/// The simulated Puppet of one node.
 #[derive(Debug)]
-struct Sim {
+struct SimulatedPuppet {
     node: Identity,
-    desk: PermitClient,
-    behaviour: Mutex<Behaviour>,
+    permits: PermitClient,
+    behaviour: Mutex<SimulatedBehaviour>,
     lock: tokio::sync::Mutex<()>,
     runs: Mutex<BTreeMap<Uuid, watch::Receiver<PuppetRunOutcome>>>,
-    notes: Arc<Mutex<Notes>>,
+    records: Arc<Mutex<RunRecords>>,
 }
 
-/// One action of it.
-struct Act(Arc<Sim>, &'static str);
+/// One action of the agent.
+struct SimulatedAction(Arc<SimulatedPuppet>, &'static str);
 
-impl ActionHandler for Act {
+impl ActionHandler for SimulatedAction {
     fn call<'a>(&'a self, cx: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
         Box::pin(async move {
-            if self.0.behaviour().deaf {
+            if self.0.behaviour().unresponsive {
                 std::future::pending::<()>().await;
             }
             match self.1 {
@@ -141,13 +142,13 @@ impl ActionHandler for Act {
     }
 }
 
-impl Sim {
-    fn behaviour(&self) -> Behaviour {
+impl SimulatedPuppet {
+    fn behaviour(&self) -> SimulatedBehaviour {
         self.behaviour.lock().unwrap().clone()
     }
 
     fn status(&self) -> Map<String, Value> {
-        let Behaviour { disabled, .. } = self.behaviour();
+        let SimulatedBehaviour { disabled, .. } = self.behaviour();
         let runs = self.runs.lock().unwrap();
         let current = runs.iter().find_map(|(run, outcome)| {
             let state = outcome.borrow().state;
@@ -159,7 +160,7 @@ impl Sim {
             (None, None) => "stopped",
         };
         let (run, state) = current.unzip();
-        object(&PuppetStatusOutput {
+        to_object(&PuppetStatusOutput {
             applying: run.is_some(),
             enabled: disabled.is_none(),
             status: status.to_owned(),
@@ -178,24 +179,24 @@ impl Sim {
     fn enable(&self, message: Option<&'static str>) -> Map<String, Value> {
         self.behaviour.lock().unwrap().disabled = message;
         let (enabled, status) = (message.is_none(), message.unwrap_or("enabled"));
-        let mut data = object(&json!({"status": status, "enabled": enabled}));
+        let mut data = to_object(&json!({"status": status, "enabled": enabled}));
         if let Some(message) = message {
             data.insert("disable_message".to_owned(), message.into());
         }
         data
     }
 
-    /// Its work is what the last run took.
+    /// The duration of the last run is the configured duration.
     fn summary(&self) -> Map<String, Value> {
-        let took = self.behaviour().work.as_secs_f64();
-        object(&LastRunSummaryOutput {
+        let duration = self.behaviour().work.as_secs_f64();
+        to_object(&LastRunSummaryOutput {
             out_of_sync_resources: Some(3),
             failed_resources: Some(0),
             corrected_resources: Some(0),
             changed_resources: Some(3),
             total_resources: Some(61),
-            config_retrieval_time: Some(took / 8.0),
-            total_time: Some(took),
+            config_retrieval_time: Some(duration / 8.0),
+            total_time: Some(duration),
             lastrun: Some(now() / 1000 - 600),
             since_lastrun: Some(600),
             config_version: Some("1".to_owned()),
@@ -207,11 +208,11 @@ impl Sim {
         })
     }
 
-    fn note(&self, note: impl FnOnce(&mut Notes)) {
-        note(&mut self.notes.lock().unwrap());
+    fn record(&self, update: impl FnOnce(&mut RunRecords)) {
+        update(&mut self.records.lock().unwrap());
     }
 
-    /// A run from the request to its end; sends each change of its outcome.
+    /// Simulates a run from the request to its end; publishes each change of its outcome.
     async fn run(
         &self,
         run: Uuid,
@@ -221,7 +222,7 @@ impl Sim {
     ) {
         let behaviour = self.behaviour();
         let class = behaviour.class();
-        let Behaviour { delay, work, disabled, .. } = behaviour;
+        let SimulatedBehaviour { delay, work, disabled, .. } = behaviour;
         let end = |state, class: PuppetRunClass, error: Option<&str>, so_far: PuppetRunOutcome| {
             updates.send_replace(PuppetRunOutcome {
                 state,
@@ -233,14 +234,14 @@ impl Sim {
                 ..so_far
             });
         };
-        let base = |state| base(run, state);
-        crate::let_pass(delay).await;
+        let base_outcome = |state| base_outcome(run, state);
+        crate::simulate_delay(delay).await;
         if let Some(message) = disabled {
             let state = PuppetRunState::Refused;
-            return end(state, PuppetRunClass::Disabled, Some(message), base(state));
+            return end(state, PuppetRunClass::Disabled, Some(message), base_outcome(state));
         }
         let _lock = self.lock.lock().await;
-        updates.send_replace(base(PuppetRunState::WaitingPermit));
+        updates.send_replace(base_outcome(PuppetRunState::WaitingPermit));
         let limit = input.limit;
         let limit = limit.and_then(|limit| NonZeroU32::new(u32::try_from(limit).ok()?));
         let pool = input.pool.as_deref().unwrap_or("puppet");
@@ -248,25 +249,30 @@ impl Sim {
             None => None,
             Some(limit) => {
                 let pool = SubjectName::parse(pool).unwrap();
-                let ask = PermitRequest::new(pool, limit, run, Duration::from_mins(10));
-                match self.desk.acquire_permit(ask, cancel).await {
+                let request = PermitRequest::new(pool, limit, run, Duration::from_mins(10));
+                match self.permits.acquire_permit(request, cancel).await {
                     Ok(permit) => Some(permit),
                     Err(error) => {
-                        let error = chain(&error);
+                        let error = format_error(&error);
                         let state = PuppetRunState::Refused;
-                        return end(state, PuppetRunClass::NoPermit, Some(&error), base(state));
+                        return end(
+                            state,
+                            PuppetRunClass::NoPermit,
+                            Some(&error),
+                            base_outcome(state),
+                        );
                     }
                 }
             }
         };
         let started = now();
-        self.note(|notes| {
-            notes.running.push(self.node.clone());
-            *notes.begun.entry(self.node.clone()).or_default() += 1;
+        self.record(|records| {
+            records.running.push(self.node.clone());
+            *records.begun.entry(self.node.clone()).or_default() += 1;
         });
-        updates.send_replace(base(PuppetRunState::Starting));
+        updates.send_replace(base_outcome(PuppetRunState::Starting));
         tokio::task::yield_now().await;
-        updates.send_replace(base(PuppetRunState::Applying));
+        updates.send_replace(base_outcome(PuppetRunState::Applying));
         let lost = async {
             match &permit {
                 Some(permit) => permit.lost_token().cancelled().await,
@@ -274,14 +280,14 @@ impl Sim {
             }
         };
         let fenced = tokio::select! {
-            () = crate::let_pass(work) => false,
+            () = crate::simulate_delay(work) => false,
             () = lost => true,
         };
         let finished = now();
-        self.note(|notes| {
-            notes.running.retain(|node| *node != self.node);
+        self.record(|records| {
+            records.running.retain(|node| *node != self.node);
             let span = PermitInterval { start: started, end: finished };
-            notes.spans.push((self.node.clone(), span));
+            records.spans.push((self.node.clone(), span));
         });
         let fence = permit.as_ref().map(muster_permits::Permit::fence);
         if let Some(permit) = permit {
@@ -297,7 +303,7 @@ impl Sim {
             duration: Some(work.as_secs_f64()),
             pool: Some(pool.to_owned()),
             fence,
-            ..base(PuppetRunState::Finished)
+            ..base_outcome(PuppetRunState::Finished)
         };
         if fenced {
             let (class, error) = (PuppetRunClass::Fenced, "the permit was lost");
@@ -310,11 +316,11 @@ impl Sim {
 }
 
 async fn runonce(
-    sim: &Arc<Sim>,
+    sim: &Arc<SimulatedPuppet>,
     cx: &CallContext,
     input: Map<String, Value>,
 ) -> Result<Map<String, Value>, ActionError> {
-    sim.note(|notes| notes.asked.push((sim.node.clone(), input.clone())));
+    sim.record(|records| records.asked.push((sim.node.clone(), input.clone())));
     let input: PuppetRunOnceInput = read_values(&input).unwrap();
     if input.server.is_some() {
         return Err(ActionError::invalid_input(
@@ -323,20 +329,20 @@ async fn runonce(
     }
     let run = input.run.as_deref();
     let run = run.map_or_else(Uuid::now_v7, |run| Uuid::parse_str(run).unwrap());
-    let (mut listening, attached) = begin(sim, run, input);
+    let (mut listening, attached) = start_run(sim, run, input);
     loop {
         let outcome = listening.borrow_and_update().clone();
         cx.emit_event(json!({"state": outcome.state, "run": run}));
         if outcome.state.is_over() {
-            return answer(PuppetRunOutcome { attached, ..outcome });
+            return to_action_result(PuppetRunOutcome { attached, ..outcome });
         }
         listening.changed().await.unwrap();
     }
 }
 
-/// Begins the run, unless there is one of that identity.
-fn begin(
-    sim: &Arc<Sim>,
+/// Starts the run, unless a run with this id exists.
+fn start_run(
+    sim: &Arc<SimulatedPuppet>,
     run: Uuid,
     input: PuppetRunOnceInput,
 ) -> (watch::Receiver<PuppetRunOutcome>, bool) {
@@ -344,20 +350,20 @@ fn begin(
     if let Some(known) = runs.get(&run) {
         return (known.clone(), true);
     }
-    let (updates, listening) = watch::channel(base(run, PuppetRunState::WaitingLock));
+    let (updates, listening) = watch::channel(base_outcome(run, PuppetRunState::WaitingLock));
     runs.insert(run, listening.clone());
     let sim = Arc::clone(sim);
     tokio::spawn(async move {
         let never = CancellationToken::new();
         sim.run(run, &input, &updates, &never).await;
-        // A later request gets the result.
+        // Keeps the result available for later requests.
         updates.closed().await;
     });
     (listening, false)
 }
 
-fn answer(outcome: PuppetRunOutcome) -> Result<Map<String, Value>, ActionError> {
-    let data = object(&outcome);
+fn to_action_result(outcome: PuppetRunOutcome) -> Result<Map<String, Value>, ActionError> {
+    let data = to_object(&outcome);
     match outcome.class {
         Some(PuppetRunClass::Clean | PuppetRunClass::Changed) => Ok(data),
         class => {
@@ -367,8 +373,8 @@ fn answer(outcome: PuppetRunOutcome) -> Result<Map<String, Value>, ActionError> 
     }
 }
 
-/// The outputs of a run that has come so far.
-fn base(run: Uuid, state: PuppetRunState) -> PuppetRunOutcome {
+/// The outcome of a run that has reached this state.
+fn base_outcome(run: Uuid, state: PuppetRunState) -> PuppetRunOutcome {
     PuppetRunOutcome {
         run: run.to_string(),
         state,
@@ -378,65 +384,65 @@ fn base(run: Uuid, state: PuppetRunState) -> PuppetRunOutcome {
     }
 }
 
-fn object(value: &impl Serialize) -> Map<String, Value> {
+fn to_object(value: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(value).unwrap() {
         Value::Object(map) => map,
         other => panic!("{other} is no object"),
     }
 }
 
-fn chain(error: &PermitError) -> String {
+fn format_error(error: &PermitError) -> String {
     muster_api::base::error_chain(error)
 }
 
 /// A node with a simulated Puppet.
 #[derive(Debug)]
-pub struct SimNode {
+pub struct SimulatedNode {
     /// The daemon.
     pub node: TestNode,
-    sim: Arc<Sim>,
+    sim: Arc<SimulatedPuppet>,
 }
 
-impl SimNode {
-    /// What it does from now on.
-    pub fn behave(&self, behaviour: Behaviour) {
+impl SimulatedNode {
+    /// Sets the behaviour from now on.
+    pub fn set_behaviour(&self, behaviour: SimulatedBehaviour) {
         *self.sim.behaviour.lock().unwrap() = behaviour;
     }
 }
 
-/// The fleet, and whoever asks it.
+/// A fleet of simulated nodes, with a broker and a caller.
 #[derive(Debug)]
-pub struct SimFleet {
+pub struct SimulatedFleet {
     /// The organisation.
     pub organisation: Organisation,
     /// The broker, with the fleet's stores.
     pub server: NatsServer,
     /// The nodes by name.
-    pub nodes: BTreeMap<Identity, SimNode>,
+    pub nodes: BTreeMap<Identity, SimulatedNode>,
     /// The real `rpc`.
-    pub desk: Command,
+    pub command: RpcCommand,
     caller: Signer,
-    notes: Arc<Mutex<Notes>>,
+    records: Arc<Mutex<RunRecords>>,
 }
 
-impl SimFleet {
-    /// A fleet of nodes of these names, each as it is by default.
+impl SimulatedFleet {
+    /// A fleet of nodes with these names and the default behaviour.
     pub async fn start<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.storing_broker().await;
-        let book = Arc::new(Mutex::new(Notes::default()));
+        let server = organisation.start_broker_with_stores().await;
+        let records = Arc::new(Mutex::new(RunRecords::default()));
         let mut nodes = BTreeMap::new();
         for name in names {
-            let node = Self::node(&organisation, &server, name, &book).await;
+            let node = Self::node(&organisation, &server, name, &records).await;
             nodes.insert(node.sim.node.clone(), node);
         }
         let caller = organisation.caller("rip");
-        let desk = Command::new(&server, &organisation, &caller, "confirm = \"never\"");
-        Self { organisation, server, nodes, desk, caller, notes: book }
+        let command = RpcCommand::new(&server, &organisation, &caller, "confirm = \"never\"");
+        Self { organisation, server, nodes, command, caller, records }
     }
 
-    /// So many nodes.
-    pub async fn of(count: usize) -> Self {
+    /// A fleet of this size.
+    pub async fn with_size(count: usize) -> Self {
         let names: Vec<String> = (1..=count).map(|n| format!("node{n:03}.example.net")).collect();
         Self::start(names.iter().map(String::as_str)).await
     }
@@ -445,57 +451,58 @@ impl SimFleet {
         organisation: &Organisation,
         server: &NatsServer,
         name: &str,
-        notes: &Arc<Mutex<Notes>>,
-    ) -> SimNode {
+        records: &Arc<Mutex<RunRecords>>,
+    ) -> SimulatedNode {
         let signer = organisation.node(name);
-        let mut blueprint = Blueprint::new(signer);
-        let sim = Arc::new(Sim {
+        let mut blueprint = NodeSetup::new(signer);
+        let sim = Arc::new(SimulatedPuppet {
             node: blueprint.signer.identity().clone(),
-            desk: blueprint.permits.clone(),
+            permits: blueprint.permits.clone(),
             behaviour: Mutex::default(),
             lock: tokio::sync::Mutex::default(),
             runs: Mutex::default(),
-            notes: Arc::clone(notes),
+            records: Arc::clone(records),
         });
         let mut agent = Agent::builder(ddl::builtin_agent("puppet").unwrap()).unwrap();
         for action in ACTIONS {
-            agent = agent.with_handler(action, Arc::new(Act(Arc::clone(&sim), action)));
+            agent = agent.with_handler(action, Arc::new(SimulatedAction(Arc::clone(&sim), action)));
         }
         blueprint.agents = vec![agent.build().unwrap()];
         let node = TestNode::start(organisation, server, blueprint).await;
-        SimNode { node, sim }
+        SimulatedNode { node, sim }
     }
 
-    /// What this node does from now on.
-    pub fn behave(&self, node: &str, behaviour: Behaviour) {
+    /// Sets the behaviour of this node from now on.
+    pub fn set_behaviour(&self, node: &str, behaviour: SimulatedBehaviour) {
         let node: Identity = node.parse().unwrap();
-        self.nodes.get(&node).unwrap().behave(behaviour);
+        self.nodes.get(&node).unwrap().set_behaviour(behaviour);
     }
 
-    /// Looks at what nodes have noted so far.
-    pub fn notes<T>(&self, look: impl FnOnce(&Notes) -> T) -> T {
-        look(&self.notes.lock().unwrap())
+    /// Calls `read` with what the nodes have recorded so far.
+    pub fn with_records<T>(&self, read: impl FnOnce(&RunRecords) -> T) -> T {
+        read(&self.records.lock().unwrap())
     }
 
-    /// Forgets what nodes have noted.
-    pub fn forget(&self) {
-        *self.notes.lock().unwrap() = Notes::default();
+    /// Deletes what the nodes have recorded.
+    pub fn clear_records(&self) {
+        *self.records.lock().unwrap() = RunRecords::default();
     }
 
-    /// What the nodes' own notes prove.
-    pub fn proof(&self) -> ConcurrencyStats {
-        let spans =
-            self.notes(|notes| notes.spans.iter().map(|(_, span)| *span).collect::<Vec<_>>());
-        measure_concurrency(&spans).expect("somebody ran")
+    /// Concurrency statistics of the intervals that the nodes recorded.
+    pub fn concurrency_stats(&self) -> ConcurrencyStats {
+        let spans = self.with_records(|records| {
+            records.spans.iter().map(|(_, span)| *span).collect::<Vec<_>>()
+        });
+        measure_concurrency(&spans).expect("no run was recorded")
     }
 
-    /// Lets every node run once, through the client library, which is what `rpc` uses; all of them must succeed.
+    /// Runs Puppet once on every node through the client library, which `rpc` also uses; every run must succeed.
     pub async fn run_all(&self, pool: &str, limit: usize) {
         let client = self.client().await;
         let runs = self.nodes.keys().map(|node| (node.clone(), Uuid::now_v7()));
-        let mut campaign = client.start_puppet_rollout(PuppetRolloutSpec {
+        let mut rollout = client.start_puppet_rollout(PuppetRolloutSpec {
             runs: runs.collect(),
-            data: object(&json!({"limit": limit, "pool": pool})),
+            data: to_object(&json!({"limit": limit, "pool": pool})),
             limits: RolloutLimits { concurrency: Some(limit), ..RolloutLimits::default() },
             silence: Duration::from_mins(1),
             timeout: None,
@@ -503,8 +510,8 @@ impl SimFleet {
             ttl: Duration::from_mins(1),
         });
         let mut ended = 0;
-        while let Some(news) = campaign.next().await {
-            match news {
+        while let Some(event) = rollout.next().await {
+            match event {
                 PuppetRolloutEvent::Ended { node, outcome, .. } => {
                     assert!(outcome.ok, "{node}: {outcome:?}");
                     ended += 1;

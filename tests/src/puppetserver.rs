@@ -1,6 +1,6 @@
-//! A real Puppet Server in directories of its own on a free loopback port, and machines beside it that run the real `puppet agent`.
+//! A real Puppet Server in its own directories on a free loopback port, and machines that run the real `puppet agent`.
 //!
-//! It takes half a minute to start and half a gigabyte to live: a test binary starts one, if any. Debian's packages are what it knows.
+//! It takes 30 s to start and uses 0.5 GB, so a test binary starts at most one. Supports the packages of Debian only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::revocation_list::CertificateRevocationList;
 
-/// What is started.
+/// The program.
 const JAR: &str = "/usr/share/puppetserver/puppetserver.jar";
-/// Where the package keeps what we take over from it.
+/// The directory of the package's configuration, parts of which are reused.
 const PACKAGED: &str = "/etc/puppet/puppetserver";
-/// The name in the server's own certificate.
-const NAME: &str = "puppet.example.net";
-/// How long it may take to start on a machine that has much else to do.
-const PATIENCE: Duration = Duration::from_mins(12);
+/// The certname of the server's own certificate.
+const SERVER_NAME: &str = "puppet.example.net";
+/// How long the start may take on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_mins(12);
 
-/// What nodes become. The name says what goes wrong: `fail...`, `mixed...`, `broken...`.
+/// The manifest of the environment `production`. The node's name selects the fault: `fail...`, `mixed...`, `broken...`.
 const PRODUCTION: &str = r#"
 $base = "@OUT@/${trusted['certname']}"
 file { $base: ensure => directory }
@@ -37,14 +37,14 @@ case $trusted['certname'] {
   default: { file { "${base}/motd": content => "welcome\n" } }
 }
 "#;
-/// What their first run does.
+/// The manifest of the first run.
 const BOOTSTRAP: &str = r#"
 $base = "@OUT@/${trusted['certname']}"
 file { $base: ensure => directory }
 file { "${base}/bootstrapped": content => "yes\n" }
 "#;
 
-/// A running server, ended with its owner.
+/// A running server; dropping it ends it.
 #[derive(Debug)]
 pub struct PuppetServer {
     child: Child,
@@ -53,21 +53,24 @@ pub struct PuppetServer {
 }
 
 impl PuppetServer {
-    /// Starts it and waits until it answers; `None`, with a word why, where it is not installed. A test run must have it, or name it in `MUSTER_TESTS_WITHOUT`.
+    /// Starts the server and waits until it answers. Returns `None` if it is not installed and `MUSTER_TESTS_WITHOUT`
+    /// names it; fails the test if it is not installed otherwise.
     pub async fn start() -> Option<Self> {
         if !is_installed() {
             assert!(
-                crate::tools::is_left_out("puppetserver"),
+                crate::tools::is_skipped("puppetserver"),
                 "puppetserver is not installed: run tools/fetch-puppetserver, or name it in MUSTER_TESTS_WITHOUT"
             );
-            say("skipped: puppetserver is not installed; tools/fetch-puppetserver installs it");
+            print_line(
+                "skipped: puppetserver is not installed; tools/fetch-puppetserver installs it",
+            );
             return None;
         }
         let directory = TempDir::new().unwrap();
         let port = free_port();
         let child = spawn(directory.path(), port);
         let mut server = Self { child, directory, port };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while fs::read_to_string(server.path("ready")).unwrap_or_default() != "1" {
             let ended = server.child.try_wait().unwrap();
             assert!(ended.is_none(), "puppetserver ended: {}", server.log());
@@ -77,37 +80,38 @@ impl PuppetServer {
         Some(server)
     }
 
-    /// A file or directory of it.
+    /// The path of a file or directory of the server.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The address as clients write it.
+    /// The URL for clients.
     pub fn url(&self) -> String {
         format!("https://localhost:{}", self.port)
     }
 
-    /// Its port.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where catalogs write: a directory for each name.
+    /// The directory that the catalogs of this name write to.
     pub fn out(&self, name: &str) -> PathBuf {
         self.path("out").join(name)
     }
 
-    /// The section `[plugins.puppetca]` of a node that administers its authority, with the server's own certificate.
+    /// The section `[plugins.puppetca]` of a node that administers the server's authority with the server's own
+    /// certificate.
     pub fn options(&self) -> Value {
         json!({
             "enabled": true, "backend": "api", "url": self.url(), "ca": self.path("ssl/certs/ca.pem"),
-            "cert": self.path(&format!("ssl/certs/{NAME}.pem")),
-            "key": self.path(&format!("ssl/private_keys/{NAME}.pem")),
+            "cert": self.path(&format!("ssl/certs/{SERVER_NAME}.pem")),
+            "key": self.path(&format!("ssl/private_keys/{SERVER_NAME}.pem")),
             "cadir": self.path("ca"), "arguments": ["--config", self.path("conf/puppet.conf")],
         })
     }
 
-    /// The serial numbers in its revocation list, in upper-case hexadecimal.
+    /// The serial numbers in the revocation list, in upper-case hexadecimal.
     pub fn revoked(&self) -> Vec<String> {
         let text = fs::read(self.path("ca/ca_crl.pem")).unwrap();
         let blocks: Vec<Pem> = Pem::iter_from_buffer(&text).map(Result::unwrap).collect();
@@ -119,12 +123,13 @@ impl PuppetServer {
         blocks.iter().flat_map(serials).collect()
     }
 
-    /// The arguments that make `puppet` a machine of its own, called so, of this server. Its directories are below the server's.
-    pub fn machine(&self, name: &str) -> Vec<String> {
+    /// Arguments that make `puppet` a separate machine with this name and this server. Its directories are below the
+    /// server's.
+    pub fn agent_arguments(&self, name: &str) -> Vec<String> {
         let home = self.path("nodes").join(name);
-        let mut words = Vec::new();
-        // Each has to be named: some stay the machine's own otherwise.
-        for (flag, place) in [
+        let mut arguments = Vec::new();
+        // Every directory must be set; the others would be those of the host.
+        for (flag, path) in [
             ("confdir", "conf"),
             ("codedir", "code"),
             ("vardir", "var"),
@@ -133,9 +138,9 @@ impl PuppetServer {
             ("publicdir", "public"),
             ("ssldir", "ssl"),
         ] {
-            let place = home.join(place);
-            fs::create_dir_all(&place).unwrap();
-            words.extend([format!("--{flag}"), place.display().to_string()]);
+            let path = home.join(path);
+            fs::create_dir_all(&path).unwrap();
+            arguments.extend([format!("--{flag}"), path.display().to_string()]);
         }
         let port = self.port.to_string();
         for (flag, value) in [
@@ -143,15 +148,15 @@ impl PuppetServer {
             ("server", "localhost"),
             ("serverport", &port),
             ("ca_port", &port),
-            // Made in no time, also on a busy machine.
+            // A short key is generated quickly, even on a busy machine.
             ("keylength", "2048"),
         ] {
-            words.extend([format!("--{flag}"), value.to_owned()]);
+            arguments.extend([format!("--{flag}"), value.to_owned()]);
         }
-        words
+        arguments
     }
 
-    /// What it said.
+    /// The server's log and output.
     pub fn log(&self) -> String {
         let read = |name: &str| fs::read_to_string(self.path(name)).unwrap_or_default();
         format!("{}{}", read("log/puppetserver.log"), read("stdout"))
@@ -165,23 +170,23 @@ impl Drop for PuppetServer {
         if std::thread::panicking() {
             let log = self.log();
             let from = log.len().saturating_sub(20_000);
-            say(&format!("---- puppetserver ----\n{}", log.get(from..).unwrap_or(&log)));
+            print_line(&format!("---- puppetserver ----\n{}", log.get(from..).unwrap_or(&log)));
         }
     }
 }
 
-/// Whether the machine has everything.
+/// Whether all required programs are installed.
 pub fn is_installed() -> bool {
     [JAR, PACKAGED, "/usr/bin/java", "/usr/bin/puppet"].iter().all(|path| Path::new(path).exists())
 }
 
-/// Which nobody has at this moment.
+/// A port that is free now.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// Writes what it compiles, and starts it: `tools/puppetserver` becomes the server.
+/// Writes the manifests and starts the server; `tools/puppetserver` becomes the server process.
 #[expect(clippy::disallowed_types, reason = "the harness starts the server")]
 fn spawn(home: &Path, port: u16) -> Child {
     for (environment, manifest) in [("production", PRODUCTION), ("bootstrap", BOOTSTRAP)] {
@@ -203,8 +208,8 @@ fn spawn(home: &Path, port: u16) -> Child {
         .expect("tools/puppetserver can be started")
 }
 
-/// A word to whoever reads the output of the tests.
+/// Prints a line to the output of the tests.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn say(line: &str) {
+fn print_line(line: &str) {
     eprintln!("{line}");
 }

@@ -1,4 +1,5 @@
-//! A NATS client that does as it is told: any line, any reply subject, any header. It keeps no rules, as a thief of credentials would not.
+//! A NATS client without restrictions: it sends any line, reply subject and header, as an attacker with stolen
+//! credentials can.
 
 use muster_wire::sign::Signer;
 use serde_json::json;
@@ -8,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::nats_server::PATIENCE;
 use crate::organisation::Broker;
 
-/// A connection with somebody's credentials.
+/// A connection with a user's credentials.
 #[derive(Debug)]
 pub struct RawNats {
     stream: TcpStream,
@@ -16,42 +17,42 @@ pub struct RawNats {
     subscriptions: usize,
 }
 
-/// What the broker said between two points of the connection.
+/// What the broker sent between two points of the connection.
 #[derive(Debug, Default)]
-pub struct Said {
-    /// Each refusal, as the broker words it.
+pub struct BrokerOutput {
+    /// The text of each refusal.
     pub refusals: Vec<String>,
     /// Each message: its subject, and its bytes with the headers before them.
     pub messages: Vec<(String, Vec<u8>)>,
 }
 
 impl RawNats {
-    /// Connects as this party.
-    pub async fn connect(server: &impl Broker, party: &Signer) -> Self {
+    /// Connects as this user.
+    pub async fn connect(server: &impl Broker, user: &Signer) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", server.port())).await.unwrap();
         let mut client = Self { stream, buffer: Vec::new(), subscriptions: 0 };
-        let info = client.line().await;
+        let info = client.read_line().await;
         let info: serde_json::Value =
             serde_json::from_str(info.strip_prefix("INFO ").unwrap()).unwrap();
         let nonce = info.get("nonce").unwrap().as_str().unwrap();
-        let signature = party.key_pair().sign(nonce.as_bytes()).to_bytes();
+        let signature = user.key_pair().sign(nonce.as_bytes()).to_bytes();
         let options = json!({
             "verbose": false, "pedantic": false, "headers": true, "no_responders": true, "echo": true,
             "lang": "raw", "version": "0", "protocol": 1, "name": "thief",
-            "jwt": &*party.token(), "sig": data_encoding::BASE64URL_NOPAD.encode(&signature),
+            "jwt": &*user.token(), "sig": data_encoding::BASE64URL_NOPAD.encode(&signature),
         });
         client.send(&format!("CONNECT {options}\r\n")).await;
-        let said = client.sync().await;
-        assert_eq!(said.refusals, [""; 0], "{}", party.identity());
+        let output = client.sync().await;
+        assert_eq!(output.refusals, [""; 0], "{}", user.identity());
         client
     }
 
-    /// Sends text as it is.
+    /// Sends text unchanged.
     pub async fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Publishes, with any reply subject and headers.
+    /// Publishes with any reply subject and headers.
     pub async fn publish(&mut self, subject: &str, reply: &str, headers: &str, payload: &str) {
         let text = if headers.is_empty() {
             format!("PUB {subject} {reply} {}\r\n{payload}\r\n", payload.len())
@@ -66,56 +67,56 @@ impl RawNats {
         self.send(&text).await;
     }
 
-    /// Subscribes, in a queue group if one is named.
+    /// Subscribes, in a queue group if `queue` is not empty.
     pub async fn subscribe(&mut self, subject: &str, queue: &str) {
         self.subscriptions += 1;
         self.send(&format!("SUB {subject} {queue} {}\r\n", self.subscriptions)).await;
     }
 
-    /// What the broker said of everything that was sent before: it answers in order.
-    pub async fn sync(&mut self) -> Said {
+    /// Returns what the broker sent until now; it answers a ping after everything that was sent before.
+    pub async fn sync(&mut self) -> BrokerOutput {
         self.send("PING\r\n").await;
-        let mut said = Said::default();
+        let mut output = BrokerOutput::default();
         loop {
-            let line = self.line().await;
+            let line = self.read_line().await;
             let words: Vec<&str> = line.split_whitespace().collect();
             match words.as_slice() {
-                ["PONG"] => return said,
+                ["PONG"] => return output,
                 ["PING"] => self.send("PONG\r\n").await,
-                ["-ERR", ..] => said.refusals.push(line),
+                ["-ERR", ..] => output.refusals.push(line),
                 ["MSG" | "HMSG", subject, .., length] => {
                     let subject = (*subject).to_owned();
-                    let bytes = self.bytes(length.parse().unwrap()).await;
-                    said.messages.push((subject, bytes));
+                    let bytes = self.read_bytes(length.parse().unwrap()).await;
+                    output.messages.push((subject, bytes));
                 }
                 _ => {}
             }
         }
     }
 
-    async fn line(&mut self) -> String {
+    async fn read_line(&mut self) -> String {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\r\n") {
                 let line: Vec<u8> = self.buffer.drain(..end + 2).collect();
                 return String::from_utf8_lossy(&line).trim_end().to_owned();
             }
-            self.read().await;
+            self.fill_buffer().await;
         }
     }
 
-    async fn bytes(&mut self, length: usize) -> Vec<u8> {
+    async fn read_bytes(&mut self, length: usize) -> Vec<u8> {
         while self.buffer.len() < length + 2 {
-            self.read().await;
+            self.fill_buffer().await;
         }
         let mut bytes: Vec<u8> = self.buffer.drain(..length + 2).collect();
         bytes.truncate(length);
         bytes
     }
 
-    async fn read(&mut self) {
+    async fn fill_buffer(&mut self) {
         let mut chunk = vec![0; 16 * 1024];
         let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut chunk)).await;
-        let count = read.expect("the broker says nothing").unwrap();
+        let count = read.expect("the broker sent nothing").unwrap();
         assert!(count > 0, "the broker closed the connection");
         self.buffer.extend(chunk.iter().take(count));
     }

@@ -1,4 +1,4 @@
-//! The real `rpcd` as a node of a test's organisation: a process with a configuration, a state and a log of its own.
+//! Runs the real `rpcd` as a node of a test's organisation: a process with its own configuration, state and log.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,33 +14,34 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::await_state;
-use crate::command::program;
+use crate::command::find_program;
 use crate::organisation::Organisation;
 
-/// Where a daemon lives: its files, before and after it runs.
+/// The directory of a daemon: its files, before and after it runs.
 #[derive(Debug, Clone)]
-pub struct Home(Arc<TempDir>);
+pub struct DaemonHome(Arc<TempDir>);
 
-/// A running daemon; ended with its owner.
+/// A running daemon; dropping it kills it.
 #[derive(Debug)]
 pub struct Rpcd {
     child: Child,
-    home: Home,
+    home: DaemonHome,
 }
 
-impl Home {
-    /// Everything that a daemon of this name needs; it lets everybody do everything. `more` is added to the configuration.
+impl DaemonHome {
+    /// Creates the files of a node that allows everything to everyone. `more` is added to the configuration.
     pub fn new(organisation: &Organisation, node: &Signer, url: &str, more: &str) -> Self {
         let identity = format!("identity = \"{}\"\n", node.identity());
-        let home = Self::bare(organisation, &identity, url, more);
+        let home = Self::create_directory(organisation, &identity, url, more);
         let creds = UserCredentials::new(&node.token(), node.key_pair().clone()).unwrap();
         home.write("node.creds", &creds.to_text(), 0o600);
         home.write("account.jwt", &organisation.account_token(), 0o644);
         home
     }
 
-    /// What a machine has that was started with a bootstrap credential. `first` goes to the beginning of its configuration.
-    pub fn newcomer(
+    /// Creates the files of a machine with a bootstrap credential. `first` is placed at the beginning of its
+    /// configuration.
+    pub fn bootstrapping(
         organisation: &Organisation,
         bootstrap: &Signer,
         url: &str,
@@ -48,14 +49,14 @@ impl Home {
         more: &str,
     ) -> Self {
         let more = format!("{more}\n[provisioning]\ncredentials = \"../bootstrap.creds\"\n");
-        let home = Self::bare(organisation, first, url, &more);
+        let home = Self::create_directory(organisation, first, url, &more);
         let creds = UserCredentials::new(&bootstrap.token(), bootstrap.key_pair().clone()).unwrap();
         home.write("bootstrap.creds", &creds.to_text(), 0o600);
-        home.write("newcomers.jwt", organisation.newcomers().token(), 0o644);
+        home.write("newcomers.jwt", organisation.bootstrap_account().token(), 0o644);
         home
     }
 
-    fn bare(organisation: &Organisation, first: &str, url: &str, more: &str) -> Self {
+    fn create_directory(organisation: &Organisation, first: &str, url: &str, more: &str) -> Self {
         let home = Self(Arc::new(TempDir::new().unwrap()));
         home.write("policies/default.policy", "policy default allow\n", 0o644);
         let collective = organisation.collective();
@@ -77,12 +78,12 @@ impl Home {
         home
     }
 
-    /// A file or directory of it.
+    /// The path of a file or directory of the daemon.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// Writes a file of it.
+    /// Writes a file of the daemon.
     pub fn write(&self, name: &str, text: &str, mode: u32) {
         use std::os::unix::fs::PermissionsExt as _;
         let path = self.path(name);
@@ -91,15 +92,15 @@ impl Home {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Starts the daemon; it need not be connected yet.
+    /// Starts the daemon, without waiting until it is connected.
     pub fn start(self) -> Rpcd {
-        let command = [program("rpcd").into_os_string()];
-        self.start_by(&command)
+        let command = [find_program("rpcd").into_os_string()];
+        self.start_through(&command)
     }
 
-    /// The same, by a command that becomes the daemon; the daemon's arguments follow.
+    /// Like [`Self::start`], through a command that becomes the daemon; the daemon's arguments are appended.
     #[expect(clippy::disallowed_types, reason = "starts the real daemon")]
-    pub fn start_by(self, command: &[impl AsRef<std::ffi::OsStr>]) -> Rpcd {
+    pub fn start_through(self, command: &[impl AsRef<std::ffi::OsStr>]) -> Rpcd {
         let [first, rest @ ..] = command else {
             panic!("nothing to start");
         };
@@ -118,54 +119,54 @@ impl Home {
 }
 
 impl Rpcd {
-    /// Its files.
-    pub fn home(&self) -> &Home {
+    /// The daemon's files.
+    pub fn home(&self) -> &DaemonHome {
         &self.home
     }
 
-    /// What it said so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.home.path("log")).unwrap_or_default()
     }
 
-    /// The same by line, where `log.format` is `json`. A line that is still being written is left out.
+    /// The log by line, for `log.format = "json"`. An incomplete last line is left out.
     pub fn log_lines(&self) -> Vec<Value> {
         let log = self.log();
         let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole
             .lines()
-            .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")))
             .collect()
     }
 
-    /// Its process.
+    /// The process id.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// Stops it, as a machine that hangs does, and waits until all of its threads stand still: the signal is heard by one of them, and
-    /// by that one some time later.
+    /// Stops the process, as a machine that hangs does, and waits until all of its threads are stopped: one thread
+    /// receives the signal, and the others stop some time later.
     pub async fn freeze(&self) {
         kill(Pid::from_raw(self.pid()), Signal::SIGSTOP).unwrap();
         let threads = PathBuf::from(format!("/proc/{}/task", self.pid()));
-        let stands = |thread: PathBuf| {
+        let is_stopped = |thread: PathBuf| {
             let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
             ProcessStat::parse(&stat).is_none_or(|stat| stat.state == 'T')
         };
-        await_state("all threads of rpcd stand still", || {
+        await_state("all threads of rpcd are stopped", || {
             let mut threads = std::fs::read_dir(&threads).unwrap();
-            threads.all(|thread| stands(thread.unwrap().path()))
+            threads.all(|thread| is_stopped(thread.unwrap().path()))
         })
         .await;
     }
 
-    /// How it ended, if it did.
-    pub fn ended(&mut self) -> Option<std::process::ExitStatus> {
+    /// The exit status, if the daemon has exited.
+    pub fn exit_status(&mut self) -> Option<std::process::ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
-    /// Whether it runs.
-    pub fn runs(&mut self) -> bool {
+    /// Whether the daemon is running.
+    pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 }
@@ -175,12 +176,12 @@ impl Drop for Rpcd {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            say(&self.log());
+            print_log(&self.log());
         }
     }
 }
 
 #[expect(clippy::print_stderr, reason = "shown by the test runner beside the failure")]
-fn say(log: &str) {
+fn print_log(log: &str) {
     eprintln!("---- rpcd ----\n{log}");
 }

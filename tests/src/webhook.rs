@@ -1,4 +1,4 @@
-//! A receiver of webhooks on a free loopback port, which remembers what came.
+//! A receiver of webhooks on a free loopback port, which stores what it receives.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,19 +8,19 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// One message: the id that it came under, and the document.
-pub type Received = (String, Value);
+/// One message: its id and the document.
+pub type WebhookMessage = (String, Value);
 
 /// A running receiver.
 #[derive(Debug)]
 pub struct Webhook {
     url: String,
-    received: Arc<Mutex<Vec<Received>>>,
+    received: Arc<Mutex<Vec<WebhookMessage>>>,
     running: JoinHandle<()>,
 }
 
 impl Webhook {
-    /// Starts one.
+    /// Starts a receiver.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -28,31 +28,31 @@ impl Webhook {
         let kept = Arc::clone(&received);
         let running = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(take(stream, Arc::clone(&kept)));
+                tokio::spawn(receive_message(stream, Arc::clone(&kept)));
             }
         });
         Self { url, received, running }
     }
 
-    /// Where to post to.
+    /// The URL to post to.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Every message, by its id: one that was sent again under the same id is one message.
+    /// Every message by its id; a message that is repeated under the same id is stored once.
     pub fn messages(&self) -> BTreeMap<String, Value> {
         let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         received.iter().cloned().collect()
     }
 
-    /// The nodes that messages of this event are about, each as often as there are messages.
+    /// The nodes of all messages of this event, one entry per message, sorted.
     pub fn nodes(&self, event: &str) -> Vec<String> {
-        let about = |message: &Value| {
-            let is_meant = message.get("event").and_then(Value::as_str) == Some(event);
+        let node_of = |message: &Value| {
+            let matches_event = message.get("event").and_then(Value::as_str) == Some(event);
             let node = message.get("node").and_then(Value::as_str)?;
-            is_meant.then(|| node.to_owned())
+            matches_event.then(|| node.to_owned())
         };
-        let mut nodes: Vec<String> = self.messages().values().filter_map(about).collect();
+        let mut nodes: Vec<String> = self.messages().values().filter_map(node_of).collect();
         nodes.sort();
         nodes
     }
@@ -64,8 +64,8 @@ impl Drop for Webhook {
     }
 }
 
-/// One request: headers to the empty line, then as many bytes as they say.
-async fn take(mut stream: TcpStream, kept: Arc<Mutex<Vec<Received>>>) {
+/// Reads one request: headers up to the empty line, then the body of the announced length.
+async fn receive_message(mut stream: TcpStream, kept: Arc<Mutex<Vec<WebhookMessage>>>) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     let (head, length) = loop {

@@ -9,7 +9,7 @@ use muster_bus::{BusOptions, Bytes};
 use muster_client::Client;
 use muster_tests::cluster::Cluster;
 use muster_tests::organisation::{Organisation, connect, options};
-use muster_tests::{await_answer, await_state};
+use muster_tests::{await_state, poll_until_ok};
 use muster_wire::identity::Identity;
 use muster_wire::stores::PERMITS_BUCKET;
 use tokio::sync::Mutex;
@@ -22,7 +22,7 @@ use crate::ask::Caller;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_is_killed_under_200_nodes_loses_no_request_untold() {
     let organisation = Organisation::new(&["muster"]);
-    let mut server = organisation.broker().await;
+    let mut server = organisation.start_broker().await;
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &server, 0..200, &effects).await;
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
@@ -53,7 +53,7 @@ async fn a_broker_that_is_killed_under_200_nodes_loses_no_request_untold() {
                 let is_whole = whole.load(Ordering::Acquire);
                 is_whole.then_some(()).ok_or(())
             };
-            await_answer("everybody answers again", BACK, all_are_back).await;
+            poll_until_ok("everybody answers again", BACK, all_are_back).await;
         }
         over.store(true, Ordering::Release);
     };
@@ -91,7 +91,7 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
     let nodes = Nodes::start(&organisation, &cluster, 0..12, &effects).await;
     let names: Vec<Identity> = nodes.names().into_iter().collect();
     let caller = Caller::connect(&organisation, &cluster, organisation.caller("rip")).await;
-    let service = organisation.carrier("reader");
+    let service = organisation.unrestricted_user("reader");
     let mut reading: BusOptions = options(&cluster, &service);
     reading.inbox_prefix = Some(format!("_INBOX.{}", service.public_key()));
     let bus = reading.connect().await.unwrap();
@@ -108,7 +108,7 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
             cluster.kill(number);
             for (name, key) in buckets {
                 let what = format!("{name} is read while server {number} is away");
-                await_answer(&what, BACK, async || {
+                poll_until_ok(&what, BACK, async || {
                     let entry =
                         bus.bucket(name).get(key).await.map_err(|error| error.to_string())?;
                     let value = entry.and_then(|entry| entry.value);
@@ -138,7 +138,7 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
     assert!(balance.answered > balance.missing, "{balance:?}");
     let all = strike(&nodes.names(), Duration::from_secs(5));
     let last = Mutex::new(Vec::new());
-    await_answer("everybody answers again", BACK, async || {
+    poll_until_ok("everybody answers again", BACK, async || {
         let entry = ask(&caller.client, all.clone()).await;
         let done = entry.is_done();
         last.lock().await.push(entry);
@@ -153,9 +153,9 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_nobody_hears_is_written_when_somebody_does() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.storing_broker().await;
-    let service = connect(&server, &organisation.carrier("writer")).await;
-    let (master, everything) = organisation.spy(&server).await;
+    let server = organisation.start_broker_with_stores().await;
+    let service = connect(&server, &organisation.unrestricted_user("writer")).await;
+    let (master, everything) = organisation.subscribe_all(&server).await;
     // It would be somebody who listens.
     drop(everything);
     let bucket = service.bucket(PERMITS_BUCKET.name);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use muster_agent::clock::WallClock;
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::Organisation;
 use muster_wire::identity::SubjectName;
 use muster_wire::reply::Reply;
@@ -73,7 +73,7 @@ impl Off {
     }
 }
 
-fn prepare(blueprint: &mut Blueprint, by: &Arc<AtomicI64>, effects: &Arc<Effects>) {
+fn prepare(blueprint: &mut NodeSetup, by: &Arc<AtomicI64>, effects: &Arc<Effects>) {
     let by = Arc::clone(by);
     blueprint.clock = WallClock::new(move || {
         muster_tests::now().saturating_add_signed(by.load(Ordering::SeqCst))
@@ -146,9 +146,9 @@ async fn a_daemon_that_starts_while_the_clock_is_wrong_repeats_nothing() {
         let Off { world, by, effects } = node;
         let World { organisation, server, node, caller } = world;
         by.store(off, Ordering::SeqCst);
-        let mut blueprint = Blueprint::new(node.core.signer().clone());
+        let mut blueprint = NodeSetup::new(node.core.signer().clone());
         prepare(&mut blueprint, &by, &effects);
-        let directory = node.stopped().await;
+        let directory = node.stop_and_wait().await;
         let node = TestNode::start_in(directory, &organisation, &server, blueprint).await;
         let world = World { organisation, server, node, caller };
         let node = Off { world, by, effects };
@@ -164,11 +164,11 @@ async fn a_daemon_that_starts_while_the_clock_is_wrong_repeats_nothing() {
 #[tokio::test]
 async fn who_is_right_about_the_time_is_answered_by_those_who_are() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let effects = Arc::<Effects>::default();
     let mut nodes = Vec::new();
     for (name, off) in [("early", HOUR), ("late", -HOUR), ("right", 0)] {
-        let mut blueprint = Blueprint::new(organisation.node(name));
+        let mut blueprint = NodeSetup::new(organisation.node(name));
         prepare(&mut blueprint, &Arc::new(AtomicI64::new(off)), &effects);
         nodes.push(TestNode::start(&organisation, &server, blueprint).await);
     }

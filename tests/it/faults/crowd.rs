@@ -19,7 +19,7 @@ const NODES: usize = 20;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_callers_at_once_are_all_answered_or_told() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &server, 0..NODES, &effects).await;
     let names: Vec<Identity> = nodes.names().into_iter().collect();

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use muster_tests::await_state;
-use muster_tests::command::program;
+use muster_tests::command::find_program;
 use muster_tests::rpcd::Rpcd;
 use muster_wire::reply::Reply;
 use muster_wire::status::ReplyStatus;
@@ -53,14 +53,14 @@ impl Disk {
     }
 
     /// What becomes a program that is let in.
-    fn entered_by(&self, program: PathBuf) -> Vec<std::ffi::OsString> {
+    fn entered_by(&self, find_program: PathBuf) -> Vec<std::ffi::OsString> {
         let pid = self.holder.id().to_string();
         let mut words = vec!["nsenter", "--target", &pid, "--mount"];
         if !nix::unistd::geteuid().is_root() {
             words.extend(["--user", "--preserve-credentials"]);
         }
         let mut words: Vec<_> = words.into_iter().map(std::ffi::OsString::from).collect();
-        words.push(program.into());
+        words.push(find_program.into());
         words
     }
 
@@ -114,8 +114,8 @@ impl Small {
     }
 
     async fn start(&self) -> Rpcd {
-        let words = self.disk.entered_by(program("rpcd"));
-        let mut node = self.rig.home.clone().start_by(&words);
+        let words = self.disk.entered_by(find_program("rpcd"));
+        let mut node = self.rig.home.clone().start_through(&words);
         ready(&mut node, 1).await;
         node
     }
@@ -174,7 +174,7 @@ async fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
     small.rig.replay(&captured).await;
     small.assert_reads_go_on().await;
     kill(Pid::from_raw(node.pid()), Signal::SIGKILL).unwrap();
-    await_state("it is dead", || !node.runs()).await;
+    await_state("it is dead", || !node.is_running()).await;
     node = small.start().await;
     let carried_out = small.rig.effects();
     let of_those = captured.iter().filter(|message| {
@@ -187,7 +187,7 @@ async fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
     let again = of_those.len() as u64;
     small.rig.await_counted("replayed", again).await;
     assert_eq!(small.effects(), done);
-    assert!(node.runs(), "{}", node.log());
+    assert!(node.is_running(), "{}", node.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -210,7 +210,7 @@ async fn on_a_full_disk_nothing_is_done_without_a_record_where_that_is_demanded(
     }
     assert_eq!(last.statuscode, ReplyStatus::Ok, "{}", last.statusmsg);
     small.effects();
-    assert!(node.runs(), "{}", node.log());
+    assert!(node.is_running(), "{}", node.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -220,7 +220,7 @@ async fn a_daemon_starts_on_a_full_disk_and_says_what_it_cannot_do() {
     assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     let captured = small.rig.captured();
     kill(Pid::from_raw(node.pid()), Signal::SIGKILL).unwrap();
-    await_state("it is dead", || !node.runs()).await;
+    await_state("it is dead", || !node.is_running()).await;
     small.disk.fill();
     node = small.start().await;
     small.assert_reads_go_on().await;
@@ -233,7 +233,7 @@ async fn a_daemon_starts_on_a_full_disk_and_says_what_it_cannot_do() {
     small.disk.make_room();
     assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     assert_eq!(small.effects(), done + 1);
-    assert!(node.runs(), "{}", node.log());
+    assert!(node.is_running(), "{}", node.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -246,7 +246,7 @@ async fn a_daemon_starts_on_a_read_only_state_and_changes_nothing() {
     assert_eq!(small.strike().await.statuscode, ReplyStatus::Ok);
     let captured = small.rig.captured();
     kill(Pid::from_raw(node.pid()), Signal::SIGTERM).unwrap();
-    await_state("it has stopped", || !node.runs()).await;
+    await_state("it has stopped", || !node.is_running()).await;
     small.disk.make_read_only();
     node = small.start().await;
     small.assert_reads_go_on().await;
@@ -259,8 +259,9 @@ async fn a_daemon_starts_on_a_read_only_state_and_changes_nothing() {
     assert_eq!(small.effects(), 1);
 
     // A second daemon with the same state is kept out, though the lock file cannot be opened for writing.
-    let mut second = small.rig.home.clone().start_by(&small.disk.entered_by(program("rpcd")));
-    await_state("the second has ended", || !second.runs()).await;
+    let mut second =
+        small.rig.home.clone().start_through(&small.disk.entered_by(find_program("rpcd")));
+    await_state("the second has ended", || !second.is_running()).await;
     assert!(second.log().contains("another rpcd is running"), "{}", second.log());
-    assert!(node.runs());
+    assert!(node.is_running());
 }

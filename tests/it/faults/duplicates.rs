@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_tests::await_state;
-use muster_tests::fault_proxy::{Fault, FaultProxy};
+use muster_tests::fault_proxy::{FaultProxy, NetworkFault};
 use muster_tests::organisation::Organisation;
 
 use super::books::{Effects, ask, compare};
@@ -14,9 +14,9 @@ use crate::ask::Caller;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_delivered_four_times_is_done_once_and_counted_once() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let proxy = FaultProxy::before(&server).await;
-    proxy.inject(Fault::Duplicate);
+    let server = organisation.start_broker().await;
+    let proxy = FaultProxy::start(&server).await;
+    proxy.inject(NetworkFault::Duplicate);
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &proxy, 0..8, &effects).await;
     let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use muster_bus::{Bus, Bytes};
-use muster_tests::await_answer;
-use muster_tests::memory::own_kib;
+use muster_tests::memory::anonymous_kib;
 use muster_tests::organisation::connect;
+use muster_tests::poll_until_ok;
 use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
 use muster_wire::subject;
 use rand::rngs::StdRng;
@@ -175,7 +175,8 @@ async fn send(bus: &Bus, (subject, bytes): (String, Vec<u8>)) -> bool {
 async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
     let rig = Rig::new("").await;
     let mut node = rig.start().await;
-    let thief_of_the_broker = connect(&rig.server, &rig.organisation.carrier("thief")).await;
+    let thief_of_the_broker =
+        connect(&rig.server, &rig.organisation.unrestricted_user("thief")).await;
     let seeds = Seeds::new(&rig);
     let seed = 20_261_122;
     note(&format!("seed {seed}"));
@@ -195,15 +196,15 @@ async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
         }
         thief_of_the_broker.confirm_delivery().await.unwrap();
         // The question comes by another subscription than what is for everybody, and may overtake it.
-        await_answer("all of them were looked at", BACK, async || {
+        poll_until_ok("all of them were looked at", BACK, async || {
             let total = rig.counted("total").await;
             asked += 1;
             (total >= sent + asked).then_some(()).ok_or((total, sent, asked))
         })
         .await;
-        assert!(node.runs(), "rpcd ended: {}", node.log());
+        assert!(node.is_running(), "rpcd ended: {}", node.log());
         if round == 9 {
-            warm = own_kib(pid).unwrap();
+            warm = anonymous_kib(pid).unwrap();
         }
     }
     let counted = async |what| rig.counted(what).await;
@@ -224,7 +225,7 @@ async fn ten_thousand_hostile_messages_are_counted_and_change_nothing() {
     let kept = rig.home.path("state/account.jwt");
     assert!(!kept.exists() || std::fs::read_to_string(kept).unwrap() == trust);
     let before = warm;
-    let after = own_kib(pid).unwrap();
+    let after = anonymous_kib(pid).unwrap();
     note(&format!("{before} KiB after the first thousand, {after} KiB in the end"));
     assert!(after <= before + GROWTH_KIB, "{before} KiB, then {after} KiB");
     let log = node.log();

@@ -16,7 +16,7 @@ const WAIT: Duration = Duration::from_secs(10);
 
 async fn end(mut node: Rpcd, signal: Signal) {
     kill(Pid::from_raw(node.pid()), signal).unwrap();
-    await_state("it has ended", || !node.runs()).await;
+    await_state("it has ended", || !node.is_running()).await;
 }
 
 /// The messages of the node's findings about one check.
@@ -64,7 +64,7 @@ async fn what_was_captured_before_a_journal_was_lost_is_not_carried_out_again() 
         // At once, while everything from before one skew after the start is refused; and again, when new questions are answered: each
         // of them is then known from the first time.
         rig.replay(&captured).await;
-        muster_tests::await_answer("new questions are answered", WAIT, async || {
+        muster_tests::poll_until_ok("new questions are answered", WAIT, async || {
             let stats = rig.other.ask(NODE, "rpcutil", "daemon_stats", json!({}));
             match stats.await.reply {
                 reply if reply.statuscode == ReplyStatus::Ok => Ok(()),
@@ -73,7 +73,7 @@ async fn what_was_captured_before_a_journal_was_lost_is_not_carried_out_again() 
         })
         .await;
         rig.replay(&captured).await;
-        muster_tests::await_answer("all have come again", WAIT, async || {
+        muster_tests::poll_until_ok("all have come again", WAIT, async || {
             match rig.counted("replayed").await {
                 replayed if replayed >= captured.len() as u64 => Ok(()),
                 replayed => Err(replayed),
@@ -97,7 +97,7 @@ async fn what_was_captured_before_a_journal_was_lost_is_not_carried_out_again() 
 
 /// Asks for changes until one is carried out: a new request is refused for one skew after a loss.
 async fn await_strike(rig: &Rig) {
-    muster_tests::await_answer("a change is carried out", WAIT, async || {
+    muster_tests::poll_until_ok("a change is carried out", WAIT, async || {
         let entry = rig.ask("strike", WAIT).await;
         let (_, answers) = entry.told();
         let reply = answers.values().next().unwrap().reply.clone();

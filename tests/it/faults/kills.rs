@@ -8,7 +8,7 @@ use std::time::Duration;
 use muster_client::{CallEvent, CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::rpcd::Rpcd;
-use muster_tests::{await_answer, await_state, let_pass};
+use muster_tests::{await_state, poll_until_ok, simulate_delay};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::rngs::StdRng;
@@ -90,7 +90,7 @@ impl Held {
             }
             Stage::Queued => {
                 let before = effects;
-                await_answer("one runs, and one waits", BACK, async || {
+                poll_until_ok("one runs, and one waits", BACK, async || {
                     match (rig.at_work().await, rig.effects().len() - before) {
                         (2, 1) => Ok(()),
                         other => Err(other),
@@ -142,7 +142,7 @@ impl Held {
         if stage == Stage::Answered {
             self.signal(Signal::SIGKILL);
         }
-        await_state("it is dead", || !self.node.runs()).await;
+        await_state("it is dead", || !self.node.is_running()).await;
         self.hold(false);
         self.node = self.rig.start().await;
         entries
@@ -209,7 +209,7 @@ async fn asks_on(rig: &Rig, over: &AtomicBool) -> Vec<Entry> {
         let entry = ask_of(&rig.caller.client, "strike", SHORT).await;
         if !entry.is_done() {
             // Nobody is there: a breath, so that not all of the work is for nothing.
-            let_pass(Duration::from_millis(100)).await;
+            simulate_delay(Duration::from_millis(100)).await;
         }
         entries.push(entry);
     }
@@ -226,14 +226,14 @@ async fn fifty_kills(rig: &Rig, over: &AtomicBool) -> u64 {
     for round in 0..50 {
         let (so_far, more) = (rig.captured().len(), dice.random_range(0..9));
         await_state("it is asked", || rig.captured().len() >= so_far + more).await;
-        let_pass(Duration::from_millis(dice.random_range(0..40))).await;
+        simulate_delay(Duration::from_millis(dice.random_range(0..40))).await;
         let pid = Pid::from_raw(node.pid());
         if round % 3 == 0 {
             kill(pid, Signal::SIGSTOP).unwrap();
-            let_pass(Duration::from_millis(dice.random_range(0..20))).await;
+            simulate_delay(Duration::from_millis(dice.random_range(0..20))).await;
         }
         kill(pid, Signal::SIGKILL).unwrap();
-        await_state("it is dead", || !node.runs()).await;
+        await_state("it is dead", || !node.is_running()).await;
         node = rig.start().await;
         let mut captured = rig.captured();
         let these = captured.split_off(from);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_tests::command::{Command, told};
-use muster_tests::fault_proxy::{Cut, Fault, FaultProxy};
+use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::fault_proxy::{Disconnect, FaultProxy, NetworkFault};
 use muster_tests::organisation::Organisation;
-use muster_tests::{await_answer, await_state};
+use muster_tests::{await_state, poll_until_ok};
 use muster_wire::identity::Identity;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -21,8 +21,8 @@ use crate::ask::Caller;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_third_of_the_fleet_behind_a_dead_line_is_named_and_comes_back_by_itself() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let proxy = FaultProxy::before(&server).await;
+    let server = organisation.start_broker().await;
+    let proxy = FaultProxy::start(&server).await;
     let effects = Arc::<Effects>::default();
     let near = Nodes::start(&organisation, &server, 0..20, &effects).await;
     let far = Nodes::start(&organisation, &proxy, 20..30, &effects).await;
@@ -33,31 +33,31 @@ async fn a_third_of_the_fleet_behind_a_dead_line_is_named_and_comes_back_by_itse
     assert!(entries.iter().all(super::books::Entry::is_done));
     let before = our_memory();
 
-    proxy.inject(Fault::HalfOpen);
+    proxy.inject(NetworkFault::HalfOpen);
     let entry = ask(&caller.client, strike(&names, Duration::from_secs(2))).await;
-    let (stats, _) = entry.told();
+    let (stats, _) = entry.describe_output();
     assert_eq!((stats.ok, &stats.missing), (20, &far.names()));
     // The broker does not know it yet: nobody has said goodbye.
     assert_eq!(stats.absent, BTreeSet::new());
     entries.push(entry);
-    let rpc = Command::new(&server, &organisation, &rip, "");
+    let rpc = RpcCommand::new(&server, &organisation, &rip, "");
     let list: Vec<&str> = names.iter().map(Identity::as_str).collect();
     rpc.write("nodes", &list.join("\n"));
     let nodes = rpc.path("nodes").display().to_string();
     let output = rpc.run(&["do", "rpcutil", "ping", "--nodes", &nodes, "-t", "2"]).await;
-    let said = told(&output);
+    let said = describe_output(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(far.names().iter().all(|node| said.contains(node.as_str())), "{said}");
 
     proxy.heal();
-    await_answer("all are back by themselves", BACK, async || {
+    poll_until_ok("all are back by themselves", BACK, async || {
         let entry = ask(&caller.client, strike(&names, Duration::from_secs(2))).await;
-        let (done, missing) = (entry.is_done(), entry.told().0.missing.clone());
+        let (done, missing) = (entry.is_done(), entry.describe_output().0.missing.clone());
         entries.push(entry);
         if done { Ok(()) } else { Err(missing) }
     })
     .await;
-    let (document, code) = rpc.document(&["do", "rpcutil", "ping", "--nodes", &nodes]).await;
+    let (document, code) = rpc.run_json(&["do", "rpcutil", "ping", "--nodes", &nodes]).await;
     assert_eq!(code, 0, "{document:#}");
     assert_eq!(document.pointer("/replies").and_then(Value::as_array).map(Vec::len), Some(30));
     // What was swallowed is not sent again, and what was asked is not done a second time.
@@ -68,9 +68,9 @@ async fn a_third_of_the_fleet_behind_a_dead_line_is_named_and_comes_back_by_itse
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_break_at_random_moments_lose_no_request_untold() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let (of_nodes, of_caller) =
-        (FaultProxy::before(&server).await, FaultProxy::before(&server).await);
+        (FaultProxy::start(&server).await, FaultProxy::start(&server).await);
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &of_nodes, 0..10, &effects).await;
     let caller = Caller::connect(&organisation, &of_caller, organisation.caller("rip")).await;
@@ -93,7 +93,7 @@ async fn connections_that_break_at_random_moments_lose_no_request_untold() {
             let so_far = effects.total();
             let more = dice.random_range(1..40);
             await_state("nodes are at work", || effects.total() > so_far + more).await;
-            let how = if dice.random() { Cut::Reset } else { Cut::Close };
+            let how = if dice.random() { Disconnect::Reset } else { Disconnect::Close };
             match round % 3 {
                 0 => of_caller.cut(how),
                 1 => of_nodes.cut(how),
@@ -109,7 +109,7 @@ async fn connections_that_break_at_random_moments_lose_no_request_untold() {
         over.store(true, Ordering::Release);
     };
     let (mut entries, ()) = tokio::join!(asking, cutting);
-    await_answer("all answer", BACK, async || {
+    poll_until_ok("all answer", BACK, async || {
         let entry = ask(&caller.client, strike(&names, wait)).await;
         let done = entry.is_done();
         entries.push(entry);
@@ -123,16 +123,16 @@ async fn connections_that_break_at_random_moments_lose_no_request_untold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_line_costs_time_and_no_answer() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let proxy = FaultProxy::before(&server).await;
+    let server = organisation.start_broker().await;
+    let proxy = FaultProxy::start(&server).await;
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &proxy, 0..10, &effects).await;
     let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut entries = Vec::new();
-    for fault in [Fault::Delay(Duration::from_millis(700)), Fault::Throttle(8_000)] {
+    for fault in [NetworkFault::Delay(Duration::from_millis(700)), NetworkFault::Throttle(8_000)] {
         proxy.inject(fault);
         let entry = ask(&caller.client, strike(&nodes.names(), BACK)).await;
-        assert!(entry.is_done(), "{fault:?}: {:?}", entry.told().0);
+        assert!(entry.is_done(), "{fault:?}: {:?}", entry.describe_output().0);
         entries.push(entry);
     }
     assert_eq!(compare(&entries, &effects).answered, 20);

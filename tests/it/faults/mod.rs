@@ -26,8 +26,8 @@ use futures_util::{StreamExt as _, stream};
 use muster_agent::core::DaemonCore;
 use muster_client::{CallTarget, RpcCall};
 use muster_tests::await_state;
-use muster_tests::fleet::{Blueprint, TestNode};
-use muster_tests::memory::own_kib;
+use muster_tests::fleet::{NodeSetup, TestNode};
+use muster_tests::memory::anonymous_kib;
 use muster_tests::organisation::{Broker, Organisation};
 use muster_tests::rpcd::Rpcd;
 use muster_wire::identity::Identity;
@@ -52,7 +52,7 @@ impl Nodes {
     ) -> Self {
         let nodes = stream::iter(numbers).map(async |number| {
             let signer = organisation.node(&format!("node{number}.example.net"));
-            let mut blueprint = Blueprint::new(signer);
+            let mut blueprint = NodeSetup::new(signer);
             blueprint.agents = vec![books::agent(effects)];
             TestNode::start(organisation, broker, blueprint).await
         });
@@ -78,7 +78,7 @@ fn strike(nodes: &BTreeSet<Identity>, wait: Duration) -> RpcCall {
 
 /// What this process has now; a test compares it with what it has later.
 fn our_memory() -> u64 {
-    own_kib(std::process::id()).unwrap()
+    anonymous_kib(std::process::id()).unwrap()
 }
 
 fn assert_memory_is_back(before: u64) {
@@ -89,7 +89,7 @@ fn assert_memory_is_back(before: u64) {
 /// Waits until a daemon has become ready so often.
 async fn ready(node: &mut Rpcd, times: usize) {
     await_state("the node is ready", || {
-        assert!(node.runs(), "rpcd ended: {}", node.log());
+        assert!(node.is_running(), "rpcd ended: {}", node.log());
         node.log().matches("\"message\":\"ready\"").count() >= times
     })
     .await;

@@ -36,7 +36,7 @@ async fn fill(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_asks_for_too_much_is_told_so_in_words() {
     let organisation = Organisation::new(&["muster"]);
-    let usual = organisation.broker().await;
+    let usual = organisation.start_broker().await;
     let configuration = format!("{}max_payload: {PAYLOAD}\n", organisation.broker_configuration());
     let small = NatsServer::start(&configuration).await;
     let within = [json!({"bytes": 1_000}), json!({"bytes": 400_000})];

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use muster_bus::Bytes;
 use muster_client::{CallTarget, Client, RpcCall};
-use muster_tests::await_answer;
-use muster_tests::fault_proxy::{FaultProxy, Published};
+use muster_tests::fault_proxy::{CapturedMessage, FaultProxy};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
-use muster_tests::rpcd::{Home, Rpcd};
+use muster_tests::poll_until_ok;
+use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use serde_json::{Value, json};
@@ -49,11 +49,11 @@ pub(super) struct Rig {
     pub(super) organisation: Organisation,
     pub(super) server: NatsServer,
     pub(super) signer: Signer,
-    pub(super) home: Home,
+    pub(super) home: DaemonHome,
     pub(super) caller: Caller,
     /// Somebody else, through whom captured messages come again, and who asks how the node is.
     pub(super) other: Caller,
-    captured: Arc<Mutex<Vec<Published>>>,
+    captured: Arc<Mutex<Vec<CapturedMessage>>>,
     _proxy: FaultProxy,
 }
 
@@ -61,20 +61,20 @@ impl Rig {
     /// A node that is not started yet; `more` is its configuration.
     pub(super) async fn new(more: &str) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         let signer = organisation.node(NODE);
         let more = format!("{more}\n[log]\nformat = \"json\"\n");
-        let home = Home::new(&organisation, &signer, &server.url(), &more);
+        let home = DaemonHome::new(&organisation, &signer, &server.url(), &more);
         // It writes into directories of root's.
         let user = "[plugins.external.agents.tally]\nuser = \"root\"\n";
         home.write("conf.d/tally.toml", user, 0o644);
         home.write("ddl/tally.json", &ddl().to_string(), 0o644);
         home.write("ddl/tally", TALLY, 0o755);
         home.write("effects", "", 0o644);
-        let (proxy, mut published) = FaultProxy::tapped(&server).await;
+        let (proxy, mut published) = FaultProxy::start_tapped(&server).await;
         let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;
         let other = Caller::connect(&organisation, &server, organisation.caller("eve")).await;
-        let captured = Arc::<Mutex<Vec<Published>>>::default();
+        let captured = Arc::<Mutex<Vec<CapturedMessage>>>::default();
         let kept = Arc::clone(&captured);
         tokio::spawn(async move {
             while let Some(message) = published.recv().await {
@@ -107,15 +107,16 @@ impl Rig {
     }
 
     /// Every request that the caller has sent through the bus so far, in order.
-    pub(super) fn captured(&self) -> Vec<Published> {
+    pub(super) fn captured(&self) -> Vec<CapturedMessage> {
         let all = self.captured.lock().unwrap();
-        let is_request =
-            |sent: &&Published| sent.subject.starts_with("muster.") && !sent.payload.is_empty();
+        let is_request = |sent: &&CapturedMessage| {
+            sent.subject.starts_with("muster.") && !sent.payload.is_empty()
+        };
         all.iter().filter(is_request).cloned().collect()
     }
 
     /// Sends captured messages again.
-    pub(super) async fn replay(&self, messages: &[Published]) {
+    pub(super) async fn replay(&self, messages: &[CapturedMessage]) {
         for message in messages {
             let payload = Bytes::from(message.payload.clone());
             let reply_to = message.reply_to.as_deref().unwrap();
@@ -134,7 +135,7 @@ impl Rig {
     /// Waits until one of the daemon's figures is this. What is for everybody is taken from another subscription than the question for
     /// the figure, which may overtake it.
     pub(super) async fn await_counted(&self, what: &str, wanted: u64) {
-        await_answer(&format!("{what} is {wanted}"), BACK, async || {
+        poll_until_ok(&format!("{what} is {wanted}"), BACK, async || {
             match self.counted(what).await {
                 counted if counted == wanted => Ok(()),
                 counted => Err(counted),
@@ -145,7 +146,7 @@ impl Rig {
 
     /// Waits until nothing is at work on the node.
     pub(super) async fn await_idle(&self) {
-        await_answer("nothing is at work", BACK, async || match self.at_work().await {
+        poll_until_ok("nothing is at work", BACK, async || match self.at_work().await {
             0 => Ok(()),
             busy => Err(busy),
         })

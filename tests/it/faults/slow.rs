@@ -8,7 +8,7 @@ use muster_client::{
     CallEvent, CallStats, CallTarget, Client, ConnectionDisturbance, DiscoveryWindow, RpcCall,
 };
 use muster_filter::NodeFilter;
-use muster_tests::fault_proxy::{Fault, FaultProxy};
+use muster_tests::fault_proxy::{FaultProxy, NetworkFault};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::{Organisation, options};
 use serde_json::json;
@@ -34,12 +34,12 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     let organisation = Organisation::new(&["muster"]);
     let configuration = format!("{}max_pending: 1048576\n", organisation.broker_configuration());
     let server = NatsServer::start(&configuration).await;
-    let proxy = FaultProxy::before(&server).await;
+    let proxy = FaultProxy::start(&server).await;
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
     let slow = Caller::connect(&organisation, &proxy, organisation.caller("slow")).await;
     let quick = Caller::connect(&organisation, &server, organisation.caller("quick")).await;
-    proxy.inject(Fault::Throttle(3_000_000));
+    proxy.inject(NetworkFault::Throttle(3_000_000));
     let named = async {
         let entry = ask(&slow.client, much(CallTarget::Nodes(nodes.names()))).await;
         let (stats, _) = entry.told();
@@ -96,12 +96,12 @@ async fn everybody(client: &Client, wait: Duration) -> CallStats {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
-    let proxy = FaultProxy::before(&server).await;
+    let server = organisation.start_broker().await;
+    let proxy = FaultProxy::start(&server).await;
     let effects = Arc::<Effects>::default();
     let _nodes = Nodes::start(&organisation, &server, 0..10, &effects).await;
     let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;
-    proxy.inject(Fault::Throttle(200_000));
+    proxy.inject(NetworkFault::Throttle(200_000));
     let stats = everybody(&caller.client, LONG).await;
     assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
     let hasty = Client::new(
@@ -123,7 +123,7 @@ async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_whose_own_buffer_overflows_is_told() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
     let rip = organisation.caller("rip");

@@ -66,9 +66,9 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.storing_broker().await;
+        let server = organisation.start_broker_with_stores().await;
         let fleet = [organisation.collective().clone()];
-        let newcomers = organisation.newcomers();
+        let newcomers = organisation.bootstrap_account();
         let among_newcomers = |role: UserRole| role.newcomers_account_template().unwrap();
         let thieves = vec![
             Thief::new(

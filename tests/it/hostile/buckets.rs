@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use muster_bus::{Bucket, Bus};
-use muster_tests::await_answer;
 use muster_tests::organisation::connect;
+use muster_tests::poll_until_ok;
 use muster_tests::raw_nats::RawNats;
 use muster_wire::stores::{ALL_BUCKETS, BucketDefinition, PERMITS_BUCKET};
 
@@ -23,7 +23,7 @@ async fn answer(
 ) -> String {
     client.publish(subject, reply, headers, value).await;
     let mut found = Vec::new();
-    await_answer("the broker answers", WITHIN, async || {
+    poll_until_ok("the broker answers", WITHIN, async || {
         found.extend(client.sync().await.messages);
         let own = found.iter().find(|(to, _)| to == reply);
         own.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).ok_or(())
@@ -165,7 +165,7 @@ async fn a_watch_hands_out_every_last_value_in_order() {
 #[tokio::test]
 async fn push_repairs_the_buckets_of_earlier_versions() {
     let scene = Scene::new().await;
-    let everything = connect(&scene.server, &scene.organisation.carrier("old")).await;
+    let everything = connect(&scene.server, &scene.organisation.unrestricted_user("old")).await;
     for BucketDefinition { name, .. } in ALL_BUCKETS {
         everything.request(&format!("$JS.API.STREAM.DELETE.KV_{name}"), "".into()).await.unwrap();
         // As the client library makes a bucket.

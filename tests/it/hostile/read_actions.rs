@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use muster_ddl::BUILTIN_AGENTS;
 use muster_tests::organisation::Organisation;
-use muster_tests::rpcd::Home;
+use muster_tests::rpcd::DaemonHome;
 use muster_wire::identity::SubjectName;
 use muster_wire::request::Request;
 use muster_wire::status::ReplyStatus;
@@ -152,12 +152,12 @@ impl ReadAction {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let config = "[requests]\nplain_secrets = true\n[plugins.puppetral]\ndeny_types = []\n\
                   [plugins.catalog]\nenabled = true\n[plugins.shell]\nenabled = true\n\
                   [plugins.provision]\nenabled = true\n";
     let node = organisation.node("web1.example.com");
-    let mut daemon = Home::new(&organisation, &node, &server.url(), config).start();
+    let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;
     let asker = organisation.caller("rip");
     let caller = Caller::connect(&organisation, &server, asker).await;
@@ -201,10 +201,10 @@ async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_action_that_may_run_programs_starts_the_canary() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.broker().await;
+    let server = organisation.start_broker().await;
     let config = "[plugins.puppetral]\ndeny_types = []\n";
     let node = organisation.node("web1.example.com");
-    let mut daemon = Home::new(&organisation, &node, &server.url(), config).start();
+    let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;
     let asker = organisation.caller("rip");
     let caller = Caller::connect(&organisation, &server, asker).await;

@@ -46,7 +46,7 @@ impl Oracle {
         let oracle = started.ok().and_then(Self::of);
         if oracle.is_none() {
             assert!(
-                muster_tests::tools::is_left_out("puppet"),
+                muster_tests::tools::is_skipped("puppet"),
                 "puppet is not installed: run tools/fetch-puppet, or name it in MUSTER_TESTS_WITHOUT"
             );
             tell("skipped: puppet is not installed; tools/fetch-puppet installs it");

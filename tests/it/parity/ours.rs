@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use muster_tests::command::program;
+use muster_tests::command::find_program;
 
 use super::compare::{Difference, differences};
 use super::known::{DEFECTS, KNOWN};
@@ -25,7 +25,7 @@ pub(crate) fn apply(catalog: &str, world: &World, flags: &Flags) -> Outcome {
     let paths = [&state.join("engine"), &report, &state.join("puppet")]
         .map(|path| path.display().to_string());
     let [engine, told, puppet] = paths;
-    line.push(program("rpcd").display().to_string());
+    line.push(find_program("rpcd").display().to_string());
     line.extend(["apply".to_owned(), world.catalog(catalog).display().to_string()]);
     line.extend(
         ["--state-dir", &engine, "--report", &told, "--puppet-state", &puppet].map(str::to_owned),
@@ -35,8 +35,10 @@ pub(crate) fn apply(catalog: &str, world: &World, flags: &Flags) -> Outcome {
     for (name, tags) in [("--tags", &flags.tags), ("--skip-tags", &flags.skip_tags)] {
         line.extend(tags.iter().flat_map(|tags| [name.to_owned(), tags.clone()]));
     }
-    let [program, arguments @ ..] = line.as_slice() else { unreachable!("the line has a program") };
-    let output = Command::new(program)
+    let [find_program, arguments @ ..] = line.as_slice() else {
+        unreachable!("the line has a program")
+    };
+    let output = Command::new(find_program)
         .args(arguments)
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .output()

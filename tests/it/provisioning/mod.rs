@@ -8,11 +8,11 @@ use std::time::Duration;
 use muster_client::Client;
 use muster_contract::provisioner::ProvisioningState;
 use muster_provisioner::Options;
-use muster_tests::command::{Command, told};
-use muster_tests::fleet::{Blueprint, TestNode};
-use muster_tests::let_pass;
+use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::connect;
-use muster_tests::published::{Reader, check};
+use muster_tests::published::{SchemaMode, check_schema};
+use muster_tests::simulate_delay;
 use muster_wire::identity::Identity;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -29,7 +29,7 @@ async fn machines_become_nodes_of_the_master_that_is_near() {
         world.master("puppet-a.example.net", "a").await,
         world.master("puppet-b.example.net", "b").await,
     );
-    let old = there.sign_old("web1.example.net");
+    let old = there.add_old_certificate("web1.example.net");
     let machines = [
         world.newcomer("web1.example.net", "a").await,
         world.newcomer("web2.example.net", "b").await,
@@ -59,7 +59,7 @@ async fn machines_become_nodes_of_the_master_that_is_near() {
         world.hook.nodes("done"),
         ["web1.example.net", "web2.example.net", "web3.example.net"]
     );
-    service.stopped().await;
+    service.stop_and_wait().await;
 }
 
 /// A9.3: a request that somebody else has put in the node's place is not signed, and nobody tries again.
@@ -68,7 +68,7 @@ async fn a_request_that_the_node_did_not_make_is_not_signed() {
     let mut world = World::new().await;
     let authority = world.master("puppet-a.example.net", "a").await;
     let machine = world.newcomer("web1.example.net", "a").await;
-    machine.fault("request_certificate", Some("not yet"));
+    machine.set_fault("request_certificate", Some("not yet"));
     let mut options = world.options();
     options.tries = 1000;
     let _service = world.service("prov1.example.net", options).await;
@@ -77,8 +77,8 @@ async fn a_request_that_the_node_did_not_make_is_not_signed() {
             record.error.as_deref().is_some_and(|error| error.contains("not yet"))
         })
         .await;
-    authority.swap_request("web1.example.net");
-    machine.fault("request_certificate", None);
+    authority.replace_request("web1.example.net");
+    machine.set_fault("request_certificate", None);
     let failed = world
         .until("it fails", |record| record.state == ProvisioningState::Failed && record.settled)
         .await;
@@ -100,7 +100,7 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
         world.newcomer(&format!("web{number}.example.net"), "a").await;
     }
     let bad = Arc::clone(&world.newcomers["web7.example.net"].machine);
-    bad.fault("run_puppet", Some("the catalog does not compile"));
+    bad.set_fault("run_puppet", Some("the catalog does not compile"));
     let _service = world.service("prov1.example.net", world.options()).await;
     let known = world
         .until("all are done or failed", |record| {
@@ -120,7 +120,7 @@ async fn one_that_fails_stops_nobody_and_can_be_tried_again() {
     assert_eq!(world.hook.nodes("failed"), ["web7.example.net"]);
     assert_eq!(world.hook.nodes("done").len(), 19);
 
-    bad.fault("run_puppet", None);
+    bad.set_fault("run_puppet", None);
     let store = world.store().await;
     let node = Identity::parse("web7.example.net").unwrap();
     let anna = Identity::parse("anna").unwrap();
@@ -140,7 +140,7 @@ async fn one_that_hangs_is_given_up_and_the_others_arrive() {
     for number in 0..4 {
         world.newcomer(&format!("web{number}.example.net"), "a").await;
     }
-    world.newcomers["web2.example.net"].machine.fault("bootstrap_puppet", Some("hang"));
+    world.newcomers["web2.example.net"].machine.set_fault("bootstrap_puppet", Some("hang"));
     let mut options = world.options();
     options.steps = serde_json::from_value(json!([
         { "name": "bootstrap", "timeout": 2, "tries": 1 }
@@ -167,7 +167,7 @@ async fn a_node_that_is_killed_in_a_step_is_asked_again() {
     let mut world = World::new().await;
     world.master("puppet-a.example.net", "a").await;
     let machine = world.newcomer("web1.example.net", "a").await;
-    machine.fault("run_puppet", Some("hang"));
+    machine.set_fault("run_puppet", Some("hang"));
     // No other host takes over, and no step has a time of its own.
     let options = world.options();
     let _service = world.service("prov1.example.net", options).await;
@@ -178,7 +178,7 @@ async fn a_node_that_is_killed_in_a_step_is_asked_again() {
                 .is_some_and(|current| current.underway && current.step.to_string() == "final_run")
         })
         .await;
-    machine.fault("run_puppet", None);
+    machine.set_fault("run_puppet", None);
     world.boot("web1.example.net").await;
     world.all_done().await;
 }
@@ -244,44 +244,48 @@ async fn rpc_shows_where_nodes_stand_and_takes_wishes() {
     let mut world = World::new().await;
     let authority = world.master("puppet-a.example.net", "a").await;
     let machine = world.newcomer("web1.example.net", "a").await;
-    machine.fault("run_puppet", Some("the catalog does not compile"));
+    machine.set_fault("run_puppet", Some("the catalog does not compile"));
     let signer = world.organisation.caller("anna");
-    let rpc = Command::new(world.server(), &world.organisation, &signer, "");
+    let rpc = RpcCommand::new(world.server(), &world.organisation, &signer, "");
     let nobody = rpc.run(&["provision", "status"]).await;
-    assert_eq!(nobody.status.code(), Some(1), "{}", told(&nobody));
+    assert_eq!(nobody.status.code(), Some(1), "{}", describe_output(&nobody));
 
     let desk = muster_provisioner::ProvisionerHandle::default();
     let service = world.organisation.service("provisioner");
     desk.connect(connect(world.server(), &service).await);
-    let mut host = Blueprint::new(world.organisation.node("prov1.example.net"));
+    let mut host = NodeSetup::new(world.organisation.node("prov1.example.net"));
     host.agents = vec![muster_provisioner::build_agent(&desk).unwrap()];
     let _host = TestNode::start(&world.organisation, world.server(), host).await;
     let _service = world.service("prov1.example.net", world.options()).await;
     world.until("it fails", |record| record.settled).await;
-    let (document, code) = rpc.document(&["provision", "status"]).await;
+    let (document, code) = rpc.run_json(&["provision", "status"]).await;
     assert_eq!(code, 2, "{document:#}");
-    check("muster.provision.v1", &document, Reader::Strict).unwrap();
+    check_schema("muster.provision.v1", &document, SchemaMode::Strict).unwrap();
     assert_eq!(document["counts"], json!({ "failed": 1 }));
     assert_eq!(document["leader"], "prov1.example.net");
     let one = rpc.run(&["provision", "status", "web1.example.net"]).await;
-    assert!(told(&one).contains("does not compile"), "{}", told(&one));
+    assert!(describe_output(&one).contains("does not compile"), "{}", describe_output(&one));
 
-    machine.fault("run_puppet", None);
+    machine.set_fault("run_puppet", None);
     let retried = rpc.run(&["provision", "retry", "web1.example.net"]).await;
-    assert_eq!(retried.status.code(), Some(0), "{}", told(&retried));
+    assert_eq!(retried.status.code(), Some(0), "{}", describe_output(&retried));
     let watched = rpc.run(&["provision", "watch"]).await;
-    assert_eq!(watched.status.code(), Some(0), "{}", told(&watched));
-    assert!(told(&watched).contains("web1.example.net  done"), "{}", told(&watched));
+    assert_eq!(watched.status.code(), Some(0), "{}", describe_output(&watched));
+    assert!(
+        describe_output(&watched).contains("web1.example.net  done"),
+        "{}",
+        describe_output(&watched)
+    );
 
     let asked = rpc.run(&["provision", "retire", "web1.example.net"]).await;
-    assert_eq!(asked.status.code(), Some(4), "{}", told(&asked));
+    assert_eq!(asked.status.code(), Some(4), "{}", describe_output(&asked));
     assert!(authority.certificates().signed.contains_key("web1.example.net"));
     let retired = rpc.run(&["provision", "retire", "web1.example.net", "--yes"]).await;
-    assert_eq!(retired.status.code(), Some(0), "{}", told(&retired));
+    assert_eq!(retired.status.code(), Some(0), "{}", describe_output(&retired));
     world.until("it is retired", |record| record.state == ProvisioningState::Retired).await;
     assert!(authority.certificates().signed.is_empty());
     let unknown = rpc.run(&["provision", "retry", "nobody.example.net"]).await;
-    assert_eq!(unknown.status.code(), Some(2), "{}", told(&unknown));
+    assert_eq!(unknown.status.code(), Some(2), "{}", describe_output(&unknown));
 }
 
 async fn ask(client: &Client, node: &str, agent: &str, action: &str) {
@@ -318,7 +322,7 @@ async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
             world.service("prov2.example.net", options.clone()).await,
         ];
         for _ in 0..25 {
-            let_pass(Duration::from_millis(random.random_range(20..250))).await;
+            simulate_delay(Duration::from_millis(random.random_range(20..250))).await;
             kills += 1;
             match random.random_range(0..10) {
                 0..5 => {
@@ -346,8 +350,8 @@ async fn a_hundred_kills_lose_nothing_and_do_nothing_twice() {
             certificates.signatures
         );
         assert!(certificates.revoked.is_empty(), "seed {seed}");
-        let told = world.hook.nodes("done");
-        assert_eq!(told, done.keys().cloned().collect::<Vec<_>>(), "seed {seed}");
+        let describe_output = world.hook.nodes("done");
+        assert_eq!(describe_output, done.keys().cloned().collect::<Vec<_>>(), "seed {seed}");
         for newcomer in world.newcomers.values() {
             let disk = newcomer.machine.disk();
             assert!(disk.released, "seed {seed}: {disk:?}");

@@ -10,11 +10,11 @@ use muster_contract::provisioner::ProvisioningState;
 use muster_provisioner::record::NodeRecord;
 use muster_provisioner::store::NodeRecordStore;
 use muster_provisioner::{Options, ProvisionerService};
-use muster_tests::await_answer;
-use muster_tests::fleet::{Blueprint, TestNode};
+use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::provisioning::{Authority, Machine, provision, puppetca};
+use muster_tests::poll_until_ok;
+use muster_tests::provisioning::{SimulatedCa, SimulatedMachine, provision, puppetca};
 use muster_tests::webhook::Webhook;
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// A newcomer: a machine that outlives its daemons.
 pub(super) struct Newcomer {
     name: String,
-    pub(super) machine: Arc<Machine>,
+    pub(super) machine: Arc<SimulatedMachine>,
     facts: Value,
     pub(super) node: Option<TestNode>,
 }
@@ -35,7 +35,7 @@ pub(super) struct World {
     pub(super) organisation: Organisation,
     pub(super) server: Option<NatsServer>,
     pub(super) hook: Webhook,
-    authorities: BTreeMap<String, Arc<Authority>>,
+    authorities: BTreeMap<String, Arc<SimulatedCa>>,
     masters: Vec<TestNode>,
     pub(super) newcomers: BTreeMap<String, Newcomer>,
 }
@@ -43,7 +43,7 @@ pub(super) struct World {
 impl World {
     pub(super) async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.storing_broker().await;
+        let server = organisation.start_broker_with_stores().await;
         Self {
             organisation,
             server: Some(server),
@@ -59,10 +59,10 @@ impl World {
     }
 
     /// A master in a region, with an authority of its own.
-    pub(super) async fn master(&mut self, name: &str, region: &str) -> Arc<Authority> {
-        let authority = Arc::new(Authority::default());
+    pub(super) async fn master(&mut self, name: &str, region: &str) -> Arc<SimulatedCa> {
+        let authority = Arc::new(SimulatedCa::default());
         let address = format!("192.0.2.{}", self.authorities.len() + 1);
-        let mut blueprint = Blueprint::new(self.organisation.node(name));
+        let mut blueprint = NodeSetup::new(self.organisation.node(name));
         blueprint.facts = json!({ "region": region, "address": address });
         blueprint.agents = vec![puppetca(&authority)];
         self.authorities.insert(address, Arc::clone(&authority));
@@ -72,8 +72,8 @@ impl World {
     }
 
     /// A machine that wants to be a node.
-    pub(super) async fn newcomer(&mut self, name: &str, region: &str) -> Arc<Machine> {
-        let machine = Machine::new(Duration::from_millis(20));
+    pub(super) async fn newcomer(&mut self, name: &str, region: &str) -> Arc<SimulatedMachine> {
+        let machine = SimulatedMachine::new(Duration::from_millis(20));
         let newcomer = Newcomer {
             name: name.to_owned(),
             machine: Arc::clone(&machine),
@@ -89,7 +89,7 @@ impl World {
     pub(super) async fn boot(&mut self, name: &str) {
         let newcomer = self.newcomers.get_mut(name).unwrap();
         drop(newcomer.node.take());
-        let mut blueprint = Blueprint::new(self.organisation.node(&newcomer.name));
+        let mut blueprint = NodeSetup::new(self.organisation.node(&newcomer.name));
         blueprint.facts = newcomer.facts.clone();
         blueprint.agents = vec![provision(&newcomer.machine, &self.authorities)];
         let server = self.server.as_ref().unwrap();
@@ -149,7 +149,7 @@ impl World {
         is_so: impl Fn(&NodeRecord) -> bool,
     ) -> BTreeMap<String, NodeRecord> {
         let store = self.store().await;
-        await_answer(what, PATIENCE, async || {
+        poll_until_ok(what, PATIENCE, async || {
             let mut found = BTreeMap::new();
             for name in self.newcomers.keys() {
                 let node = Identity::parse(name).unwrap();

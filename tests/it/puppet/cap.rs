@@ -8,9 +8,9 @@ use std::time::Duration;
 use muster_api::system::real::RealSystem;
 use muster_permits::PermitClient;
 use muster_puppet::PuppetPlugin;
-use muster_tests::await_answer;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
+use muster_tests::poll_until_ok;
 use muster_wire::identity::SubjectName;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.storing_broker().await;
+        let server = organisation.start_broker_with_stores().await;
         Self { organisation, server }
     }
 
@@ -108,7 +108,7 @@ async fn a2_4_a_run_that_somebody_else_started_takes_room_in_the_pool() {
     let mut foreign = std::process::Command::new(&program).arg("600").spawn().unwrap();
     std::fs::write(cron.path("var/state/agent_catalog_run.lock"), foreign.id().to_string())
         .unwrap();
-    await_answer("n1 takes room", PATIENCE, async || {
+    poll_until_ok("n1 takes room", PATIENCE, async || {
         let (_, held, _) = desk.inspect_pool(&pool()).await.map_err(|error| error.to_string())?;
         if held.is_empty() { Err("nobody".to_owned()) } else { Ok(()) }
     })
@@ -134,7 +134,7 @@ async fn a_run_whose_permit_is_lost_is_ended_and_says_so() {
     let node = Node::scripted("n1", ENDLESS);
     let (puppet, desk) = world.puppet(&node, "n1").await;
     let (outcome, ()) = tokio::join!(run(&puppet, json!({"limit": 1})), async {
-        await_answer("the run begins", PATIENCE, async || {
+        poll_until_ok("the run begins", PATIENCE, async || {
             node.path("begun").exists().then_some(()).ok_or("not yet")
         })
         .await;

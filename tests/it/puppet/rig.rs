@@ -29,7 +29,7 @@ pub(crate) fn has_puppet() -> bool {
     let is_there = Path::new(PUPPET).exists();
     if !is_there {
         assert!(
-            muster_tests::tools::is_left_out("puppet"),
+            muster_tests::tools::is_skipped("puppet"),
             "puppet is not installed: run tools/fetch-puppet, or name it in MUSTER_TESTS_WITHOUT"
         );
         tell("skipped: puppet is not installed; tools/fetch-puppet installs it");

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use muster_client::{CallEvent, CallTarget, RpcCall};
-use muster_tests::command::{program, told};
+use muster_tests::command::{describe_output, find_program};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
-use muster_tests::rpcd::{Home, Rpcd};
+use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_tests::{await_state, command};
 use muster_wire::identity::Identity;
 use nix::sys::signal::{Signal, kill};
@@ -31,11 +31,11 @@ struct Fleet {
 impl Fleet {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.broker().await;
+        let server = organisation.start_broker().await;
         Self { organisation, server, world: World::new() }
     }
 
-    fn home(&self) -> Home {
+    fn home(&self) -> DaemonHome {
         let more = format!(
             "[log]\nformat = \"json\"\n[paths]\nroot = \"{}\"\n[plugins.catalog]\npuppet_state = [\"{}\"]\n\
              [plugins.puppetral]\nallow_types = [\"exec\"]\n",
@@ -43,7 +43,7 @@ impl Fleet {
             self.world.path("puppet").display(),
         );
         let node = self.organisation.node(NODE);
-        let home = Home::new(&self.organisation, &node, &self.server.url(), &more);
+        let home = DaemonHome::new(&self.organisation, &node, &self.server.url(), &more);
         // One state for the daemon and for those who ask on the node.
         let paths = format!(
             "[paths]\nstate = \"{}\"\naudit = \"{}\"\nclasses = \"../classes.txt\"\n",
@@ -69,7 +69,7 @@ impl Fleet {
 /// Waits until it has become ready so often.
 async fn ready(node: &mut Rpcd, times: usize) {
     await_state("the node is ready", || {
-        assert!(node.runs(), "rpcd ended: {}", node.log());
+        assert!(node.is_running(), "rpcd ended: {}", node.log());
         node.log().matches("\"message\":\"ready\"").count() >= times
     })
     .await;
@@ -83,7 +83,7 @@ async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
     let node = fleet.start().await;
     let anna = fleet.caller();
     let run = world.puppet_runs();
-    let (document, code) = anna.document(&["restart", "request", "unit=stub"]).await;
+    let (document, code) = anna.run_json(&["restart", "request", "unit=stub"]).await;
     assert_eq!(code, 0, "{document:#}");
     world.reaches(&["waiting"]).await;
     // Everything that knows of it is killed, and the run ends while nobody is there.
@@ -99,15 +99,15 @@ async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
     assert_eq!(cycle["id"], document["replies"][0]["data"]["id"]);
     assert_eq!(world.starts(), 2);
     assert!(node.log().contains("resuming requested restarts"));
-    let (status, _) = anna.document(&["restart", "status", "unit=stub"]).await;
+    let (status, _) = anna.run_json(&["restart", "status", "unit=stub"]).await;
     let data = &status["replies"][0]["data"];
     assert_eq!((&data["state"], &data["pid"]), (&json!("ok"), &json!(world.pid())), "{status:#}");
-    let (status, _) = anna.document(&["restart", "status", "unit=never"]).await;
+    let (status, _) = anna.run_json(&["restart", "status", "unit=never"]).await;
     assert_eq!(status["replies"][0]["data"]["state"], "none");
 
     // The outcome can be waited for, and a bad one is a failed answer.
     let (answer, code) =
-        anna.document(&["restart", "request", "unit=stub", "wait=true", "verify_bus=20"]).await;
+        anna.run_json(&["restart", "request", "unit=stub", "wait=true", "verify_bus=20"]).await;
     let data = &answer["replies"][0]["data"];
     assert_eq!(
         (code, &data["state"], &data["pid"]),
@@ -115,11 +115,11 @@ async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
         "{answer:#}"
     );
     fs::write(world.path("root/refuses"), "").unwrap();
-    let (answer, code) = anna.document(&["restart", "request", "unit=stub", "wait=true"]).await;
+    let (answer, code) = anna.run_json(&["restart", "request", "unit=stub", "wait=true"]).await;
     assert_eq!(code, 2, "{answer:#}");
     let reply = &answer["replies"][0];
     assert!(reply.to_string().contains("the configuration is wrong"), "{answer:#}");
-    let (answer, code) = anna.document(&["restart", "request", "unit=ghost"]).await;
+    let (answer, code) = anna.run_json(&["restart", "request", "unit=ghost"]).await;
     assert!(code == 2 && answer.to_string().contains("no such service"), "{answer:#}");
 }
 
@@ -130,7 +130,7 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
     let anna = fleet.caller();
     let begun = fleet.world.path("root/begun");
     let script = "command=echo x > /begun; while ! test -e /go; do sleep 0.05; done";
-    let mut asking = anna.prepared(&[
+    let mut asking = anna.prepare_command(&[
         "puppetral",
         "do",
         "type=exec",
@@ -142,31 +142,35 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
     let asking = tokio::spawn(async move { asking.output().await.unwrap() });
     await_state("the action runs", || begun.exists()).await;
 
-    let mut restart = Command::new(program("rpcd"));
+    let mut restart = Command::new(find_program("rpcd"));
     restart.arg("--config").arg(node.home().path("rpcd.toml")).arg("restart");
     let restart = restart.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     await_state("it drains", || node.log().contains("restarting: waiting for running actions"))
         .await;
     // Nobody is there for what comes now, and the broker says so.
-    let (document, code) = anna.document(&["rpcutil", "ping", "-I", NODE]).await;
+    let (document, code) = anna.run_json(&["rpcutil", "ping", "-I", NODE]).await;
     assert_ne!(code, 0, "{document:#}");
     fs::write(fleet.world.path("root/go"), "").unwrap();
     let answer = asking.await.unwrap();
-    assert_eq!(answer.status.code(), Some(0), "{}", told(&answer));
+    assert_eq!(answer.status.code(), Some(0), "{}", describe_output(&answer));
     let restarted = restart.wait_with_output().unwrap();
-    assert!(restarted.status.success(), "{}", told(&restarted));
-    assert!(told(&restarted).contains("rpcd restarted and is ready after"), "{}", told(&restarted));
+    assert!(restarted.status.success(), "{}", describe_output(&restarted));
+    assert!(
+        describe_output(&restarted).contains("rpcd restarted and is ready after"),
+        "{}",
+        describe_output(&restarted)
+    );
     ready(&mut node, 2).await;
-    let (document, code) = anna.document(&["rpcutil", "ping"]).await;
+    let (document, code) = anna.run_json(&["rpcutil", "ping"]).await;
     assert_eq!(code, 0, "{document:#}");
 
     // The same, asked for over the bus, and verified.
-    let (document, code) = anna.document(&["restart", "request", "unit=rpcd"]).await;
+    let (document, code) = anna.run_json(&["restart", "request", "unit=rpcd"]).await;
     assert_eq!(code, 0, "{document:#}");
     ready(&mut node, 3).await;
     let cycle = fleet.world.key_reaches("unit.rpcd", &["ok"]).await;
     assert!(cycle["text"].as_str().unwrap().starts_with("rpcd is ready again"), "{cycle:#}");
-    let (document, code) = anna.document(&["restart", "request", "unit=rpcd", "wait=true"]).await;
+    let (document, code) = anna.run_json(&["restart", "request", "unit=rpcd", "wait=true"]).await;
     assert!(code == 2 && document.to_string().contains("cannot wait for its own"), "{document:#}");
 }
 

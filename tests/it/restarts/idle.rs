@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use muster_tests::await_state;
-use muster_tests::command::{program, told};
+use muster_tests::command::{describe_output, find_program};
 use serde_json::{Value, json};
 
 use super::{World, at};
@@ -21,7 +21,7 @@ async fn a11_1_it_returns_at_once_and_restarts_within_a_second_of_the_runs_end()
         let begun = Instant::now();
         let asked = world.ask(&["stub.service"]);
         answered.push(begun.elapsed());
-        assert!(asked.status.success(), "{}", told(&asked));
+        assert!(asked.status.success(), "{}", describe_output(&asked));
         let waiting = world.reaches(&["waiting"]).await;
         let text = waiting["text"].as_str().unwrap();
         assert!(text.starts_with("waiting: Puppet is applying a catalog (process "), "{text}");
@@ -61,7 +61,11 @@ async fn a11_1_stale_locks_and_disabled_agents_hold_nothing_up() {
         cycle["steps"].as_array().unwrap().iter().map(|step| &step["state"]).collect();
     assert_eq!(steps, ["requested", "locked", "restarting", "verifying", "ok"]);
     let apply = world.apply(&json!([]), &[]);
-    assert!(told(&apply).contains("hand hacking"), "runs are disabled: {}", told(&apply));
+    assert!(
+        describe_output(&apply).contains("hand hacking"),
+        "runs are disabled: {}",
+        describe_output(&apply)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,7 +77,7 @@ async fn a11_2_twenty_requests_during_a_run_are_one_restart() {
         for _ in 0..20 {
             scope.spawn(|| {
                 let asked = world.ask(&["stub"]);
-                assert!(asked.status.success(), "{}", told(&asked));
+                assert!(asked.status.success(), "{}", describe_output(&asked));
             });
         }
     });
@@ -162,7 +166,11 @@ async fn a11_6_no_run_begins_while_it_is_restarted() {
     assert_eq!(name.trim(), "rpcd-puppet");
     let apply = world.apply(&json!([]), &[]);
     assert_eq!(apply.status.code(), Some(1));
-    assert!(told(&apply).contains("another run is in progress"), "{}", told(&apply));
+    assert!(
+        describe_output(&apply).contains("another run is in progress"),
+        "{}",
+        describe_output(&apply)
+    );
     // Who asks now asks for one more.
     world.ask(&["stub"]);
     let record = world.record("unit.stub");
@@ -172,7 +180,7 @@ async fn a11_6_no_run_begins_while_it_is_restarted() {
     assert_eq!(world.starts(), 3);
     assert!(!world.lock().exists());
     let apply = world.apply(&json!([]), &["--wait", "10"]);
-    assert!(apply.status.success(), "{}", told(&apply));
+    assert!(apply.status.success(), "{}", describe_output(&apply));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -223,7 +231,7 @@ async fn x3_4_a_run_that_asks_five_times_for_a_restart_gets_one_after_its_end() 
     world.reaches(&["ok"]).await;
     let ask = |number: usize| {
         let words = [
-            program("rpcd").display().to_string(),
+            find_program("rpcd").display().to_string(),
             "--config".to_owned(),
             world.path("none.toml").display().to_string(),
             "restart-when-idle".to_owned(),
@@ -246,7 +254,7 @@ async fn x3_4_a_run_that_asks_five_times_for_a_restart_gets_one_after_its_end() 
     ];
     catalog.extend((1..=5).map(ask));
     let apply = world.apply(&Value::Array(catalog), &["--detailed-exitcodes"]);
-    assert_eq!(apply.status.code(), Some(2), "{}", told(&apply));
+    assert_eq!(apply.status.code(), Some(2), "{}", describe_output(&apply));
     let seen = fs::read_to_string(world.path("seen")).unwrap();
     assert_eq!(seen.lines().count(), 1, "not in the run that asked");
     let cycle = world.reaches(&["ok"]).await;

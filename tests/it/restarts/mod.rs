@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use muster_tests::await_answer;
-use muster_tests::command::{program, told};
+use muster_tests::command::{describe_output, find_program};
+use muster_tests::poll_until_ok;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -62,7 +62,7 @@ impl World {
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(world.path("config.toml"), "nonsense").unwrap();
         let started = world.ask(&["stub"]);
-        assert!(started.status.success(), "{}", told(&started));
+        assert!(started.status.success(), "{}", describe_output(&started));
         world
     }
 
@@ -72,7 +72,7 @@ impl World {
 
     /// `rpcd restart-when-idle` with these words.
     pub(crate) fn ask(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(program("rpcd"));
+        let mut command = Command::new(find_program("rpcd"));
         command.arg("--config").arg(self.path("none.toml"));
         command.arg("restart-when-idle");
         command.arg("--root").arg(self.path("root"));
@@ -95,7 +95,7 @@ impl World {
 
     pub(crate) async fn key_reaches(&self, key: &str, states: &[&str]) -> Value {
         let what = format!("{key} is {states:?}");
-        await_answer(&what, PATIENCE, async || {
+        poll_until_ok(&what, PATIENCE, async || {
             let record = self.record(key);
             let cycle = record["current"].clone();
             let there = states.iter().any(|state| cycle["state"] == *state);
@@ -144,7 +144,7 @@ impl World {
     pub(crate) fn apply(&self, catalog: &Value, words: &[&str]) -> Output {
         let file = self.path("catalog.json");
         fs::write(&file, catalog.to_string()).unwrap();
-        let mut command = Command::new(program("rpcd"));
+        let mut command = Command::new(find_program("rpcd"));
         command.arg("apply").arg(file);
         command.arg("--state-dir").arg(self.path("state/engine"));
         command.arg("--puppet-state").arg(self.path("puppet"));

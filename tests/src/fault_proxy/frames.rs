@@ -1,30 +1,31 @@
-//! The frames of NATS' client protocol: splits a stream of bytes at their ends. Pure; what a frame means is nobody's business here.
+//! Splits a stream of the NATS client protocol into frames. Pure; does not interpret frames.
 //!
-//! A frame is a line that ends in CR LF. Four of them announce a payload, which belongs to the frame with a CR LF of its own:
+//! A frame is a line that ends in CR LF. Four verbs announce a payload, which belongs to the frame and has its own CR
+//! LF:
 //!
 //! ```text
 //! PUB  <subject> [reply] <bytes>                 HPUB <subject> [reply] <bytes of headers> <bytes in all>      of clients
 //! MSG  <subject> <id> [reply] <bytes>            HMSG <subject> <id> [reply] <bytes of headers> <bytes in all>  of servers
 //! ```
 
-/// Longest line that is waited for: the first line of each side carries tokens.
-const LINE: usize = 1024 * 1024;
-/// Largest payload that is waited for: more than any broker takes.
-const PAYLOAD: usize = 64 * 1024 * 1024;
+/// Maximum length of a line in bytes; the first line of each side contains tokens.
+const MAX_LINE_BYTES: usize = 1024 * 1024;
+/// Maximum payload size in bytes; larger than any broker accepts.
+const MAX_PAYLOAD_BYTES: usize = 64 * 1024 * 1024;
 
-const END: &[u8] = b"\r\n";
+const FRAME_END: &[u8] = b"\r\n";
 
-/// One whole frame.
+/// One complete frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// A message, as a client publishes it or the server delivers it.
+    /// A message, as a client publishes it or as the server delivers it.
     Message(Vec<u8>),
-    /// Everything else: greetings, subscriptions, signs of life.
+    /// Any other frame: greetings, subscriptions, pings.
     Control(Vec<u8>),
 }
 
 impl Frame {
-    /// As it was sent.
+    /// The bytes of the frame, unchanged.
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Self::Message(bytes) | Self::Control(bytes) => bytes,
@@ -32,20 +33,20 @@ impl Frame {
     }
 }
 
-/// A message as a client publishes it.
+/// A message that a client published.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
-    /// Where.
+pub struct CapturedMessage {
+    /// The subject.
     pub subject: String,
-    /// Where answers are wanted.
+    /// The reply subject.
     pub reply_to: Option<String>,
-    /// The bytes, headers left out.
+    /// The payload, without headers.
     pub payload: Vec<u8>,
 }
 
-impl Published {
-    /// What a client's frame publishes, if it does.
-    pub fn of(frame: &[u8]) -> Option<Self> {
+impl CapturedMessage {
+    /// Parses a client's frame; `None` if it does not publish a message.
+    pub fn parse(frame: &[u8]) -> Option<Self> {
         let line = find_end(frame)?;
         let text = std::str::from_utf8(frame.get(..line)?).ok()?;
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
@@ -58,8 +59,8 @@ impl Published {
             }
             _ => return None,
         };
-        let start = line + END.len() + headers;
-        let payload = frame.get(start..frame.len().checked_sub(END.len())?)?;
+        let start = line + FRAME_END.len() + headers;
+        let payload = frame.get(start..frame.len().checked_sub(FRAME_END.len())?)?;
         Some(Self {
             subject: (*subject).to_owned(),
             reply_to: reply_to.map(|reply_to| (*reply_to).to_owned()),
@@ -68,46 +69,46 @@ impl Published {
     }
 }
 
-/// What is no frame.
+/// Bytes that are not a valid frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoFrame(pub String);
+pub struct InvalidFrame(pub String);
 
-/// Puts pieces of a stream together, and gives frames.
+/// Collects pieces of a stream and returns complete frames.
 #[derive(Debug, Default)]
-pub struct Splitter {
+pub struct FrameSplitter {
     bytes: Vec<u8>,
-    /// How much of them was given away.
-    taken: usize,
+    /// Number of bytes that were already returned.
+    consumed: usize,
 }
 
-impl Splitter {
-    /// Takes the next piece of the stream.
+impl FrameSplitter {
+    /// Appends the next piece of the stream.
     pub fn push(&mut self, piece: &[u8]) {
-        self.bytes.drain(..self.taken);
-        self.taken = 0;
+        self.bytes.drain(..self.consumed);
+        self.consumed = 0;
         self.bytes.extend_from_slice(piece);
     }
 
-    /// The next frame, once it is whole.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, NoFrame> {
-        let waiting = self.bytes.get(self.taken..).unwrap_or_default();
+    /// Returns the next frame when it is complete.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, InvalidFrame> {
+        let waiting = self.bytes.get(self.consumed..).unwrap_or_default();
         let Some(line) = find_end(waiting) else {
-            if waiting.len() > LINE {
-                return Err(NoFrame(format!("a line of more than {LINE} bytes")));
+            if waiting.len() > MAX_LINE_BYTES {
+                return Err(InvalidFrame(format!("a line of more than {MAX_LINE_BYTES} bytes")));
             }
             return Ok(None);
         };
-        let after_line = line + END.len();
-        let announced = payload(waiting.get(..line).unwrap_or_default())?;
-        let length = announced.map_or(after_line, |payload| after_line + payload + END.len());
+        let after_line = line + FRAME_END.len();
+        let announced = parse_payload_size(waiting.get(..line).unwrap_or_default())?;
+        let length = announced.map_or(after_line, |payload| after_line + payload + FRAME_END.len());
         let Some(frame) = waiting.get(..length) else {
             return Ok(None);
         };
-        if !frame.ends_with(END) {
-            return Err(NoFrame("a payload without its end".to_owned()));
+        if !frame.ends_with(FRAME_END) {
+            return Err(InvalidFrame("a payload without its end".to_owned()));
         }
         let frame = frame.to_vec();
-        self.taken += length;
+        self.consumed += length;
         Ok(Some(match announced {
             Some(_) => Frame::Message(frame),
             None => Frame::Control(frame),
@@ -116,11 +117,11 @@ impl Splitter {
 }
 
 fn find_end(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(END.len()).position(|pair| pair == END)
+    bytes.windows(FRAME_END.len()).position(|pair| pair == FRAME_END)
 }
 
-/// How many bytes of payload follow this line; nothing if it announces none.
-fn payload(line: &[u8]) -> Result<Option<usize>, NoFrame> {
+/// Number of payload bytes that follow this line; `None` if it announces no payload.
+fn parse_payload_size(line: &[u8]) -> Result<Option<usize>, InvalidFrame> {
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
     let verb = words.next().unwrap_or_default().to_ascii_uppercase();
     if !matches!(verb.as_slice(), b"PUB" | b"HPUB" | b"MSG" | b"HMSG") {
@@ -128,10 +129,10 @@ fn payload(line: &[u8]) -> Result<Option<usize>, NoFrame> {
     }
     let size = words.next_back().and_then(|word| {
         let text = std::str::from_utf8(word).ok()?;
-        text.parse().ok().filter(|size| *size <= PAYLOAD)
+        text.parse().ok().filter(|size| *size <= MAX_PAYLOAD_BYTES)
     });
-    let said = || NoFrame(String::from_utf8_lossy(line).into_owned());
-    size.map(Some).ok_or_else(said)
+    let invalid_line = || InvalidFrame(String::from_utf8_lossy(line).into_owned());
+    size.map(Some).ok_or_else(invalid_line)
 }
 
 #[cfg(test)]
@@ -145,7 +146,7 @@ mod tests {
         HMSG _INBOX.1 2 16 16\r\nNATS/1.0 503\r\n\r\n\r\n-ERR 'Slow Consumer'\r\n";
 
     fn split(stream: &[u8], step: usize) -> Vec<Frame> {
-        let mut splitter = Splitter::default();
+        let mut splitter = FrameSplitter::default();
         let mut frames = Vec::new();
         for piece in stream.chunks(step) {
             splitter.push(piece);
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_end_where_they_end_however_they_arrive() {
+    fn splits_frames_for_every_piece_size() {
         for (stream, frames, messages) in [(CLIENT, 7, 3), (SERVER, 6, 3)] {
             let whole = split(stream, stream.len());
             let is_message = |frame: &&Frame| matches!(frame, Frame::Message(_));
@@ -172,19 +173,19 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_looks_like_frames_is_one_payload() {
+    fn keeps_a_payload_that_looks_like_frames_whole() {
         let frames = split(SERVER, 3);
         assert!(frames.contains(&Frame::Message(b"MSG a.b 1 7\r\nPUB x\r\n\r\n".to_vec())));
         assert!(frames.contains(&Frame::Message(b"msg a.b 1 _INBOX.1 4\r\n\r\n\r\n\r\n".to_vec())));
     }
 
     #[test]
-    fn what_a_client_publishes_is_read() {
-        let read: Vec<Published> = split(CLIENT, CLIENT.len())
+    fn parses_messages_that_clients_publish() {
+        let read: Vec<CapturedMessage> = split(CLIENT, CLIENT.len())
             .into_iter()
-            .filter_map(|frame| Published::of(&frame.into_bytes()))
+            .filter_map(|frame| CapturedMessage::parse(&frame.into_bytes()))
             .collect();
-        let published = |reply_to: Option<&str>, payload: &[u8]| Published {
+        let published = |reply_to: Option<&str>, payload: &[u8]| CapturedMessage {
             subject: "a.b".to_owned(),
             reply_to: reply_to.map(str::to_owned),
             payload: payload.to_vec(),
@@ -200,19 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_said() {
+    fn reports_invalid_frames() {
         for stream in [
             b"PUB a.b\r\n".as_slice(),
             b"PUB a.b -1\r\n",
             b"MSG a 1 99999999999\r\n",
             b"PUB a.b 2\r\nhello\r\n",
         ] {
-            let mut splitter = Splitter::default();
+            let mut splitter = FrameSplitter::default();
             splitter.push(stream);
             assert!(splitter.next_frame().is_err(), "{stream:?}");
         }
-        let mut splitter = Splitter::default();
-        splitter.push(&vec![b'x'; LINE + 1]);
+        let mut splitter = FrameSplitter::default();
+        splitter.push(&vec![b'x'; MAX_LINE_BYTES + 1]);
         assert!(splitter.next_frame().is_err());
     }
 }

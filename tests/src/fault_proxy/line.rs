@@ -1,4 +1,5 @@
-//! One connection through the proxy: carries frames both ways as it is told, until one side or an order ends it.
+//! Forwards the frames of one connection through the proxy in both directions and applies faults, until one side or a
+//! command ends it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,124 +11,128 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Cut, Fault, Frame, Order, Published, Splitter, Tap};
+use super::{CapturedMessage, Disconnect, Frame, FrameSplitter, LineCommand, NetworkFault, Tap};
 
-/// Bytes that wait in the proxy before it reads no more.
-const WAITING: usize = 64 * 1024;
-/// How often a throttled direction lets some through.
-const BEAT: Duration = Duration::from_millis(50);
+/// Bytes that may be buffered in the proxy before it stops reading.
+const MAX_BUFFERED_BYTES: usize = 64 * 1024;
+/// Interval at which a throttled direction forwards data.
+const THROTTLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Carries between a client and its server until it ends.
-pub(super) async fn carry(
+/// Forwards data between a client and its server until the connection ends.
+pub(super) async fn forward_frames(
     (mut client, mut server): (TcpStream, TcpStream),
-    mut orders: watch::Receiver<Order>,
+    mut commands: watch::Receiver<LineCommand>,
     tap: Option<Tap>,
 ) {
     let _ = client.set_nodelay(true);
     let end = {
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
-        let up = Direction::new(orders.clone(), tap).carry(from_client, to_server);
-        let down = Direction::new(orders.clone(), None).carry(from_server, to_client);
+        let up = Direction::new(commands.clone(), tap).forward_frames(from_client, to_server);
+        let down = Direction::new(commands.clone(), None).forward_frames(from_server, to_client);
         tokio::select! {
-            cut = ordered(&mut orders) => cut,
+            cut = await_disconnect(&mut commands) => cut,
             end = up => end,
             end = down => end,
         }
     };
-    if end == Cut::Reset {
+    if end == Disconnect::Reset {
         let _ = client.set_zero_linger();
         let _ = server.set_zero_linger();
     }
 }
 
-/// Returns when the connection is to be cut.
-async fn ordered(orders: &mut watch::Receiver<Order>) -> Cut {
+/// Returns when the connection must be cut.
+async fn await_disconnect(commands: &mut watch::Receiver<LineCommand>) -> Disconnect {
     loop {
-        if let Order::Cut(how) = *orders.borrow_and_update() {
+        if let LineCommand::Disconnect(how) = *commands.borrow_and_update() {
             return how;
         }
-        if orders.changed().await.is_err() {
-            return Cut::Reset;
+        if commands.changed().await.is_err() {
+            return Disconnect::Reset;
         }
     }
 }
 
 /// One direction of a connection.
 struct Direction {
-    orders: watch::Receiver<Order>,
-    fault: Fault,
-    splitter: Splitter,
-    /// Bytes, and when they are due.
-    waiting: VecDeque<(Instant, Vec<u8>)>,
-    /// How many bytes those are.
+    commands: watch::Receiver<LineCommand>,
+    fault: NetworkFault,
+    splitter: FrameSplitter,
+    /// Buffered frames, each with the time when it is due.
+    buffered: VecDeque<(Instant, Vec<u8>)>,
+    /// Number of buffered bytes.
     size: usize,
-    /// Nothing is written before.
-    pause: Instant,
+    /// Nothing is written before this time.
+    not_before: Instant,
     tap: Option<Tap>,
 }
 
 impl Direction {
-    fn new(mut orders: watch::Receiver<Order>, tap: Option<Tap>) -> Self {
-        orders.mark_changed();
+    fn new(mut commands: watch::Receiver<LineCommand>, tap: Option<Tap>) -> Self {
+        commands.mark_changed();
         Self {
-            orders,
-            fault: Fault::None,
-            splitter: Splitter::default(),
-            waiting: VecDeque::new(),
+            commands,
+            fault: NetworkFault::None,
+            splitter: FrameSplitter::default(),
+            buffered: VecDeque::new(),
             size: 0,
-            pause: Instant::now(),
+            not_before: Instant::now(),
             tap,
         }
     }
 
-    async fn carry(mut self, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) -> Cut {
-        match self.work(&mut from, &mut to).await {
+    async fn forward_frames(mut self, mut from: ReadHalf<'_>, mut to: WriteHalf<'_>) -> Disconnect {
+        match self.run_loop(&mut from, &mut to).await {
             Ok(end) => end,
-            Err(_) => self.broken().await,
+            Err(_) => self.await_reset().await,
         }
     }
 
-    async fn work(&mut self, from: &mut ReadHalf<'_>, to: &mut WriteHalf<'_>) -> io::Result<Cut> {
+    async fn run_loop(
+        &mut self,
+        from: &mut ReadHalf<'_>,
+        to: &mut WriteHalf<'_>,
+    ) -> io::Result<Disconnect> {
         let mut piece = vec![0; 16 * 1024];
         loop {
-            let due = self.waiting.front().map(|(due, _)| (*due).max(self.pause));
+            let due = self.buffered.front().map(|(due, _)| (*due).max(self.not_before));
             tokio::select! {
                 biased;
-                changed = self.orders.changed() => {
-                    if changed.is_err() || self.obey() {
-                        return Ok(Cut::Reset);
+                changed = self.commands.changed() => {
+                    if changed.is_err() || self.apply_command() {
+                        return Ok(Disconnect::Reset);
                     }
                 }
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.let_through(to).await?,
-                count = from.read(&mut piece), if self.size < WAITING => {
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.write_due(to).await?,
+                count = from.read(&mut piece), if self.size < MAX_BUFFERED_BYTES => {
                     let count = count?;
                     if count == 0 {
-                        return self.ended(to).await;
+                        return self.drain_and_close(to).await;
                     }
-                    if !self.take(piece.get(..count).unwrap_or_default()) {
-                        return Ok(Cut::Reset);
+                    if !self.buffer_frames(piece.get(..count).unwrap_or_default()) {
+                        return Ok(Disconnect::Reset);
                     }
                 }
             }
         }
     }
 
-    /// Takes the newest order; whether the connection has become worthless by it.
-    fn obey(&mut self) -> bool {
-        let Order::Carry(fault) = *self.orders.borrow_and_update() else {
+    /// Applies the newest command; returns true if the connection must be reset.
+    fn apply_command(&mut self) -> bool {
+        let LineCommand::Forward(fault) = *self.commands.borrow_and_update() else {
             return false;
         };
         let was = std::mem::replace(&mut self.fault, fault);
-        if fault == Fault::HalfOpen {
-            self.waiting.clear();
+        if fault == NetworkFault::HalfOpen {
+            self.buffered.clear();
             self.size = 0;
         }
-        was == Fault::HalfOpen && fault != Fault::HalfOpen
+        was == NetworkFault::HalfOpen && fault != NetworkFault::HalfOpen
     }
 
-    /// Takes what came; whether it could be understood.
-    fn take(&mut self, piece: &[u8]) -> bool {
+    /// Splits and buffers the received bytes; returns false if they are not valid frames.
+    fn buffer_frames(&mut self, piece: &[u8]) -> bool {
         self.splitter.push(piece);
         loop {
             let frame = match self.splitter.next_frame() {
@@ -135,62 +140,62 @@ impl Direction {
                 Ok(None) => return true,
                 Err(_) => return false,
             };
-            let twice = self.fault == Fault::Duplicate && matches!(frame, Frame::Message(_));
+            let twice = self.fault == NetworkFault::Duplicate && matches!(frame, Frame::Message(_));
             let mut bytes = frame.into_bytes();
-            if let (Some(tap), Some(published)) = (&self.tap, Published::of(&bytes)) {
+            if let (Some(tap), Some(published)) = (&self.tap, CapturedMessage::parse(&bytes)) {
                 let _ = tap.send(published);
             }
             if twice {
                 bytes.extend_from_within(..);
             }
-            if self.fault != Fault::HalfOpen {
+            if self.fault != NetworkFault::HalfOpen {
                 let mut due = Instant::now();
-                if let Fault::Delay(delay) = self.fault {
+                if let NetworkFault::Delay(delay) = self.fault {
                     due += delay;
                 }
                 self.size += bytes.len();
-                self.waiting.push_back((due, bytes));
+                self.buffered.push_back((due, bytes));
             }
         }
     }
 
-    /// Writes what is due, or as much of it as may pass now.
-    async fn let_through(&mut self, to: &mut WriteHalf<'_>) -> io::Result<()> {
-        let Some((due, mut bytes)) = self.waiting.pop_front() else {
+    /// Writes the next frame that is due, or the part that the rate limit permits.
+    async fn write_due(&mut self, to: &mut WriteHalf<'_>) -> io::Result<()> {
+        let Some((due, mut bytes)) = self.buffered.pop_front() else {
             return Ok(());
         };
-        if let Fault::Throttle(rate) = self.fault {
+        if let NetworkFault::Throttle(rate) = self.fault {
             let share = usize::try_from(rate).unwrap_or(usize::MAX) / 20;
             if bytes.len() > share.max(1) {
                 let rest = bytes.split_off(share.max(1));
-                self.waiting.push_front((due, rest));
+                self.buffered.push_front((due, rest));
             }
-            self.pause = Instant::now() + BEAT;
+            self.not_before = Instant::now() + THROTTLE_INTERVAL;
         }
         self.size -= bytes.len();
         to.write_all(&bytes).await
     }
 
-    /// One side said goodbye: what came before it still arrives.
-    async fn ended(&mut self, to: &mut WriteHalf<'_>) -> io::Result<Cut> {
-        if self.fault == Fault::HalfOpen {
-            return Ok(self.broken().await);
+    /// One side closed its socket: data that was sent before it is still delivered.
+    async fn drain_and_close(&mut self, to: &mut WriteHalf<'_>) -> io::Result<Disconnect> {
+        if self.fault == NetworkFault::HalfOpen {
+            return Ok(self.await_reset().await);
         }
-        while let Some((due, bytes)) = self.waiting.pop_front() {
+        while let Some((due, bytes)) = self.buffered.pop_front() {
             sleep_until(due).await;
             to.write_all(&bytes).await?;
         }
-        Ok(Cut::Close)
+        Ok(Disconnect::Close)
     }
 
-    /// One side is gone. Of a half-open connection the other does not hear before it is healed.
-    async fn broken(&mut self) -> Cut {
-        while self.fault == Fault::HalfOpen {
-            if self.orders.changed().await.is_err() {
+    /// One side is gone. The other side of a half-open connection learns of it only after the fault ends.
+    async fn await_reset(&mut self) -> Disconnect {
+        while self.fault == NetworkFault::HalfOpen {
+            if self.commands.changed().await.is_err() {
                 break;
             }
-            self.obey();
+            self.apply_command();
         }
-        Cut::Reset
+        Disconnect::Reset
     }
 }

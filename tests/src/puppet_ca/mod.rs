@@ -1,11 +1,13 @@
-//! An authority that speaks Puppet Server's CA API, version 1, with real certificates: for tests that want many signatures in a short time.
+//! A simulated authority with Puppet Server's CA API, version 1, and real certificates, for tests that need many
+//! signatures in a short time.
 //!
-//! It says what Puppet Server 7.9 says, in its words, and is held against the real one where that is installed. Keeps everything in memory.
+//! Returns the texts of Puppet Server 7.9, and is compared with the real server where that is installed. Keeps
+//! everything in memory.
 
-#![expect(clippy::indexing_slicing, reason = "JSON that may lack a key is asked for it")]
+#![expect(clippy::indexing_slicing, reason = "the index of a missing JSON key is null")]
 
-mod books;
 mod certificates;
+mod database;
 mod serve;
 
 use std::path::PathBuf;
@@ -17,80 +19,81 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use self::books::Books;
-use self::certificates::params;
-use self::serve::{acceptor, serve};
+use self::certificates::certificate_params;
+use self::database::CaDatabase;
+use self::serve::{build_acceptor, serve};
 
-/// A running authority, ended with its owner.
+/// A running authority; dropping it ends it.
 #[derive(Debug)]
 pub struct PuppetCa {
-    books: Arc<Mutex<Books>>,
+    database: Arc<Mutex<CaDatabase>>,
     directory: TempDir,
     port: u16,
     running: JoinHandle<()>,
 }
 
-/// What it was asked, and what it answered with.
+/// A request that was handled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// The verb.
+pub struct HandledRequest {
+    /// The HTTP method.
     pub method: String,
     /// The path, without the prefix of the API.
     pub path: String,
-    /// The answer's status.
+    /// The response's status code.
     pub status: u16,
 }
 
 impl PuppetCa {
-    /// Starts an authority on a free loopback port. Its own certificate, in the files of [`Self::path`], may administer it.
+    /// Starts an authority on a free loopback port. The certificate `server`, in the files of [`Self::path`], may
+    /// administer it.
     pub async fn start() -> Self {
         let directory = TempDir::new().unwrap();
-        let mut books = Books::new();
-        for (name, others, rights) in [
+        let mut database = CaDatabase::new();
+        for (name, others, is_admin) in [
             ("server", &["localhost", "127.0.0.1"][..], true),
             ("stranger", &["stranger"][..], false),
         ] {
-            let (certificate, key) = books.own(name, others, rights);
+            let (certificate, key) = database.issue_own_certificate(name, others, is_admin);
             std::fs::write(directory.path().join(format!("{name}.pem")), certificate).unwrap();
             let path = directory.path().join(format!("{name}.key"));
             std::fs::write(&path, key).unwrap();
-            // As Puppet makes them.
+            // The mode that Puppet uses.
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o640);
             std::fs::set_permissions(&path, mode).unwrap();
         }
-        std::fs::write(directory.path().join("ca.pem"), &books.ca).unwrap();
+        std::fs::write(directory.path().join("ca.pem"), &database.ca).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let acceptor = acceptor(&directory);
-        let books = Arc::new(Mutex::new(books));
-        let served = Arc::clone(&books);
+        let acceptor = build_acceptor(&directory);
+        let database = Arc::new(Mutex::new(database));
+        let served = Arc::clone(&database);
         let running = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
                     continue;
                 };
-                let (acceptor, books) = (acceptor.clone(), Arc::clone(&served));
-                tokio::spawn(async move { serve(stream, acceptor, books).await });
+                let (acceptor, database) = (acceptor.clone(), Arc::clone(&served));
+                tokio::spawn(async move { serve(stream, acceptor, database).await });
             }
         });
-        Self { books, directory, port, running }
+        Self { database, directory, port, running }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap()
+    fn database(&self) -> MutexGuard<'_, CaDatabase> {
+        self.database.lock().unwrap()
     }
 
-    /// The address as clients write it.
+    /// The URL for clients.
     pub fn url(&self) -> String {
         format!("https://localhost:{}", self.port)
     }
 
-    /// `ca.pem`; `server.pem` and `server.key`, who may administer; `stranger.pem` and `stranger.key`, who may not.
+    /// `ca.pem`; `server.pem` and `server.key`, which may administer; `stranger.pem` and `stranger.key`, which may not.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The section `[plugins.puppetca]` of a node that administers it.
+    /// The section `[plugins.puppetca]` of a node that administers this authority.
     pub fn options(&self) -> Value {
         json!({
             "enabled": true, "backend": "api", "url": self.url(), "ca": self.path("ca.pem"),
@@ -98,40 +101,40 @@ impl PuppetCa {
         })
     }
 
-    /// Signs by itself what is asked for from now on.
-    pub fn autosign(&self) {
-        self.books().autosign = true;
+    /// Signs later requests without an operator.
+    pub fn enable_autosign(&self) {
+        self.database().autosign = true;
     }
 
-    /// A request comes in, as by PUT: status and words of the answer.
+    /// Submits a request, as PUT does; returns the status code and text of the response.
     pub fn submit(&self, name: &str, request: &str) -> (u16, String) {
-        let answer = self.books().submit(name, request);
+        let answer = self.database().submit(name, request);
         (answer.status, answer.body)
     }
 
-    /// `requested`, `signed` or `revoked`; `None` for a name that it does not know.
+    /// `requested`, `signed` or `revoked`; `None` for an unknown name.
     pub fn state(&self, name: &str) -> Option<&'static str> {
-        self.books().names.get(name).map(|name| name.state.word())
+        self.database().names.get(name).map(|name| name.state.as_str())
     }
 
     /// The certificate of a name, PEM.
     pub fn certificate(&self, name: &str) -> Option<String> {
-        self.books().names.get(name)?.certificate.clone()
+        self.database().names.get(name)?.certificate.clone()
     }
 
-    /// How often a name was signed, also under earlier certificates.
+    /// How often a name was signed, including earlier certificates.
     pub fn times_signed(&self, name: &str) -> usize {
-        self.books().signed.get(name).copied().unwrap_or_default()
+        self.database().signed.get(name).copied().unwrap_or_default()
     }
 
     /// The serial numbers in the revocation list.
     pub fn revoked(&self) -> Vec<u64> {
-        self.books().revoked.clone()
+        self.database().revoked.clone()
     }
 
-    /// What it was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.books().asked.clone()
+    /// The requests that were handled so far.
+    pub fn handled_requests(&self) -> Vec<HandledRequest> {
+        self.database().handled.clone()
     }
 }
 
@@ -141,9 +144,9 @@ impl Drop for PuppetCa {
     }
 }
 
-/// A request for a name with other names, PEM, and its key.
+/// A certificate request for a name with these alternative names, PEM, and its key.
 pub fn request(name: &str, others: &[&str]) -> (String, KeyPair) {
     let key = KeyPair::generate().unwrap();
-    let request = params(name, others).serialize_request(&key).unwrap();
+    let request = certificate_params(name, others).serialize_request(&key).unwrap();
     (request.pem().unwrap(), key)
 }

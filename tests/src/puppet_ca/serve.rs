@@ -1,4 +1,4 @@
-//! The authority's side of a connection: who asks, and what.
+//! Serves one connection of the simulated authority: reads requests, authenticates the client, writes responses.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,13 +14,13 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::Asked;
-use super::books::{ADMINISTRATOR, Books};
+use super::HandledRequest;
+use super::database::{ADMINISTRATOR, CaDatabase};
 
-/// Largest head and largest body that are read, in bytes.
-const LARGEST: usize = 256 * 1024;
+/// Maximum size of a request's head and of its body in bytes.
+const MAX_BYTES: usize = 256 * 1024;
 
-pub(super) fn acceptor(directory: &TempDir) -> TlsAcceptor {
+pub(super) fn build_acceptor(directory: &TempDir) -> TlsAcceptor {
     let path = |name: &str| directory.path().join(name);
     let certificate = |name: &str| CertificateDer::from_pem_file(path(name)).unwrap();
     let mut roots = RootCertStore::empty();
@@ -43,53 +43,57 @@ pub(super) fn acceptor(directory: &TempDir) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-pub(super) struct Question {
+pub(super) struct CaRequest {
     pub(super) method: String,
     pub(super) path: String,
-    /// What the body is said to be.
+    /// The content type.
     pub(super) kind: String,
     pub(super) body: String,
 }
 
-/// One connection, until the client closes it.
-pub(super) async fn serve(stream: TcpStream, acceptor: TlsAcceptor, books: Arc<Mutex<Books>>) {
+/// Serves one connection until the client closes it.
+pub(super) async fn serve(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    database: Arc<Mutex<CaDatabase>>,
+) {
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
     };
-    let (serial, rights) = client(&stream);
+    let (serial, is_admin) = identify_client(&stream);
     let mut stream = BufReader::new(stream);
-    while let Some(question) = question(&mut stream).await {
-        let answer = {
-            let mut books = books.lock().unwrap();
-            // Whose certificate was revoked is not spoken to.
-            if serial.is_some_and(|serial| books.revoked.contains(&serial)) {
+    while let Some(request) = read_request(&mut stream).await {
+        let response = {
+            let mut database = database.lock().unwrap();
+            // Closes connections of clients whose certificate was revoked.
+            if serial.is_some_and(|serial| database.revoked.contains(&serial)) {
                 return;
             }
-            let answer = books.answer(&question, rights);
-            let path = question.path.strip_prefix("/puppet-ca/v1").unwrap_or(&question.path);
-            let asked = Asked {
-                method: question.method.clone(),
+            let response = database.respond(&request, is_admin);
+            let path = request.path.strip_prefix("/puppet-ca/v1").unwrap_or(&request.path);
+            let asked = HandledRequest {
+                method: request.method.clone(),
                 path: path.to_owned(),
-                status: answer.status,
+                status: response.status,
             };
-            books.asked.push(asked);
-            answer
+            database.handled.push(asked);
+            response
         };
         let head = format!(
             "HTTP/1.1 {} X\r\ncontent-type: {}\r\ncontent-length: {}\r\n\r\n",
-            answer.status,
-            answer.kind,
-            answer.body.len()
+            response.status,
+            response.kind,
+            response.body.len()
         );
-        let whole = [head.as_bytes(), answer.body.as_bytes()].concat();
+        let whole = [head.as_bytes(), response.body.as_bytes()].concat();
         if stream.write_all(&whole).await.is_err() || stream.flush().await.is_err() {
             return;
         }
     }
 }
 
-/// Serial number and rights of who asks.
-pub(super) fn client(stream: &TlsStream<TcpStream>) -> (Option<u64>, bool) {
+/// Serial number of the client's certificate, and whether it may administer the authority.
+pub(super) fn identify_client(stream: &TlsStream<TcpStream>) -> (Option<u64>, bool) {
     let Some([certificate, ..]) = stream.get_ref().1.peer_certificates() else {
         return (None, false);
     };
@@ -102,11 +106,13 @@ pub(super) fn client(stream: &TlsStream<TcpStream>) -> (Option<u64>, bool) {
     (certificate.tbs_certificate.serial.iter_u64_digits().next(), may)
 }
 
-pub(super) async fn question(stream: &mut BufReader<TlsStream<TcpStream>>) -> Option<Question> {
+pub(super) async fn read_request(
+    stream: &mut BufReader<TlsStream<TcpStream>>,
+) -> Option<CaRequest> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
-        if head.len() > LARGEST {
+        if head.len() > MAX_BYTES {
             return None;
         }
     }
@@ -119,10 +125,10 @@ pub(super) async fn question(stream: &mut BufReader<TlsStream<TcpStream>>) -> Op
         .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()))
         .collect();
     let length = headers.get("content-length").map_or(Ok(0), |it| it.parse::<usize>());
-    let length = length.ok().filter(|length| *length <= LARGEST)?;
+    let length = length.ok().filter(|length| *length <= MAX_BYTES)?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    Some(Question {
+    Some(CaRequest {
         method,
         path,
         kind: headers.get("content-type").cloned().unwrap_or_default(),

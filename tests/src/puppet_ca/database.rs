@@ -1,4 +1,5 @@
-//! What the authority knows, and what it answers: names, requests, certificates and revocations. Functions of values and of the clock.
+//! The state of the simulated authority and its responses: names, requests, certificates and revocations. Functions of
+//! values and of the clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,25 +14,27 @@ use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha512};
 
-use super::Asked;
-use super::certificates::{colons, date, is_signed_by_its_key, key_of, params};
-use super::serve::Question;
+use super::HandledRequest;
+use super::certificates::{
+    certificate_params, colon_hex, format_date, is_self_signed, parse_public_key,
+};
+use super::serve::CaRequest;
 
-/// The extension that lets a certificate administer the authority.
+/// The extension that permits a certificate to administer the authority.
 pub(super) const ADMINISTRATOR: [u64; 10] = [1, 3, 6, 1, 4, 1, 34380, 1, 3, 39];
 
-/// How long a certificate is valid when nothing is said, in seconds: five years, as Puppet's.
-const LIFETIME: u64 = 5 * 365 * 24 * 3600;
+/// Default lifetime of a certificate in seconds: five years, as in Puppet.
+const DEFAULT_LIFETIME_SECONDS: u64 = 5 * 365 * 24 * 3600;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum CertificateState {
     Requested,
     Signed,
     Revoked,
 }
 
-impl State {
-    pub(super) const fn word(self) -> &'static str {
+impl CertificateState {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Requested => "requested",
             Self::Signed => "signed",
@@ -40,53 +43,53 @@ impl State {
     }
 }
 
-/// All that is known of a name.
+/// What is stored for a name.
 #[derive(Debug)]
-pub(super) struct Name {
-    pub(super) state: State,
-    /// PEM, while it waits.
+pub(super) struct NameRecord {
+    pub(super) state: CertificateState,
+    /// PEM, until it is signed.
     pub(super) request: Option<String>,
-    /// PEM, once it is signed.
+    /// PEM, after it is signed.
     pub(super) certificate: Option<String>,
     pub(super) serial: u64,
     pub(super) not_before: u64,
     pub(super) not_after: u64,
 }
 
-/// Everything that the authority knows.
+/// The state of the authority.
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct CaDatabase {
     pub(super) issuer: Issuer<'static, KeyPair>,
     pub(super) ca: String,
-    pub(super) names: BTreeMap<String, Name>,
-    /// The last serial number that was given away.
+    pub(super) names: BTreeMap<String, NameRecord>,
+    /// The last serial number that was assigned.
     pub(super) serial: u64,
     pub(super) revoked: Vec<u64>,
     /// How often each name was signed.
     pub(super) signed: BTreeMap<String, usize>,
-    pub(super) asked: Vec<Asked>,
-    /// Signs by itself what is asked for.
+    pub(super) handled: Vec<HandledRequest>,
+    /// Whether requests are signed without an operator.
     pub(super) autosign: bool,
 }
 
-pub(super) struct Answer {
+pub(super) struct CaResponse {
     pub(super) status: u16,
     pub(super) kind: &'static str,
     pub(super) body: String,
 }
 
-pub(super) fn text(status: u16, body: impl Into<String>) -> Answer {
-    Answer { status, kind: "text/plain", body: body.into() }
+pub(super) fn text_response(status: u16, body: impl Into<String>) -> CaResponse {
+    CaResponse { status, kind: "text/plain", body: body.into() }
 }
 
-pub(super) fn document(body: &Value) -> Answer {
-    Answer { status: 200, kind: "application/json", body: body.to_string() }
+pub(super) fn json_response(body: &Value) -> CaResponse {
+    CaResponse { status: 200, kind: "application/json", body: body.to_string() }
 }
 
-impl Books {
+impl CaDatabase {
     pub(super) fn new() -> Self {
         let key = KeyPair::generate().unwrap();
-        let mut own = params("Puppet CA: tests", &[]);
+        let mut own = certificate_params("Puppet CA: tests", &[]);
         own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         own.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         own.serial_number = Some(SerialNumber::from(1_u64));
@@ -98,26 +101,31 @@ impl Books {
             serial: 1,
             revoked: Vec::new(),
             signed: BTreeMap::new(),
-            asked: Vec::new(),
+            handled: Vec::new(),
             autosign: false,
         }
     }
 
-    /// A certificate and key of the authority's own household.
-    pub(super) fn own(&mut self, name: &str, others: &[&str], rights: bool) -> (String, String) {
+    /// A certificate and key of the authority itself or of a client.
+    pub(super) fn issue_own_certificate(
+        &mut self,
+        name: &str,
+        others: &[&str],
+        is_admin: bool,
+    ) -> (String, String) {
         let key = KeyPair::generate().unwrap();
-        let mut params = params(name, others);
-        if rights {
-            // An UTF8String.
-            let yes = [&[12, 4][..], b"true"].concat();
-            let extension = CustomExtension::from_oid_content(&ADMINISTRATOR, yes);
+        let mut params = certificate_params(name, others);
+        if is_admin {
+            // The DER encoding of a UTF8String.
+            let der_true = [&[12, 4][..], b"true"].concat();
+            let extension = CustomExtension::from_oid_content(&ADMINISTRATOR, der_true);
             params.custom_extensions = vec![extension];
         }
-        let (pem, ..) = self.issue(params, &key, LIFETIME);
+        let (pem, ..) = self.issue(params, &key, DEFAULT_LIFETIME_SECONDS);
         (pem, key.serialize_pem())
     }
 
-    /// Certificate, serial number, beginning and end.
+    /// Returns the certificate, its serial number, and the start and end of its validity.
     fn issue(
         &mut self,
         mut params: CertificateParams,
@@ -125,12 +133,12 @@ impl Books {
         lifetime: u64,
     ) -> (String, u64, u64, u64) {
         self.serial += 1;
-        // A day earlier, as Puppet does: clocks differ.
+        // Valid from one day earlier, as Puppet does, because clocks differ.
         let now = crate::now() / 1000;
         let (not_before, not_after) = (now - 24 * 3600, now + lifetime);
-        let moment = |seconds| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
-        params.not_before = moment(not_before);
-        params.not_after = moment(not_after);
+        let to_time = |seconds| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds);
+        params.not_before = to_time(not_before);
+        params.not_after = to_time(not_after);
         params.serial_number = Some(SerialNumber::from(self.serial));
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
@@ -138,39 +146,40 @@ impl Books {
         (certificate.pem(), self.serial, not_before, not_after)
     }
 
-    pub(super) fn submit(&mut self, name: &str, pem: &str) -> Answer {
+    pub(super) fn submit(&mut self, name: &str, pem: &str) -> CaResponse {
         let Ok(request) = CertificateRequest::parse(pem) else {
-            return text(500, "Internal Server Error: unable to read the request");
+            return text_response(500, "Internal Server Error: unable to read the request");
         };
         if request.name != name {
             let found = &request.name;
-            return text(
+            return text_response(
                 400,
                 format!("Instance name \"{found}\" does not match requested key \"{name}\""),
             );
         }
         if name.chars().any(char::is_uppercase) {
-            return text(400, "Certificate names must be lower case.");
+            return text_response(400, "Certificate names must be lower case.");
         }
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
         if !name.chars().all(plain) {
-            let words = format!("CSR subject contains unprintable or non-ASCII characters: {name}");
-            return text(400, words);
+            let message =
+                format!("CSR subject contains unprintable or non-ASCII characters: {name}");
+            return text_response(400, message);
         }
         if let Some(known) = self.names.get(name) {
-            let word = known.state.word();
-            let words =
-                format!("{name} already has a {word} certificate; ignoring certificate request");
-            return text(400, words);
+            let state = known.state.as_str();
+            let message =
+                format!("{name} already has a {state} certificate; ignoring certificate request");
+            return text_response(400, message);
         }
-        if !is_signed_by_its_key(pem) {
-            return text(
+        if !is_self_signed(pem) {
+            return text_response(
                 400,
                 "CSR contains a public key that does not correspond to the signing key",
             );
         }
-        let waiting = Name {
-            state: State::Requested,
+        let waiting = NameRecord {
+            state: CertificateState::Requested,
             request: Some(pem.to_owned()),
             certificate: None,
             serial: 0,
@@ -179,9 +188,9 @@ impl Books {
         };
         self.names.insert(name.to_owned(), waiting);
         if self.autosign {
-            let _ = self.sign(name, LIFETIME);
+            let _ = self.sign(name, DEFAULT_LIFETIME_SECONDS);
         }
-        text(200, "")
+        text_response(200, "")
     }
 
     fn sign(&mut self, name: &str, lifetime: u64) -> Result<(), String> {
@@ -206,11 +215,11 @@ impl Books {
                  allow-authorization-extensions to true in your ca.conf file. Then restart the puppetserver and try signing this certificate again."
             ));
         }
-        let key = key_of(&pem);
+        let key = parse_public_key(&pem);
         let (certificate, serial, not_before, not_after) =
-            self.issue(params(name, &[name]), &key, lifetime);
-        let signed = Name {
-            state: State::Signed,
+            self.issue(certificate_params(name, &[name]), &key, lifetime);
+        let signed = NameRecord {
+            state: CertificateState::Signed,
             request: None,
             certificate: Some(certificate),
             serial,
@@ -224,8 +233,8 @@ impl Books {
 
     fn revoke(&mut self, name: &str) -> Result<(), String> {
         match self.names.get_mut(name) {
-            Some(known) if known.state != State::Requested => {
-                known.state = State::Revoked;
+            Some(known) if known.state != CertificateState::Requested => {
+                known.state = CertificateState::Revoked;
                 if !self.revoked.contains(&known.serial) {
                     self.revoked.push(known.serial);
                 }
@@ -237,7 +246,7 @@ impl Books {
         }
     }
 
-    fn list(&self) -> String {
+    fn revocation_list(&self) -> String {
         let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_millis(crate::now());
         let revoked = self.revoked.iter().map(|serial| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),
@@ -247,7 +256,7 @@ impl Books {
         });
         let params = CertificateRevocationListParams {
             this_update: now,
-            next_update: now + Duration::from_secs(LIFETIME),
+            next_update: now + Duration::from_secs(DEFAULT_LIFETIME_SECONDS),
             crl_number: SerialNumber::from(self.revoked.len() as u64),
             issuing_distribution_point: None,
             revoked_certs: revoked.collect(),
@@ -256,119 +265,124 @@ impl Books {
         params.signed_by(&self.issuer).unwrap().pem().unwrap()
     }
 
-    fn status(&self, name: &str) -> Option<Value> {
+    fn name_status(&self, name: &str) -> Option<Value> {
         let known = self.names.get(name)?;
         let pem = known.request.as_ref().or(known.certificate.as_ref())?;
         let der = x509_parser::pem::Pem::iter_from_buffer(pem.as_bytes()).next()?.ok()?.contents;
-        let sha256 = colons(&Sha256::digest(&der));
+        let sha256 = colon_hex(&Sha256::digest(&der));
         let mut others = vec![format!("DNS:{name}")];
         if known.request.is_some() {
             others = CertificateRequest::parse(pem).ok()?.alt_names;
         }
         let mut status = json!({
-            "name": name, "state": known.state.word(), "fingerprint": sha256,
+            "name": name, "state": known.state.as_str(), "fingerprint": sha256,
             "fingerprints": {
                 "default": sha256, "SHA256": sha256,
-                "SHA1": colons(&Sha1::digest(&der)), "SHA512": colons(&Sha512::digest(&der)),
+                "SHA1": colon_hex(&Sha1::digest(&der)), "SHA512": colon_hex(&Sha512::digest(&der)),
             },
             "dns_alt_names": others, "subject_alt_names": others, "authorization_extensions": {},
         });
         if known.certificate.is_some() {
             status["serial_number"] = known.serial.into();
-            status["not_before"] = date(known.not_before).into();
-            status["not_after"] = date(known.not_after).into();
+            status["not_before"] = format_date(known.not_before).into();
+            status["not_after"] = format_date(known.not_after).into();
         }
         Some(status)
     }
 
-    /// What is answered. `rights`: whether the client may administer.
-    pub(super) fn answer(&mut self, asked: &Question, rights: bool) -> Answer {
-        let (path, query) = asked.path.split_once('?').unwrap_or((&asked.path, ""));
+    /// Handles a request. `is_admin`: whether the client may administer the authority.
+    pub(super) fn respond(&mut self, request: &CaRequest, is_admin: bool) -> CaResponse {
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
         if path == "/status/v1/simple" {
-            return text(200, "running");
+            return text_response(200, "running");
         }
         let Some(path) = path.strip_prefix("/puppet-ca/v1/") else {
-            return text(404, "Not Found");
+            return text_response(404, "Not Found");
         };
         let (what, name) = path.split_once('/').unwrap_or((path, ""));
-        match (asked.method.as_str(), what) {
-            ("GET", "certificate") if name == "ca" => return text(200, self.ca.clone()),
+        match (request.method.as_str(), what) {
+            ("GET", "certificate") if name == "ca" => return text_response(200, self.ca.clone()),
             ("GET", "certificate") => {
                 let found = self.names.get(name).and_then(|name| name.certificate.clone());
-                let missing = || text(404, format!("Could not find certificate {name}"));
-                return found.map_or_else(missing, |pem| text(200, pem));
+                let missing = || text_response(404, format!("Could not find certificate {name}"));
+                return found.map_or_else(missing, |pem| text_response(200, pem));
             }
-            ("GET", "certificate_revocation_list") => return text(200, self.list()),
+            ("GET", "certificate_revocation_list") => {
+                return text_response(200, self.revocation_list());
+            }
             ("GET", "certificate_request") => {
                 let found = self.names.get(name).and_then(|name| name.request.clone());
-                let missing = || text(404, format!("Could not find certificate_request {name}"));
-                return found.map_or_else(missing, |pem| text(200, pem));
+                let missing =
+                    || text_response(404, format!("Could not find certificate_request {name}"));
+                return found.map_or_else(missing, |pem| text_response(200, pem));
             }
-            ("PUT", "certificate_request") => return self.submit(name, &asked.body),
+            ("PUT", "certificate_request") => return self.submit(name, &request.body),
             _ => {}
         }
-        // No rule lets anybody delete a request.
-        if !rights || what == "certificate_request" {
-            let (method, path) = (asked.method.to_lowercase(), &asked.path);
-            return text(
+        // No rule of Puppet Server permits the deletion of a request.
+        if !is_admin || what == "certificate_request" {
+            let (method, path) = (request.method.to_lowercase(), &request.path);
+            return text_response(
                 403,
                 format!(
                     "Forbidden request: {path} (method :{method}). Please see the server logs for details."
                 ),
             );
         }
-        match (asked.method.as_str(), what) {
+        match (request.method.as_str(), what) {
             ("GET", "certificate_statuses") => {
                 let state = query.strip_prefix("state=");
                 let names = self.names.iter();
                 let wanted =
-                    names.filter(|(_, known)| state.is_none_or(|it| it == known.state.word()));
-                let all: Vec<Value> = wanted.filter_map(|(name, _)| self.status(name)).collect();
-                document(&Value::from(all))
+                    names.filter(|(_, known)| state.is_none_or(|it| it == known.state.as_str()));
+                let all: Vec<Value> =
+                    wanted.filter_map(|(name, _)| self.name_status(name)).collect();
+                json_response(&Value::from(all))
             }
-            ("GET", "certificate_status") => self
-                .status(name)
-                .map_or_else(|| text(404, "Resource not found."), |status| document(&status)),
-            ("PUT", "certificate_status") => self.decide(name, asked),
+            ("GET", "certificate_status") => self.name_status(name).map_or_else(
+                || text_response(404, "Resource not found."),
+                |status| json_response(&status),
+            ),
+            ("PUT", "certificate_status") => self.set_state(name, request),
             ("DELETE", "certificate_status") => match self.names.remove(name) {
-                Some(_) => text(204, ""),
-                None => text(404, "Resource not found."),
+                Some(_) => text_response(204, ""),
+                None => text_response(404, "Resource not found."),
             },
-            ("PUT", "clean") => self.clean(&asked.body),
-            ("POST", "sign") => self.sign_many(name, &asked.body),
-            _ => text(404, "Not Found"),
+            ("PUT", "clean") => self.clean(&request.body),
+            ("POST", "sign") => self.sign_many(name, &request.body),
+            _ => text_response(404, "Not Found"),
         }
     }
 
-    fn decide(&mut self, name: &str, asked: &Question) -> Answer {
-        if !asked.kind.contains("json") {
-            return text(415, "Unsupported media type.");
+    fn set_state(&mut self, name: &str, request: &CaRequest) -> CaResponse {
+        if !request.kind.contains("json") {
+            return text_response(415, "Unsupported media type.");
         }
-        let Ok(body) = serde_json::from_str::<Value>(&asked.body) else {
-            return text(400, "Request body is not JSON.");
+        let Ok(body) = serde_json::from_str::<Value>(&request.body) else {
+            return text_response(400, "Request body is not JSON.");
         };
         let wanted = body["desired_state"].as_str().unwrap_or_default();
         if !["signed", "revoked"].contains(&wanted) {
-            let words = format!(
+            let message = format!(
                 "State {wanted} invalid; Must specify desired state of 'signed' or 'revoked' for host {name}."
             );
-            return text(400, words);
+            return text_response(400, message);
         }
         if !self.names.contains_key(name) {
-            return text(404, "Invalid certificate subject.");
+            return text_response(404, "Invalid certificate subject.");
         }
         let done = if wanted == "signed" {
-            self.sign(name, body["cert_ttl"].as_u64().unwrap_or(LIFETIME))
+            self.sign(name, body["cert_ttl"].as_u64().unwrap_or(DEFAULT_LIFETIME_SECONDS))
         } else {
             self.revoke(name)
         };
         match done {
-            Ok(()) => text(204, ""),
-            Err(words) => text(409, words),
+            Ok(()) => text_response(204, ""),
+            Err(message) => text_response(409, message),
         }
     }
 
-    fn clean(&mut self, body: &str) -> Answer {
+    fn clean(&mut self, body: &str) -> CaResponse {
         let body: Value = serde_json::from_str(body).unwrap_or_default();
         let names = body["certnames"].as_array().cloned().unwrap_or_default();
         let mut missing = Vec::new();
@@ -379,16 +393,19 @@ impl Books {
             self.names.remove(name);
         }
         if missing.is_empty() {
-            return text(200, "Successfully cleaned all certs.");
+            return text_response(200, "Successfully cleaned all certs.");
         }
         let missing = missing.join(", ");
-        text(200, format!("The following certs do not exist and cannot be revoked: [{missing}]"))
+        text_response(
+            200,
+            format!("The following certs do not exist and cannot be revoked: [{missing}]"),
+        )
     }
 
-    fn sign_many(&mut self, which: &str, body: &str) -> Answer {
+    fn sign_many(&mut self, which: &str, body: &str) -> CaResponse {
         let body: Value = serde_json::from_str(body).unwrap_or_default();
-        let waiting = |(name, known): (&String, &Name)| {
-            (known.state == State::Requested).then(|| name.clone())
+        let waiting = |(name, known): (&String, &NameRecord)| {
+            (known.state == CertificateState::Requested).then(|| name.clone())
         };
         let names: Vec<String> = if which == "all" {
             self.names.iter().filter_map(waiting).collect()
@@ -399,13 +416,13 @@ impl Books {
         let (mut signed, mut none, mut failed) = (Vec::new(), Vec::new(), Vec::new());
         for name in names {
             let is_waiting = self.names.get(&name).is_some_and(|name| name.request.is_some());
-            let list = match self.sign(&name, LIFETIME) {
+            let list = match self.sign(&name, DEFAULT_LIFETIME_SECONDS) {
                 Ok(()) => &mut signed,
                 Err(_) if is_waiting => &mut failed,
                 Err(_) => &mut none,
             };
             list.push(name);
         }
-        document(&json!({"signed": signed, "no-csr": none, "signing-errors": failed}))
+        json_response(&json!({"signed": signed, "no-csr": none, "signing-errors": failed}))
     }
 }
