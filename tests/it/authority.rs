@@ -1,4 +1,5 @@
-//! The agents `provision` and `puppetca` at work: before the stub authority, and before the real Puppet Server with the real Puppet.
+//! The agents `provision` and `puppetca` with the simulated authority, and with the real Puppet Server and the real
+//! Puppet.
 
 #![expect(clippy::indexing_slicing, reason = "answers are indexed; tests end by panic")]
 
@@ -18,14 +19,18 @@ use muster_tests::puppetserver::PuppetServer;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-/// Asks an agent as the host would.
-async fn ask(agent: &Agent, action: &str, input: Value) -> Result<Map<String, Value>, ActionError> {
+/// Calls an action of an agent as the host does.
+async fn call_action(
+    agent: &Agent,
+    action: &str,
+    input: Value,
+) -> Result<Map<String, Value>, ActionError> {
     let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let node = TestNode::named("node.example.net").unwrap();
     let system = Arc::new(RealSystem::new("/".into()));
     let mut cx = node.context(agent.name(), action, system).unwrap();
-    // The real thing takes its time on a busy machine.
+    // The real programs are slow on a busy machine.
     cx.deadline += Duration::from_mins(5);
     let output = agent.find_handler(action).unwrap().call(&cx, input).await?;
     Ok(declared.validate_output(&output).unwrap())
@@ -36,7 +41,7 @@ fn puppetca(options: Value, state: &Path) -> Agent {
     muster_puppetca::build_agent(options, state.join("puppetca")).unwrap()
 }
 
-fn with(mut options: Value, key: &str, value: impl Into<Value>) -> Value {
+fn with_option(mut options: Value, key: &str, value: impl Into<Value>) -> Value {
     options[key] = value.into();
     options
 }
@@ -46,8 +51,9 @@ fn assert_contains(error: &ActionError, text: &str) {
     assert!(error.message.contains(text), "{error}");
 }
 
-/// What holds before every authority: a request is compared, signed once, revoked, cleaned. `submit` sends a request.
-async fn signs_what_is_meant(
+/// Checks that hold for every authority: a request is compared, signed once, revoked, cleaned. `submit` sends a
+/// request.
+async fn check_request_lifecycle(
     options: &Value,
     state: &Path,
     submit: impl AsyncFn(&str, &str) -> u16,
@@ -55,122 +61,123 @@ async fn signs_what_is_meant(
 ) {
     let agent = puppetca(options.clone(), state);
     let name = json!({"certname": "web1.example.net"});
-    let absent = ask(&agent, "status", name.clone()).await.unwrap();
+    let absent = call_action(&agent, "status", name.clone()).await.unwrap();
     assert_eq!(absent["state"], json!("absent"));
-    let nothing = ask(&agent, "clean", name.clone()).await.unwrap();
+    let nothing = call_action(&agent, "clean", name.clone()).await.unwrap();
     assert_eq!(nothing["found"], json!(false));
     let (csr, _) = request("web1.example.net", &[]);
     assert_eq!(submit("web1.example.net", &csr).await, 200);
     assert_eq!(submit("web1.example.net", &csr).await, 400);
-    let listed = ask(&agent, "list", json!({"state": "requested"})).await.unwrap();
+    let listed = call_action(&agent, "list", json!({"state": "requested"})).await.unwrap();
     assert_eq!(listed["requests"], json!(["web1.example.net"]));
-    let waiting = ask(&agent, "status", name.clone()).await.unwrap();
+    let waiting = call_action(&agent, "status", name.clone()).await.unwrap();
     assert_eq!(waiting["state"], json!("requested"));
-    let meant = muster_certificate::CertificateRequest::parse(&csr).unwrap();
-    assert_eq!(waiting["fingerprint"], json!(meant.fingerprint));
+    let original = muster_certificate::CertificateRequest::parse(&csr).unwrap();
+    assert_eq!(waiting["fingerprint"], json!(original.fingerprint));
 
-    // One that somebody else sent for the name is not the one that is meant.
+    // A request of another key for the same name is not signed.
     let (other, _) = request("web1.example.net", &[]);
     let other = muster_certificate::CertificateRequest::parse(&other).unwrap();
-    let sign = |of: &muster_certificate::CertificateRequest| json!({"certname": "web1.example.net", "fingerprint": of.fingerprint, "public_key": of.public_key});
-    let error = ask(&agent, "sign", sign(&other)).await.unwrap_err();
+    let sign = |request: &muster_certificate::CertificateRequest| json!({"certname": "web1.example.net", "fingerprint": request.fingerprint, "public_key": request.public_key});
+    let error = call_action(&agent, "sign", sign(&other)).await.unwrap_err();
     assert_contains(&error, "was not signed: its fingerprint");
-    let waiting = ask(&agent, "status", name.clone()).await.unwrap();
+    let waiting = call_action(&agent, "status", name.clone()).await.unwrap();
     assert_eq!(waiting["state"], json!("requested"));
 
     for changed in [true, false] {
-        let signed = ask(&agent, "sign", sign(&meant)).await.unwrap();
+        let signed = call_action(&agent, "sign", sign(&original)).await.unwrap();
         assert_eq!(signed["changed"], json!(changed));
-        assert_eq!(signed["public_key"], json!(meant.public_key));
+        assert_eq!(signed["public_key"], json!(original.public_key));
     }
-    let error = ask(&agent, "sign", sign(&other)).await.unwrap_err();
+    let error = call_action(&agent, "sign", sign(&other)).await.unwrap_err();
     assert_contains(&error, "already has a certificate");
-    let signed = ask(&agent, "status", name.clone()).await.unwrap();
+    let signed = call_action(&agent, "status", name.clone()).await.unwrap();
     assert_eq!(signed["state"], json!("signed"));
-    assert_eq!(signed["public_key"], json!(meant.public_key));
+    assert_eq!(signed["public_key"], json!(original.public_key));
     assert_eq!(signed["dns_alt_names"], json!(["DNS:web1.example.net"]));
     let serial = signed["serial"].as_str().unwrap().to_owned();
     assert!(!is_revoked(&serial));
 
     for changed in [true, false] {
-        let revoked = ask(&agent, "revoke", name.clone()).await.unwrap();
+        let revoked = call_action(&agent, "revoke", name.clone()).await.unwrap();
         assert_eq!(revoked["changed"], json!(changed));
         assert_eq!(revoked["serial"], json!(serial));
     }
     assert!(is_revoked(&serial));
-    let error = ask(&agent, "sign", sign(&meant)).await.unwrap_err();
+    let error = call_action(&agent, "sign", sign(&original)).await.unwrap_err();
     assert_contains(&error, "is revoked");
-    let cleaned = ask(&agent, "clean", name.clone()).await.unwrap();
+    let cleaned = call_action(&agent, "clean", name.clone()).await.unwrap();
     assert_eq!((&cleaned["found"], &cleaned["revoked"]), (&json!(true), &json!(false)));
 
-    // The name is free; what is cleaned with a valid certificate is revoked too, and a request alone just goes.
+    // The name is free again. Cleaning a signed name also revokes its certificate; cleaning a request removes the
+    // request only.
     assert_eq!(submit("web1.example.net", &csr).await, 200);
-    let lifetime = with(sign(&meant), "ttl", 3600);
-    let signed = ask(&agent, "sign", lifetime).await.unwrap();
-    let left =
+    let lifetime = with_option(sign(&original), "ttl", 3600);
+    let signed = call_action(&agent, "sign", lifetime).await.unwrap();
+    let remaining =
         signed["not_after"].as_i64().unwrap() - i64::try_from(muster_tests::now() / 1000).unwrap();
-    assert!((0..=3600).contains(&left), "{left}");
-    let cleaned = ask(&agent, "clean", name.clone()).await.unwrap();
+    assert!((0..=3600).contains(&remaining), "{remaining}");
+    let cleaned = call_action(&agent, "clean", name.clone()).await.unwrap();
     assert_eq!((&cleaned["found"], &cleaned["revoked"]), (&json!(true), &json!(true)));
     assert!(is_revoked(cleaned["serial"].as_str().unwrap()));
     assert_eq!(submit("web1.example.net", &csr).await, 200);
-    let cleaned = ask(&agent, "clean", name.clone()).await.unwrap();
+    let cleaned = call_action(&agent, "clean", name.clone()).await.unwrap();
     assert_eq!((&cleaned["found"], &cleaned["revoked"]), (&json!(true), &json!(false)));
-    let absent = ask(&agent, "status", name).await.unwrap();
+    let absent = call_action(&agent, "status", name).await.unwrap();
     assert_eq!(absent["state"], json!("absent"));
 
-    // A request for more than its name: refused by us, and where we would, by the authority.
-    let (greedy, _) = request("web2.example.net", &["puppet"]);
-    assert_eq!(submit("web2.example.net", &greedy).await, 200);
-    let greedy = muster_certificate::CertificateRequest::parse(&greedy).unwrap();
-    let sign = json!({"certname": "web2.example.net", "fingerprint": greedy.fingerprint});
-    let error = ask(&agent, "sign", sign.clone()).await.unwrap_err();
+    // A request with additional names is denied by the agent; where the agent allows it, the authority refuses it.
+    let (extended, _) = request("web2.example.net", &["puppet"]);
+    assert_eq!(submit("web2.example.net", &extended).await, 200);
+    let extended = muster_certificate::CertificateRequest::parse(&extended).unwrap();
+    let sign = json!({"certname": "web2.example.net", "fingerprint": extended.fingerprint});
+    let error = call_action(&agent, "sign", sign.clone()).await.unwrap_err();
     assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })), "{error:?}");
-    let lax = puppetca(with(options.clone(), "allow_alt_names", true), state);
-    let error = ask(&lax, "sign", sign).await.unwrap_err();
+    let lax = puppetca(with_option(options.clone(), "allow_alt_names", true), state);
+    let error = call_action(&lax, "sign", sign).await.unwrap_err();
     assert_contains(&error, "subject alternative names");
     let alone = json!({"certname": "web2.example.net"});
-    let error = ask(&agent, "sign", alone).await.unwrap_err();
+    let error = call_action(&agent, "sign", alone).await.unwrap_err();
     assert_contains(&error, "a name alone does not identify a request");
 }
 
 #[tokio::test]
-async fn the_stub_authority_signs_what_is_meant() {
+async fn simulated_authority_signs_only_the_expected_request() {
     let (ca, state) = (PuppetCa::start().await, TempDir::new().unwrap());
     let submit = async |name: &str, csr: &str| ca.submit(name, csr).0;
     let is_revoked = |serial: &str| {
         let serial = u64::from_str_radix(serial, 16).unwrap();
         ca.revoked().contains(&serial)
     };
-    signs_what_is_meant(&ca.options(), state.path(), submit, is_revoked).await;
+    check_request_lifecycle(&ca.options(), state.path(), submit, is_revoked).await;
     assert_eq!(ca.times_signed("web1.example.net"), 2);
 }
 
 #[tokio::test]
-async fn who_may_not_administer_the_authority_is_told_why() {
+async fn unauthorized_access_to_the_authority_is_explained() {
     let (ca, state) = (PuppetCa::start().await, TempDir::new().unwrap());
-    let options = with(ca.options(), "cert", ca.path("stranger.pem").display().to_string());
-    let options = with(options, "key", ca.path("stranger.key").display().to_string());
-    let error = ask(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
+    let options = with_option(ca.options(), "cert", ca.path("stranger.pem").display().to_string());
+    let options = with_option(options, "key", ca.path("stranger.key").display().to_string());
+    let error = call_action(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
     assert_contains(&error, "pp_cli_auth");
-    // An authority that is not the one that is configured.
+    // Another authority than the configured one.
     let other = PuppetCa::start().await;
-    let options = with(ca.options(), "ca", other.path("ca.pem").display().to_string());
-    let error = ask(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
+    let options = with_option(ca.options(), "ca", other.path("ca.pem").display().to_string());
+    let error = call_action(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
     assert_contains(&error, "no valid response from");
     assert!(
         ca.handled_requests().iter().all(|asked| asked.status == 403),
         "{:?}",
         ca.handled_requests()
     );
-    let options = with(ca.options(), "url", "http://localhost:1");
-    let error = ask(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
+    let options = with_option(ca.options(), "url", "http://localhost:1");
+    let error = call_action(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
     assert_contains(&error, "https://");
 }
 
-/// A request as the node sends it; over HTTP, by the program that every machine has.
+/// Submits a request as a node does, over HTTP with `curl`.
 #[expect(clippy::disallowed_types, reason = "speaks HTTP for a node")]
-async fn put(server: &PuppetServer, name: &str, csr: &str) -> u16 {
+async fn submit_request(server: &PuppetServer, name: &str, csr: &str) -> u16 {
     let output = tokio::process::Command::new("curl")
         .args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", "-X", "PUT"])
         .args(["-H", "Content-Type: text/plain", "--data-binary", csr, "--cacert"])
@@ -183,8 +190,8 @@ async fn put(server: &PuppetServer, name: &str, csr: &str) -> u16 {
     code.parse().unwrap_or_else(|_| panic!("{output:?}"))
 }
 
-/// Says where things are, and is at work for a moment. The last word is the node's directory.
-const PUPPET: &str = r#"#!/bin/sh
+/// A Puppet that prints its paths and runs briefly. The last argument is the node's directory.
+const FAKE_PUPPET: &str = r#"#!/bin/sh
 for dir; do :; done
 if [ "$1" = config ]; then
   echo "certname = web1"
@@ -199,15 +206,15 @@ printf 'version:\n  config: 7\nresources:\n  total: 9\n' > $dir/lastrunfile
 echo end >> $dir/../log
 "#;
 
-/// X1: whoever runs Puppet takes a place among the nodes that do, a provisioner's runs too.
+/// X1: every Puppet run takes a permit of its pool, including those of the provisioner.
 #[tokio::test]
-async fn provisioning_runs_keep_within_the_limit_of_their_pool() {
+async fn provisioning_runs_respect_the_limit_of_their_pool() {
     use std::os::unix::fs::PermissionsExt as _;
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker_with_stores().await;
     let home = TempDir::new().unwrap();
     let puppet = home.path().join("puppet");
-    std::fs::write(&puppet, PUPPET).unwrap();
+    std::fs::write(&puppet, FAKE_PUPPET).unwrap();
     std::fs::set_permissions(&puppet, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut runs = Vec::new();
     for number in 0..4 {
@@ -225,7 +232,7 @@ async fn provisioning_runs_keep_within_the_limit_of_their_pool() {
             Arc::default(),
         )
         .unwrap();
-        runs.push(async move { ask(&agent, "run_puppet", json!({})).await });
+        runs.push(async move { call_action(&agent, "run_puppet", json!({})).await });
     }
     for run in futures_util::future::join_all(runs).await {
         assert_eq!(run.unwrap()["class"], json!("clean"));
@@ -234,24 +241,24 @@ async fn provisioning_runs_keep_within_the_limit_of_their_pool() {
     assert_eq!(log, "begin\nend\n".repeat(4));
 }
 
-/// Everything that needs the real server, in one story: it takes half a minute to start.
+/// All checks that need the real server, in one test: the server takes 30 s to start.
 #[tokio::test]
-async fn puppetserver_makes_machines_nodes() {
+async fn puppetserver_enrols_machines() {
     let Some(server) = PuppetServer::start().await else {
         return;
     };
     let state = TempDir::new().unwrap();
-    let submit = async |name: &str, csr: &str| put(&server, name, csr).await;
+    let submit = async |name: &str, csr: &str| submit_request(&server, name, csr).await;
     let is_revoked = |serial: &str| server.revoked().contains(&serial.to_owned());
-    signs_what_is_meant(&server.options(), state.path(), submit, is_revoked).await;
+    check_request_lifecycle(&server.options(), state.path(), submit, is_revoked).await;
     let ca = puppetca(server.options(), state.path());
-    ask(&ca, "clean", json!({"certname": "web2.example.net"})).await.unwrap();
-    let by_command = with(server.options(), "backend", "command");
+    call_action(&ca, "clean", json!({"certname": "web2.example.net"})).await.unwrap();
+    let by_command = with_option(server.options(), "backend", "command");
     let by_command = puppetca(by_command, state.path());
 
-    let node = new_node(&server, state.path(), &ca).await;
-    runs_are_told_apart(&server, state.path(), &by_command).await;
-    certificates_end(&server, &ca, &node).await;
+    let node = check_new_node(&server, state.path(), &ca).await;
+    check_run_classes(&server, state.path(), &by_command).await;
+    check_certificate_revocation(&server, &ca, &node).await;
 }
 
 fn provision(server: &PuppetServer, state: &Path, name: &str) -> Agent {
@@ -262,33 +269,33 @@ fn provision(server: &PuppetServer, state: &Path, name: &str) -> Agent {
 }
 
 /// A9.2 from the node's side: request, signature, first run, second run.
-async fn new_node(server: &PuppetServer, state: &Path, ca: &Agent) -> Agent {
+async fn check_new_node(server: &PuppetServer, state: &Path, ca: &Agent) -> Agent {
     let name = "db1.example.net";
     let node = provision(server, state, name);
-    let lock = ask(&node, "lock", json!({"owner": "tests", "lease": 600})).await.unwrap();
+    let lock = call_action(&node, "lock", json!({"owner": "tests", "lease": 600})).await.unwrap();
     let fence = lock["fence"].clone();
     let fenced = json!({"fence": fence});
-    let error = ask(&node, "run_puppet", fenced.clone()).await.unwrap_err();
+    let error = call_action(&node, "run_puppet", fenced.clone()).await.unwrap_err();
     assert_eq!(error.data["class"], json!("no_certificate"), "{error:?}");
-    // That run has sent a request already.
-    let sent = ask(&node, "request_certificate", fenced.clone()).await.unwrap();
+    // The failed run has already sent a request.
+    let sent = call_action(&node, "request_certificate", fenced.clone()).await.unwrap();
     assert_eq!(sent["state"], json!("pending"), "{sent:?}");
     let sign = json!({"certname": name, "fingerprint": sent["fingerprint"], "public_key": sent["public_key"]});
-    let signed = ask(ca, "sign", sign).await.unwrap();
+    let signed = call_action(ca, "sign", sign).await.unwrap();
     assert_eq!(signed["changed"], json!(true));
 
-    let run = ask(&node, "bootstrap_puppet", fenced.clone()).await.unwrap();
+    let run = call_action(&node, "bootstrap_puppet", fenced.clone()).await.unwrap();
     assert_eq!(
         (&run["class"], &run["environment"]),
         (&json!("changed"), &json!("bootstrap")),
         "{run:?}"
     );
     assert!(server.out(name).join("bootstrapped").exists());
-    let found = ask(&node, "has_cert", json!({})).await.unwrap();
+    let found = call_action(&node, "has_cert", json!({})).await.unwrap();
     assert_eq!(found["has_cert"], json!(true), "{found:?}");
     assert_eq!(found["serial"], signed["serial"]);
     for class in ["changed", "clean"] {
-        let run = ask(&node, "run_puppet", fenced.clone()).await.unwrap();
+        let run = call_action(&node, "run_puppet", fenced.clone()).await.unwrap();
         assert_eq!(
             (&run["class"], &run["environment"]),
             (&json!(class), &json!("production")),
@@ -296,58 +303,58 @@ async fn new_node(server: &PuppetServer, state: &Path, ca: &Agent) -> Agent {
         );
     }
     assert!(server.out(name).join("motd").exists());
-    // Somebody disabled the agent by hand.
+    // The agent was disabled by an operator.
     let disabled = server.path("nodes").join(name).join("var/state/agent_disabled.lock");
     std::fs::write(&disabled, r#"{"disabled_message":"hand hacking"}"#).unwrap();
-    let error = ask(&node, "run_puppet", fenced.clone()).await.unwrap_err();
+    let error = call_action(&node, "run_puppet", fenced.clone()).await.unwrap_err();
     assert_eq!(error.data["class"], json!("disabled"), "{error:?}");
     std::fs::remove_file(&disabled).unwrap();
-    let done = ask(&node, "release", fenced).await.unwrap();
+    let done = call_action(&node, "release", fenced).await.unwrap();
     assert_eq!(done["changed"], json!(true));
     node
 }
 
-/// A9.6 on the real thing, signed by the command line: every way to fail is a failure, and each is another one.
-async fn runs_are_told_apart(server: &PuppetServer, state: &Path, ca: &Agent) {
+/// A9.6 with the real server, signed through the command: each kind of failure is reported as its own class.
+async fn check_run_classes(server: &PuppetServer, state: &Path, ca: &Agent) {
     for (name, class, code) in [
         ("fail1.example.net", "failed", 4),
         ("mixed1.example.net", "failed+changed", 6),
         ("broken1.example.net", "not_applied", 1),
     ] {
         let node = provision(server, state, name);
-        let sent = ask(&node, "request_certificate", json!({})).await.unwrap();
+        let sent = call_action(&node, "request_certificate", json!({})).await.unwrap();
         let sign = json!({"certname": name, "public_key": sent["public_key"]});
-        let signed = ask(ca, "sign", sign).await.unwrap();
+        let signed = call_action(ca, "sign", sign).await.unwrap();
         assert_eq!(signed["changed"], json!(true), "{signed:?}");
-        // The directory is there: what fails is all that happens.
+        // The directory exists, so the intended failure is the only one.
         std::fs::create_dir_all(server.out(name)).unwrap();
-        let error = ask(&node, "run_puppet", json!({})).await.unwrap_err();
+        let error = call_action(&node, "run_puppet", json!({})).await.unwrap_err();
         assert_eq!(
             (&error.data["class"], &error.data["exitcode"]),
             (&json!(class), &json!(code)),
             "{error:?}"
         );
     }
-    let listed = ask(ca, "list", json!({})).await.unwrap();
+    let listed = call_action(ca, "list", json!({})).await.unwrap();
     let signed = listed["signed"].as_array().unwrap();
     assert!(signed.contains(&json!("fail1.example.net")), "{listed:?}");
 }
 
-/// A certificate that is cleaned is worth nothing from then on, and the machine gets a new one with its key.
-async fn certificates_end(server: &PuppetServer, ca: &Agent, node: &Agent) {
+/// A cleaned certificate is no longer accepted, and the machine gets a new one for the same key.
+async fn check_certificate_revocation(server: &PuppetServer, ca: &Agent, node: &Agent) {
     let name = "db1.example.net";
-    let cleaned = ask(ca, "clean", json!({"certname": name})).await.unwrap();
+    let cleaned = call_action(ca, "clean", json!({"certname": name})).await.unwrap();
     assert!(server.revoked().contains(&cleaned["serial"].as_str().unwrap().to_owned()));
-    let error = ask(node, "run_puppet", json!({})).await.unwrap_err();
+    let error = call_action(node, "run_puppet", json!({})).await.unwrap_err();
     assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })), "{error:?}");
-    ask(node, "reprovision", json!({})).await.unwrap();
-    let before = ask(node, "has_cert", json!({})).await.unwrap();
-    let sent = ask(node, "request_certificate", json!({"fresh": true})).await.unwrap();
+    call_action(node, "reprovision", json!({})).await.unwrap();
+    let before = call_action(node, "has_cert", json!({})).await.unwrap();
+    let sent = call_action(node, "request_certificate", json!({"fresh": true})).await.unwrap();
     assert_eq!(sent["state"], json!("submitted"), "{sent:?}");
     assert_eq!(sent["public_key"], before["public_key"]);
     let sign = json!({"certname": name, "fingerprint": sent["fingerprint"]});
-    let signed = ask(ca, "sign", sign).await.unwrap();
+    let signed = call_action(ca, "sign", sign).await.unwrap();
     assert_ne!(signed["serial"], before["serial"]);
-    let run = ask(node, "run_puppet", json!({})).await.unwrap();
+    let run = call_action(node, "run_puppet", json!({})).await.unwrap();
     assert_eq!(run["class"], json!("clean"), "{run:?}");
 }

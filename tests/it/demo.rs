@@ -1,4 +1,4 @@
-//! The demonstration with the real programs: `rpc demo up`, the command lines that started it all, and `rpc demo down`.
+//! The demonstration with the real programs: `rpc demo up`, the commands of the original article, and `rpc demo down`.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -8,29 +8,29 @@ use muster_tests::nats_server;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A running demonstration; ended with its owner.
+/// A running demonstration; dropping it stops it.
 pub(crate) struct Demo {
     directory: TempDir,
 }
 
 impl Demo {
-    pub(crate) fn up() -> Self {
-        Self::up_with(&["--nodes", "5"])
+    pub(crate) fn start() -> Self {
+        Self::start_with(&["--nodes", "5"])
     }
 
-    fn up_with(more: &[&str]) -> Self {
+    fn start_with(more: &[&str]) -> Self {
         let demo = Self { directory: TempDir::new().unwrap() };
         let fleet = demo.fleet();
         let up = ["demo", "up", "--dir", fleet.to_str().unwrap()];
         let up = demo.rpc(&[&up, more].concat());
         assert!(up.status.success(), "{}", describe_output(&up));
-        let said = String::from_utf8(up.stdout).unwrap();
-        assert_eq!(said.trim(), format!("export RPC_CONFIG={}/rpc.toml", fleet.display()));
+        let output = String::from_utf8(up.stdout).unwrap();
+        assert_eq!(output.trim(), format!("export RPC_CONFIG={}/rpc.toml", fleet.display()));
         demo
     }
 
-    /// The directory of any one node.
-    fn some_node(&self) -> PathBuf {
+    /// The directory of one of the nodes.
+    fn any_node(&self) -> PathBuf {
         let mut nodes = std::fs::read_dir(self.fleet().join("nodes")).unwrap();
         nodes.next().unwrap().unwrap().path()
     }
@@ -40,12 +40,12 @@ impl Demo {
     }
 
     pub(crate) fn rpc(&self, arguments: &[&str]) -> Output {
-        self.rpc_reading(std::process::Stdio::null(), arguments)
+        self.rpc_with_input(std::process::Stdio::null(), arguments)
     }
 
     /// Runs `rpc` with this standard input.
     #[expect(clippy::disallowed_types, reason = "runs the real programs")]
-    pub(crate) fn rpc_reading(
+    pub(crate) fn rpc_with_input(
         &self,
         input: impl Into<std::process::Stdio>,
         arguments: &[&str],
@@ -66,15 +66,15 @@ impl Demo {
             .unwrap()
     }
 
-    /// Runs a request with `-j`; its document and exit code.
-    fn ask(&self, arguments: &[&str]) -> (Value, i32) {
+    /// Runs a request with `-j`; returns its document and exit code.
+    fn run_json(&self, arguments: &[&str]) -> (Value, i32) {
         let output = self.rpc(&[arguments, &["-j"]].concat());
         let document = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|_| panic!("{}", describe_output(&output)));
         (document, output.status.code().unwrap())
     }
 
-    fn line(&self, arguments: &[&str]) -> (String, i32) {
+    fn run_text(&self, arguments: &[&str]) -> (String, i32) {
         let output = self.rpc(arguments);
         (String::from_utf8(output.stdout.clone()).unwrap(), output.status.code().unwrap())
     }
@@ -87,7 +87,7 @@ impl Drop for Demo {
     }
 }
 
-/// Beside the test's own binary; `make test` builds them before.
+/// All output of a program, for assert messages.
 pub(crate) fn describe_output(output: &Output) -> String {
     format!(
         "{}{}",
@@ -120,11 +120,11 @@ const CHANGES: [&[&str]; 5] = [
 ];
 
 #[test]
-fn the_command_lines_work_on_the_real_thing_and_the_second_run_changes_nothing() {
-    let demo = Demo::up();
+fn original_commands_work_and_second_run_changes_nothing() {
+    let demo = Demo::start();
     for line in CHANGES {
         for changed in [true, false] {
-            let (document, code) = demo.ask(line);
+            let (document, code) = demo.run_json(line);
             assert_eq!(code, 0, "{line:?}: {document:#}");
             let replies = document["replies"].as_array().unwrap();
             assert_eq!(replies.len(), 5);
@@ -139,7 +139,7 @@ fn the_command_lines_work_on_the_real_thing_and_the_second_run_changes_nothing()
         }
     }
     let package = ["do", "puppetral", "type=package", "name=unix2dos", "ensure=present"];
-    let (document, code) = demo.ask(&package);
+    let (document, code) = demo.run_json(&package);
     assert_eq!(code, 2);
     let message = document["replies"][0]["statusmsg"].as_str().unwrap();
     assert!(message.contains("no package database"), "{message}");
@@ -152,21 +152,21 @@ fn the_command_lines_work_on_the_real_thing_and_the_second_run_changes_nothing()
 }
 
 #[test]
-fn questions_find_the_right_nodes_and_exit_codes_tell_the_truth() {
-    let demo = Demo::up();
+fn queries_find_the_right_nodes_and_set_exit_codes() {
+    let demo = Demo::start();
     let (found, code) =
-        demo.line(&["find", "-W", "environment=development customer=acme mysql::master"]);
+        demo.run_text(&["find", "-W", "environment=development customer=acme mysql::master"]);
     assert_eq!(code, 0);
     let nodes: Vec<&str> = found.lines().collect();
     assert!(!nodes.is_empty() && nodes.len() < 5, "{found}");
-    let (inventory, code) = demo.line(&["inventory", nodes[0]]);
+    let (inventory, code) = demo.run_text(&["inventory", nodes[0]]);
     assert!(
         code == 0 && inventory.contains("mysql::master") && inventory.contains("customer"),
         "{inventory}"
     );
-    let (ping, code) = demo.line(&["ping"]);
+    let (ping, code) = demo.run_text(&["ping"]);
     assert!(code == 0 && ping.contains("5 replies"), "{ping}");
-    let (facts, code) = demo.line(&["facts", "country"]);
+    let (facts, code) = demo.run_text(&["facts", "country"]);
     assert!(code == 0 && facts.contains("Report for fact: country"), "{facts}");
 
     for (line, expected) in [
@@ -181,14 +181,14 @@ fn questions_find_the_right_nodes_and_exit_codes_tell_the_truth() {
         let output = demo.rpc(line);
         assert_eq!(output.status.code(), Some(expected), "{line:?}: {}", describe_output(&output));
     }
-    nothing_of_the_systems_authorities_is_needed(&demo);
-    fewer_nodes_and_other_forms(&demo);
-    rollouts_end_when_they_do_harm(&demo);
+    check_system_certificates_are_unused(&demo);
+    check_limits_and_output_forms(&demo);
+    check_failing_rollouts_stop(&demo);
 }
 
-/// The organisation's own authority is named: the system's are neither trusted nor read, whatever is wrong with them.
+/// The organisation's own authority is configured, so the system's certificates are not read, even if they are invalid.
 #[expect(clippy::disallowed_types, reason = "runs the real program")]
-fn nothing_of_the_systems_authorities_is_needed(demo: &Demo) {
+fn check_system_certificates_are_unused(demo: &Demo) {
     let ping = std::process::Command::new(find_program("rpc"))
         .args(["do", "rpcutil", "ping", "-1"])
         .env("RPC_CONFIG", demo.fleet().join("rpc.toml"))
@@ -199,14 +199,14 @@ fn nothing_of_the_systems_authorities_is_needed(demo: &Demo) {
     assert!(ping.status.success(), "{}", describe_output(&ping));
 }
 
-fn fewer_nodes_and_other_forms(demo: &Demo) {
+fn check_limits_and_output_forms(demo: &Demo) {
     let ping = ["do", "rpcutil", "ping"];
-    let with = |more: &[&str]| demo.line(&[&ping, more].concat());
+    let with = |more: &[&str]| demo.run_text(&[&ping, more].concat());
     let (some, code) = with(&["--limit", "40%", "--senders"]);
     assert_eq!((some.lines().count(), code), (2, 0), "{some}");
-    let (drawn, _) = with(&["-1", "--limit-seed", "7", "--senders"]);
-    assert_eq!(drawn.lines().count(), 1);
-    assert_eq!(with(&["-1", "--limit-seed", "7", "--senders"]).0, drawn);
+    let (selected, _) = with(&["-1", "--limit-seed", "7", "--senders"]);
+    assert_eq!(selected.lines().count(), 1);
+    assert_eq!(with(&["-1", "--limit-seed", "7", "--senders"]).0, selected);
 
     let list = demo.directory.path().join("list");
     let list = list.to_str().unwrap();
@@ -226,33 +226,36 @@ fn fewer_nodes_and_other_forms(demo: &Demo) {
     let stats = lines.last().unwrap();
     assert_eq!((stat(stats, "ok").as_u64(), code), (Some(5), 0));
     assert_eq!(stat(stats, "requestids").as_array().unwrap().len(), 3);
-    let (lines, code) = demo.line(&["do", "rpcutil", "pong", "--jsonl"]);
+    let (lines, code) = demo.run_text(&["do", "rpcutil", "pong", "--jsonl"]);
     assert!(code == 4 && lines.starts_with("{\"kind\":\"error\""), "{lines}");
 }
 
-fn rollouts_end_when_they_do_harm(demo: &Demo) {
-    let harm = ["do", "puppetral", "type=user", "name=rip", "wings=2"];
+fn check_failing_rollouts_stop(demo: &Demo) {
+    let failing = ["do", "puppetral", "type=user", "name=rip", "wings=2"];
     for (more, asked) in [
         (&["--canary", "1"][..], 1),
         (&["--batch", "2", "--batch-sleep", "0", "--max-failures", "2"], 4),
         (&["--batch", "2", "--batch-sleep", "0", "--max-failures", "10%"], 2),
         (&["--batch", "4", "--batch-sleep", "0"], 5),
     ] {
-        let (document, code) = demo.ask(&[&harm, more].concat());
+        let (document, code) = demo.run_json(&[&failing, more].concat());
         let stats = &document;
         assert_eq!((stat(stats, "failed").as_u64(), code), (Some(asked), 2), "{stats:#}");
         let not_asked = stat(stats, "not_asked").as_array().unwrap().len();
         assert_eq!(not_asked as u64, 5 - asked, "{stats:#}");
     }
-    let stopped = demo.rpc(&[harm.as_slice(), &["--canary", "1"]].concat());
-    let said = describe_output(&stopped);
+    let stopped = demo.rpc(&[failing.as_slice(), &["--canary", "1"]].concat());
+    let output = describe_output(&stopped);
     assert!(
-        said.contains("Batch 1 of 2: 1 node") && said.contains("No request sent to:"),
-        "{said}"
+        output.contains("Batch 1 of 2: 1 node") && output.contains("No request sent to:"),
+        "{output}"
     );
-    assert!(said.contains("stopped: 1 of 1 canary failed or did not reply (maximum 0)"), "{said}");
+    assert!(
+        output.contains("stopped: 1 of 1 canary failed or did not reply (maximum 0)"),
+        "{output}"
+    );
     let (document, code) =
-        demo.ask(&["do", "rpcutil", "ping", "--canary", "2", "--batch-sleep", "0"]);
+        demo.run_json(&["do", "rpcutil", "ping", "--canary", "2", "--batch-sleep", "0"]);
     assert_eq!((stat(&document, "ok").as_u64(), code), (Some(5), 0));
 }
 
@@ -261,19 +264,19 @@ fn stat<'a>(document: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn virtual_nodes_differ_are_changed_and_change_nothing_outside_of_their_process() {
-    let demo = Demo::up_with(&["--nodes", "200", "--virtual"]);
-    let ping = || demo.line(&["ping"]).0;
-    let all = eventually(ping, |said| said.contains("200 replies"));
+fn virtual_nodes_keep_changes_inside_their_process() {
+    let demo = Demo::start_with(&["--nodes", "200", "--virtual"]);
+    let ping = || demo.run_text(&["ping"]).0;
+    let all = repeat_until(ping, |output| output.contains("200 replies"));
     assert!(all.contains("200 replies"), "{all}");
-    let find = |filter: &[&str]| demo.line(&[&["find"], filter].concat()).0;
+    let find = |filter: &[&str]| demo.run_text(&[&["find"], filter].concat()).0;
     let lines = |text: &String| text.lines().count();
-    let germans = eventually(|| find(&["-F", "country=de"]), |found| lines(found) == 50);
+    let germans = repeat_until(|| find(&["-F", "country=de"]), |found| lines(found) == 50);
     assert_eq!(lines(&germans), 50, "{germans}");
     let words = "environment=development customer=acme mysql::master";
-    let masters = eventually(|| find(&["-W", words]), |found| lines(found) == 80);
+    let masters = repeat_until(|| find(&["-W", words]), |found| lines(found) == 80);
     assert_eq!(lines(&masters), 80, "{masters}");
-    let (facts, code) = demo.line(&["facts", "os.family"]);
+    let (facts, code) = demo.run_text(&["facts", "os.family"]);
     assert!(code == 0 && facts.contains("Suse"), "{facts}");
 
     let list = demo.directory.path().join("masters");
@@ -281,31 +284,32 @@ fn virtual_nodes_differ_are_changed_and_change_nothing_outside_of_their_process(
     let list = list.to_str().unwrap();
     let user = ["do", "puppetral", "type=user", "name=rip", "--nodes", list];
     for changed in [true, false] {
-        let (document, code) = demo.ask(&user);
+        let (document, code) = demo.run_json(&user);
         assert_eq!(code, 0, "{document:#}");
         let replies = document["replies"].as_array().unwrap();
         assert_eq!(replies.len(), 80);
-        let as_said = |reply: &Value| reply["data"]["changed"] == changed;
-        assert!(replies.iter().all(as_said), "{document:#}");
+        let is_expected = |reply: &Value| reply["data"]["changed"] == changed;
+        assert!(replies.iter().all(is_expected), "{document:#}");
     }
-    // No program of this machine is reached.
+    // Virtual nodes start no program of this machine.
     let exec = ["do", "puppetral", "type=exec", "name=/bin/true"];
     let one = ["-I", "db1.acme.net"];
-    assert_eq!(demo.ask(&[exec.as_slice(), &one].concat()).1, 2);
+    assert_eq!(demo.run_json(&[exec.as_slice(), &one].concat()).1, 2);
 
     let status = demo.rpc(&["demo", "status", "--dir", demo.fleet().to_str().unwrap()]);
-    let said = describe_output(&status);
-    assert!(status.status.success() && said.contains("200 virtual nodes"), "{said}");
-    leaves_nothing(&demo);
+    let output = describe_output(&status);
+    assert!(status.status.success() && output.contains("200 virtual nodes"), "{output}");
+    assert_nothing_left(&demo);
 }
 
-/// Asks until the answer is whole: nobody knows how many will answer a broadcast, and on a busy machine it may look complete too soon.
-fn eventually(ask: impl Fn() -> String, is_whole: impl Fn(&String) -> bool) -> String {
-    (0..20).map(|_| ask()).find(is_whole).unwrap_or_else(&ask)
+/// Repeats a query until its result is complete: the number of replies to a broadcast is unknown, and a busy machine
+/// may end the wait too soon.
+fn repeat_until(query: impl Fn() -> String, is_complete: impl Fn(&String) -> bool) -> String {
+    (0..20).map(|_| query()).find(is_complete).unwrap_or_else(&query)
 }
 
 #[test]
-fn more_processes_than_a_machine_can_have_are_not_started() {
+fn too_many_node_processes_are_refused() {
     let scratch = TempDir::new().unwrap();
     let demo = Demo { directory: scratch };
     let fleet = demo.fleet();
@@ -319,11 +323,11 @@ fn more_processes_than_a_machine_can_have_are_not_started() {
 }
 
 #[test]
-fn a_demonstration_leaves_nothing_behind() {
-    leaves_nothing(&Demo::up());
+fn stopped_demonstration_leaves_nothing_behind() {
+    assert_nothing_left(&Demo::start());
 }
 
-fn leaves_nothing(demo: &Demo) {
+fn assert_nothing_left(demo: &Demo) {
     let fleet = demo.fleet();
     let down = demo.rpc(&["demo", "down", "--dir", fleet.to_str().unwrap()]);
     assert!(down.status.success(), "{}", describe_output(&down));
@@ -336,20 +340,20 @@ fn leaves_nothing(demo: &Demo) {
 }
 
 #[test]
-fn a_check_or_a_second_daemon_does_not_disturb_the_first() {
+fn check_and_second_daemon_do_not_disturb_the_first() {
     use std::os::unix::fs::MetadataExt as _;
-    let demo = Demo::up();
-    let node = demo.some_node();
+    let demo = Demo::start();
+    let node = demo.any_node();
     let config = node.join("rpcd.toml");
     let journal = || std::fs::metadata(node.join("state/seen")).unwrap().ino();
     let before = journal();
-    let check = daemon(&["--config", config.to_str().unwrap(), "--check"]);
+    let check = run_daemon(&["--config", config.to_str().unwrap(), "--check"]);
     assert!(
         check.status.success() && describe_output(&check).contains("broker.urls"),
         "{}",
         describe_output(&check)
     );
-    let second = daemon(&["--config", config.to_str().unwrap()]);
+    let second = run_daemon(&["--config", config.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(1));
     assert!(
         describe_output(&second).contains("another rpcd is running"),
@@ -360,22 +364,20 @@ fn a_check_or_a_second_daemon_does_not_disturb_the_first() {
 }
 
 #[test]
-fn a_daemon_that_waits_for_its_broker_obeys_signals() {
-    let demo = Demo::up();
-    let node = demo.some_node();
+fn daemon_without_a_broker_handles_signals() {
+    let demo = Demo::start();
+    let node = demo.any_node();
     let text = std::fs::read_to_string(node.join("rpcd.toml")).unwrap();
-    let (elsewhere, nobody) =
+    let (elsewhere, unreachable) =
         (text.replace("\"state\"", "\"state2\""), "urls = [\"tls://127.0.0.1:1\"]");
-    let alone: String = elsewhere
+    let isolated: String = elsewhere
         .lines()
-        .map(
-            |line| {
-                if line.starts_with("urls") { format!("{nobody}\n") } else { format!("{line}\n") }
-            },
-        )
+        .map(|line| {
+            if line.starts_with("urls") { format!("{unreachable}\n") } else { format!("{line}\n") }
+        })
         .collect();
-    std::fs::write(node.join("alone.toml"), alone).unwrap();
-    let mut running = spawn(&["--config", node.join("alone.toml").to_str().unwrap()]);
+    std::fs::write(node.join("alone.toml"), isolated).unwrap();
+    let mut running = spawn_daemon(&["--config", node.join("alone.toml").to_str().unwrap()]);
     let pid = nix::unistd::Pid::from_raw(i32::try_from(running.id()).unwrap());
     let lock = node.join("state2/lock");
     while !lock.exists() {
@@ -388,12 +390,16 @@ fn a_daemon_that_waits_for_its_broker_obeys_signals() {
 }
 
 #[expect(clippy::disallowed_types, reason = "runs the real daemon")]
-fn daemon(arguments: &[&str]) -> Output {
+fn run_daemon(arguments: &[&str]) -> Output {
     std::process::Command::new(find_program("rpcd")).args(arguments).output().unwrap()
 }
 
 #[expect(clippy::disallowed_types, reason = "runs the real daemon")]
-fn spawn(arguments: &[&str]) -> std::process::Child {
+fn spawn_daemon(arguments: &[&str]) -> std::process::Child {
     let null = std::process::Stdio::null;
-    std::process::Command::new(find_program("rpcd")).args(arguments).stderr(null()).spawn().unwrap()
+    std::process::Command::new(find_program("rpcd"))
+        .args(arguments)
+        .stderr(null())
+        .spawn_daemon()
+        .unwrap()
 }

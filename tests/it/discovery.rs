@@ -59,7 +59,7 @@ fn file(demo: &Demo, name: &str, text: &str) -> PathBuf {
 
 #[test]
 fn every_method_finds_what_it_is_asked_for() {
-    let demo = Demo::up();
+    let demo = Demo::start();
     an_inventory_answers_what_the_fleet_answers(&demo);
     groups_outlive_an_update(&demo);
     lists_come_from_files_and_pipes(&demo);

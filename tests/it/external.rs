@@ -1,4 +1,4 @@
-//! External agents, as real programs: what they are told, what they may do, and that each misdeed costs one reply.
+//! External agents as real programs: their environment, their limits, and that each violation affects one reply only.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,8 +20,8 @@ use tokio::time::Instant;
 
 use muster_tests::command::find_program;
 
-pub(crate) fn helper() -> SandboxHelper {
-    SandboxHelper { find_program: find_program("rpcd"), arguments: vec!["exec-sandboxed".into()] }
+pub(crate) fn sandbox_helper() -> SandboxHelper {
+    SandboxHelper { program: find_program("rpcd"), arguments: vec!["exec-sandboxed".into()] }
 }
 
 pub(crate) fn ddl(name: &str, version: &str, actions: &[&str]) -> Value {
@@ -38,16 +38,16 @@ pub(crate) fn ddl(name: &str, version: &str, actions: &[&str]) -> Value {
            "actions": actions.iter().map(action).collect::<Vec<_>>()})
 }
 
-/// Puts a file in place at once, as an installation should.
-pub(crate) fn put(path: &Path, text: &str, mode: u32) {
+/// Replaces a file atomically, as an installation should.
+pub(crate) fn replace_file(path: &Path, text: &str, mode: u32) {
     let fresh = path.with_extension("fresh");
     std::fs::write(&fresh, text).unwrap();
     std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(mode)).unwrap();
     std::fs::rename(&fresh, path).unwrap();
 }
 
-/// Begins every agent of these tests: says yes when it is asked whether it is of use, and takes the action from the environment.
-pub(crate) const HEAD: &str = r#"#!/bin/sh
+/// The beginning of every agent of these tests: confirms activation, and reads the action from the environment.
+pub(crate) const AGENT_HEADER: &str = r#"#!/bin/sh
 reply() { echo "$1" > "$CHORIA_EXTERNAL_REPLY"; }
 if [ "$CHORIA_EXTERNAL_PROTOCOL" = io.choria.mcorpc.external.v1.activation_request ]; then
     [ "$3" = "$CHORIA_EXTERNAL_PROTOCOL" ] && reply '{"activate": true}'
@@ -56,7 +56,7 @@ fi
 action=$MUSTER_ACTION
 "#;
 
-const ROGUE: &str = r#"
+const ROGUE_SCRIPT: &str = r#"
 here=$(dirname "$0")
 case $action in
     hello) reply '{"statuscode": 0, "statusmsg": "OK", "data": {"count": 3}}' ;;
@@ -104,75 +104,80 @@ const ACTIONS: [&str; 19] = [
     "script",
 ];
 
-/// A directory of agents, and what a daemon would offer of them.
-struct Plugins {
+/// A directory of agents, and the registry of what a daemon offers from it.
+struct AgentFixture {
     directory: TempDir,
     registry: AgentRegistry,
-    shelf: AgentDirectory,
+    agent_directory: AgentDirectory,
 }
 
-impl Plugins {
+impl AgentFixture {
     async fn load(directory: TempDir, options: Value) -> Self {
         let options: ExternalOptions = serde_json::from_value(options).unwrap();
         let builtin = BTreeSet::from(["rpcutil".to_owned(), "package".to_owned()]);
         let config = PathBuf::from("/etc/muster/rpcd.toml");
-        let mut shelf =
-            AgentDirectory::new(directory.path().to_owned(), options, builtin, helper(), config);
+        let mut agent_directory = AgentDirectory::new(
+            directory.path().to_owned(),
+            options,
+            builtin,
+            sandbox_helper(),
+            config,
+        );
         let mut registry = AgentRegistry::new();
-        for change in shelf.scan(ScanMode::Complete).await {
+        for change in agent_directory.scan(ScanMode::Complete).await {
             if let AgentChange::Offered(agent) = change {
                 registry.add(agent, CallLimits::default()).unwrap();
             }
         }
-        Self { directory, registry, shelf }
+        Self { directory, registry, agent_directory }
     }
 
-    async fn rogue(options: Value, change: impl FnOnce(&mut Value)) -> Self {
-        let directory = open_directory();
+    async fn with_rogue_agent(options: Value, change: impl FnOnce(&mut Value)) -> Self {
+        let directory = create_world_readable_directory();
         let path = |name: &str| directory.path().join(name);
         let mut document = ddl("rogue", "1.0.0", &ACTIONS);
         let script = document.pointer_mut("/actions/18").unwrap();
         script.as_object_mut().unwrap().insert("implemented_by".to_owned(), json!("old.py"));
         change(&mut document);
-        put(&path("rogue"), &format!("{HEAD}{ROGUE}"), 0o755);
-        put(&path("old.py"), SCRIPT, 0o755);
-        put(&path("secret"), "x", 0o644);
-        put(&path("rogue.json"), &document.to_string(), 0o644);
-        let plugins = Self::load(directory, options).await;
-        assert_eq!(plugins.shelf.problems(), []);
-        plugins
+        replace_file(&path("rogue"), &format!("{AGENT_HEADER}{ROGUE_SCRIPT}"), 0o755);
+        replace_file(&path("old.py"), MCOLLECTIVE_SCRIPT, 0o755);
+        replace_file(&path("secret"), "x", 0o644);
+        replace_file(&path("rogue.json"), &document.to_string(), 0o644);
+        let fixture = Self::load(directory, options).await;
+        assert_eq!(fixture.agent_directory.problems(), []);
+        fixture
     }
 
-    async fn call(&self, action: &str, input: Value, within: Duration) -> CallOutcome {
+    async fn call(&self, action: &str, input: Value, timeout: Duration) -> CallOutcome {
         let node = TestNode::named("node1").unwrap();
         let system = Arc::new(FakeSystem::new());
         let mut context = node.context("rogue", action, system).unwrap();
-        context.deadline = Instant::now() + within;
+        context.deadline = Instant::now() + timeout;
         let input = input.as_object().cloned().unwrap();
         self.registry.dispatch_call(muster_host::ActionCall { context, input }).await
     }
 
-    async fn quick(&self, action: &str) -> CallOutcome {
+    async fn call_default(&self, action: &str) -> CallOutcome {
         self.call(action, json!({}), Duration::from_secs(30)).await
     }
 
-    fn problem(&self) -> String {
-        let problems = self.shelf.problems();
+    fn only_problem(&self) -> String {
+        let problems = self.agent_directory.problems();
         assert_eq!(problems.len(), 1, "{problems:?}");
         problems.into_iter().map(|found| found.problem).collect()
     }
 }
 
-/// A directory that everybody may enter, as programs of other users must.
-pub(crate) fn open_directory() -> TempDir {
+/// A directory that every user may enter, for programs of other users.
+pub(crate) fn create_world_readable_directory() -> TempDir {
     let directory = TempDir::new().unwrap();
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory.path(), mode).unwrap();
     directory
 }
 
-/// A script of `MCollective`'s time.
-const SCRIPT: &str = r#"#!/usr/bin/env python3
+/// A script for the interface of `MCollective`.
+const MCOLLECTIVE_SCRIPT: &str = r#"#!/usr/bin/env python3
 import json, os, sys
 request = json.load(open(os.environ["MCOLLECTIVE_REQUEST_FILE"]))
 json.dump({"said": request["action"], "count": len(request["uniqid"])}, open(os.environ["MCOLLECTIVE_REPLY_FILE"], "w"))
@@ -182,30 +187,30 @@ if "text" in request["data"]:
 "#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn programs_are_told_what_choria_tells_them_and_their_answers_count() {
-    let plugins = Plugins::rogue(json!({}), |_| {}).await;
-    let good = plugins.quick("hello").await;
+async fn programs_get_the_choria_environment_and_return_replies() {
+    let fixture = AgentFixture::with_rogue_agent(json!({}), |_| {}).await;
+    let good = fixture.call_default("hello").await;
     assert_eq!(
         (good.status, Value::Object(good.data)),
         (ReplyStatus::Ok, json!({"count": 3, "said": "nothing"}))
     );
-    let refused = plugins.quick("refuse").await;
+    let refused = fixture.call_default("refuse").await;
     assert_eq!(
         (refused.status, refused.message.as_str(), refused.data["count"].clone()),
         (ReplyStatus::InvalidData, "no such disk", json!(1))
     );
-    let told = plugins.quick("where").await.data["said"].to_string();
+    let output = fixture.call_default("where").await.data["said"].to_string();
     let names = "CHORIA_EXTERNAL_CONFIG CHORIA_EXTERNAL_FACTS CHORIA_EXTERNAL_PROTOCOL CHORIA_EXTERNAL_REPLY \
                  CHORIA_EXTERNAL_REQUEST HOME LC_ALL MUSTER_ACTION MUSTER_REQUEST_ID PATH PWD TMPDIR";
-    assert!(told.contains(&format!(" 700 600 {names}")), "{told}");
+    assert!(output.contains(&format!(" 700 600 {names}")), "{output}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_of_mcollective_answer_with_files_exit_code_and_error_output() {
-    let plugins = Plugins::rogue(json!({}), |_| {}).await;
-    let good = plugins.quick("script").await;
+async fn mcollective_scripts_reply_with_file_exit_code_and_stderr() {
+    let fixture = AgentFixture::with_rogue_agent(json!({}), |_| {}).await;
+    let good = fixture.call_default("script").await;
     assert_eq!(Value::Object(good.data), json!({"said": "script", "count": 32}));
-    let failed = plugins.call("script", json!({"text": "that"}), Duration::from_secs(30)).await;
+    let failed = fixture.call("script", json!({"text": "that"}), Duration::from_secs(30)).await;
     assert_eq!(
         (failed.status, failed.message.as_str(), failed.data["said"].clone()),
         (ReplyStatus::MissingData, "not with that", json!("script"))
@@ -213,9 +218,9 @@ async fn scripts_of_mcollective_answer_with_files_exit_code_and_error_output() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_lie_costs_one_reply_with_its_reason() {
-    let plugins = Plugins::rogue(json!({}), |_| {}).await;
-    for (action, words) in [
+async fn each_violation_fails_one_reply_with_its_reason() {
+    let fixture = AgentFixture::with_rogue_agent(json!({}), |_| {}).await;
+    for (action, expected) in [
         ("crash", "signal: 11"),
         ("exits", "exit status: 7"),
         ("undeclared", "does not declare"),
@@ -227,46 +232,46 @@ async fn every_lie_costs_one_reply_with_its_reason() {
         ("link", "not a regular file"),
         ("pipe", "not a regular file"),
     ] {
-        let outcome = plugins.quick(action).await;
+        let outcome = fixture.call_default(action).await;
         assert_eq!(
             (outcome.status, &outcome.reason),
             (ReplyStatus::Other, &Some(ReplyReason::Broken)),
             "{action}: {outcome:?}"
         );
-        assert!(outcome.message.contains(words), "{action}: {outcome:?}");
+        assert!(outcome.message.contains(expected), "{action}: {outcome:?}");
     }
-    let outcome = plugins.quick("huge").await;
+    let outcome = fixture.call_default("huge").await;
     assert_eq!(outcome.reason, Some(ReplyReason::Oversized { bytes: 6_000_000 }));
-    assert_eq!(plugins.quick("flood").await.data["said"], json!("much"));
-    assert_eq!(plugins.quick("hello").await.status, ReplyStatus::Ok);
+    assert_eq!(fixture.call_default("flood").await.data["said"], json!("much"));
+    assert_eq!(fixture.call_default("hello").await.status, ReplyStatus::Ok);
     let password = json!({"password": "hunter22"});
-    let outcome = plugins.call("exits", password, Duration::from_secs(30)).await;
+    let outcome = fixture.call("exits", password, Duration::from_secs(30)).await;
     assert!(outcome.message.ends_with("the disk is gone, password [redacted]"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_hangs_is_ended_with_all_that_it_started() {
-    // It writes beside itself, which the tests' own user may.
+async fn hanging_program_is_killed_with_its_children() {
+    // The program writes to its own directory, which the user of the tests may do.
     let own = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
     let options = json!({"agents": {"rogue": {"user": own}}});
-    let plugins = Plugins::rogue(options, |_| {}).await;
-    let outcome = plugins.call("hang", json!({}), Duration::from_secs(3)).await;
+    let fixture = AgentFixture::with_rogue_agent(options, |_| {}).await;
+    let outcome = fixture.call("hang", json!({}), Duration::from_secs(3)).await;
     assert!(
         matches!(outcome.reason, Some(ReplyReason::Timeout { after_ms: 3000.. })),
         "{outcome:?}"
     );
-    let pid = std::fs::read_to_string(plugins.directory.path().join("pid")).unwrap();
-    await_state("the program that ignores TERM is gone", || is_gone(&pid)).await;
+    let pid = std::fs::read_to_string(fixture.directory.path().join("pid")).unwrap();
+    await_state("the program that ignores TERM has ended", || has_ended(&pid)).await;
 
-    let outcome = plugins.quick("orphans").await;
+    let outcome = fixture.call_default("orphans").await;
     assert_eq!(outcome.data["said"], json!("many"), "{outcome:?}");
-    let pids = std::fs::read_to_string(plugins.directory.path().join("orphans")).unwrap();
+    let pids = std::fs::read_to_string(fixture.directory.path().join("orphans")).unwrap();
     assert_eq!(pids.lines().count(), 30);
-    await_state("what it left behind is gone", || pids.lines().all(is_gone)).await;
+    await_state("its background processes have ended", || pids.lines().all(has_ended)).await;
 }
 
-/// Not there, or a corpse that the machine's first process has not buried.
-fn is_gone(pid: &str) -> bool {
+/// Whether a process does not exist or is a zombie.
+fn has_ended(pid: &str) -> bool {
     match std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())) {
         Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')),
         Err(_) => true,
@@ -274,58 +279,58 @@ fn is_gone(pid: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_user_and_confinement_are_those_of_the_configuration() {
+async fn limits_user_and_confinement_follow_the_configuration() {
     let limited = json!({"agents": {"rogue": {"open_files": 77}}});
-    let plugins = Plugins::rogue(limited, |_| {}).await;
-    assert_eq!(plugins.quick("files").await.data["said"], json!("77 read"));
+    let fixture = AgentFixture::with_rogue_agent(limited, |_| {}).await;
+    assert_eq!(fixture.call_default("files").await.data["said"], json!("77 read"));
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    // Unprivileged, without a word in the configuration.
+    // An unprivileged user is the default.
     let other = json!({});
-    let plugins = Plugins::rogue(other, |_| {}).await;
-    let outcome = plugins.quick("where").await;
-    let told = outcome.data.get("said").unwrap_or(&Value::Null).to_string();
+    let fixture = AgentFixture::with_rogue_agent(other, |_| {}).await;
+    let outcome = fixture.call_default("where").await;
+    let output = outcome.data.get("said").unwrap_or(&Value::Null).to_string();
     let user = |name| nix::unistd::User::from_name(name).unwrap();
     let nobody = user("muster-agent").or(user("nobody")).unwrap().uid;
-    assert!(told.starts_with(&format!("\"{nobody} 700 600")), "{outcome:?}");
+    assert!(output.starts_with(&format!("\"{nobody} 700 600")), "{outcome:?}");
 }
 
-/// What a kernel without Landlock cannot do is not started when it is required, and told.
+/// Where the kernel has no Landlock, an agent that requires confinement is not started, and the reason is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_reads_what_it_declares_where_the_kernel_sees_to_that() {
+async fn confined_program_reads_only_what_it_declares() {
     let outside = TempDir::new().unwrap();
     let secret = outside.path().join("secret");
     std::fs::write(&secret, "x").unwrap();
     let required = json!({"agents": {"rogue": {"confine": "required"}}});
-    let directory = open_directory();
-    let find_program = ROGUE.replace("$here/secret", secret.to_str().unwrap());
-    put(&directory.path().join("rogue"), &format!("{HEAD}{find_program}"), 0o755);
+    let directory = create_world_readable_directory();
+    let program = ROGUE_SCRIPT.replace("$here/secret", secret.to_str().unwrap());
+    replace_file(&directory.path().join("rogue"), &format!("{AGENT_HEADER}{program}"), 0o755);
     let mut document = ddl("rogue", "1.0.0", &["files"]);
-    put(&directory.path().join("rogue.json"), &document.to_string(), 0o644);
-    let plugins = Plugins::load(directory, required.clone()).await;
-    if plugins.registry.agent("rogue").is_none() {
-        let problem = plugins.problem();
+    replace_file(&directory.path().join("rogue.json"), &document.to_string(), 0o644);
+    let fixture = AgentFixture::load(directory, required.clone()).await;
+    if fixture.registry.agent("rogue").is_none() {
+        let problem = fixture.only_problem();
         assert!(problem.contains("Landlock"), "{problem}");
         return;
     }
-    assert_eq!(plugins.quick("files").await.data["said"], json!("1024 closed"));
+    assert_eq!(fixture.call_default("files").await.data["said"], json!("1024 closed"));
     document["metadata"]["capabilities"] = json!({"read": [outside.path()]});
-    put(&plugins.directory.path().join("rogue.json"), &document.to_string(), 0o644);
-    let plugins = Plugins::load(plugins.directory, required).await;
-    assert_eq!(plugins.quick("files").await.data["said"], json!("1024 read"));
+    replace_file(&fixture.directory.path().join("rogue.json"), &document.to_string(), 0o644);
+    let fixture = AgentFixture::load(fixture.directory, required).await;
+    assert_eq!(fixture.call_default("files").await.data["said"], json!("1024 read"));
 }
 
-/// An agent of one action, whose program is this text.
-fn place(directory: &Path, name: &str, mode: u32, text: &str) {
-    put(&directory.join(name), text, mode);
+/// Installs an agent with one action and this program text.
+fn install_agent(directory: &Path, name: &str, mode: u32, text: &str) {
+    replace_file(&directory.join(name), text, mode);
     let document = ddl(name, "1.0.0", &["greet"]);
-    put(&directory.join(format!("{name}.json")), &document.to_string(), 0o644);
+    replace_file(&directory.join(format!("{name}.json")), &document.to_string(), 0o644);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_must_not_be_an_agent_is_refused_and_told_why() {
-    let greet = format!("{HEAD}reply '{{}}'\n");
+async fn invalid_agents_are_refused_with_a_reason() {
+    let greet = format!("{AGENT_HEADER}reply '{{}}'\n");
     let cases: [(&str, u32, &str, Value, &str); 8] = [
         ("greet", 0o777, &greet, json!({}), "chmod go-w"),
         ("greet", 0o644, &greet, json!({}), "not executable"),
@@ -342,32 +347,32 @@ async fn what_must_not_be_an_agent_is_refused_and_told_why() {
             "`no-such-user` does not exist",
         ),
     ];
-    for (name, mode, text, options, words) in cases {
-        let directory = open_directory();
-        place(directory.path(), name, mode, text);
-        let plugins = Plugins::load(directory, options).await;
-        assert!(plugins.registry.agent(name).is_none());
-        let problem = plugins.problem();
-        assert!(problem.contains(words), "{words}: {problem}");
+    for (name, mode, text, options, expected) in cases {
+        let directory = create_world_readable_directory();
+        install_agent(directory.path(), name, mode, text);
+        let fixture = AgentFixture::load(directory, options).await;
+        assert!(fixture.registry.agent(name).is_none());
+        let problem = fixture.only_problem();
+        assert!(problem.contains(expected), "{expected}: {problem}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_ours_of_no_use_or_for_several_machines_is_no_trouble() {
-    let directory = open_directory();
+async fn foreign_inactive_and_multi_platform_agents_cause_no_problem() {
+    let directory = create_world_readable_directory();
     let here = directory.path();
     let mut ruby = ddl("ruby", "1.0.0", &["greet"]);
     ruby["metadata"]["provider"] = json!("ruby");
-    put(&here.join("ruby.json"), &ruby.to_string(), 0o644);
-    place(here, "idle", 0o755, "#!/bin/sh\necho '{\"activate\": false}' > $2\n");
+    replace_file(&here.join("ruby.json"), &ruby.to_string(), 0o644);
+    install_agent(here, "idle", 0o755, "#!/bin/sh\necho '{\"activate\": false}' > $2\n");
     let both = here.join("both");
     std::fs::create_dir(&both).unwrap();
     let architecture = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
-    let find_program = both.join(format!("both-linux_{architecture}"));
-    put(&find_program, &format!("{HEAD}reply '{{}}'\n"), 0o755);
+    let program = both.join(format!("both-linux_{architecture}"));
+    replace_file(&program, &format!("{AGENT_HEADER}reply '{{}}'\n"), 0o755);
     let document = ddl("both", "1.0.0", &["greet"]);
-    put(&here.join("both.json"), &document.to_string(), 0o644);
-    let plugins = Plugins::load(directory, json!({})).await;
-    assert_eq!(plugins.shelf.problems(), []);
-    assert_eq!(plugins.registry.names(), ["both"]);
+    replace_file(&here.join("both.json"), &document.to_string(), 0o644);
+    let fixture = AgentFixture::load(directory, json!({})).await;
+    assert_eq!(fixture.agent_directory.problems(), []);
+    assert_eq!(fixture.registry.names(), ["both"]);
 }

@@ -227,7 +227,7 @@ async fn who_shares_the_token_hears_others_answers_and_gains_nothing() {
     let somewhere = format!("_R.{}.x.enroller", bootstrap.public_key());
     eavesdropper.publish(&somewhere, Bytes::from_static(b"welcome")).await.unwrap();
     eavesdropper.flush().await.unwrap();
-    assert!(crate::trust::permission_refused(events).await.contains(&somewhere));
+    assert!(crate::trust::await_refusal(events).await.contains(&somewhere));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,5 @@
-//! What programs read of the real `rpc`: every document is one, is whole, and is what its published schema says, whatever
-//! happens to the request; and lines come while nodes are still at work.
+//! Tests the documents that `rpc` prints for programs: each is complete and valid by its published schema in every
+//! case, and lines are printed while nodes are still working.
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
@@ -23,40 +23,40 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 use tokio::sync::Semaphore;
 
-/// The node that does not end before it may.
+/// The node that works until the test permits it to end.
 const SLOW: &str = "slow";
 
-/// Does what it is told; on the slow node only once it may.
-struct Work {
-    may_end: Arc<Semaphore>,
-    at_work: Arc<AtomicUsize>,
+/// An action that returns its input; on the slow node only after a permit was added.
+struct WorkAction {
+    end_permits: Arc<Semaphore>,
+    working_nodes: Arc<AtomicUsize>,
 }
 
 #[derive(Deserialize)]
-struct Given {
+struct WorkInput {
     what: String,
 }
 
 #[derive(Serialize)]
-struct Done {
+struct WorkOutput {
     done: String,
 }
 
-impl AgentAction for Work {
+impl AgentAction for WorkAction {
     const NAME: &'static str = "do";
-    type Input = Given;
-    type Output = Done;
-    async fn run(&self, cx: &CallContext, given: Given) -> Result<Done, ActionError> {
+    type Input = WorkInput;
+    type Output = WorkOutput;
+    async fn run(&self, cx: &CallContext, given: WorkInput) -> Result<WorkOutput, ActionError> {
         let node = cx.node.identity().as_str();
         if node == SLOW && given.what != "quick" {
-            self.at_work.fetch_add(1, Ordering::Relaxed);
-            // A semaphore is closed by nobody here.
-            self.may_end.acquire().await.unwrap().forget();
+            self.working_nodes.fetch_add(1, Ordering::Relaxed);
+            // The semaphore is never closed.
+            self.end_permits.acquire().await.unwrap().forget();
         }
         if node == "bad" && given.what == "fail" {
             return Err(ActionError::failed("it did not work"));
         }
-        Ok(Done { done: given.what })
+        Ok(WorkOutput { done: given.what })
     }
 }
 
@@ -70,20 +70,20 @@ fn ddl() -> Value {
     })
 }
 
-struct World {
+struct OutputFixture {
     _server: NatsServer,
     nodes: Vec<TestNode>,
     desk: RpcCommand,
-    may_end: Arc<Semaphore>,
-    at_work: Arc<AtomicUsize>,
+    end_permits: Arc<Semaphore>,
+    working_nodes: Arc<AtomicUsize>,
 }
 
-impl World {
-    /// A fleet of these nodes. The one called `strict` lets nobody do anything.
+impl OutputFixture {
+    /// A fleet with these nodes. The node called `strict` denies everything except ping.
     async fn new(names: &[&str]) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
-        let (may_end, at_work) = (Arc::new(Semaphore::new(0)), Arc::default());
+        let (end_permits, working_nodes) = (Arc::new(Semaphore::new(0)), Arc::default());
         let mut nodes = Vec::new();
         for name in names {
             let mut blueprint = NodeSetup::new(organisation.node(name));
@@ -92,24 +92,27 @@ impl World {
                 let text = "policy default deny\nallow\t*\tping\t*\n".to_owned();
                 blueprint.policies = vec![("default.policy".to_owned(), text)];
             }
-            let work = Work { may_end: Arc::clone(&may_end), at_work: Arc::clone(&at_work) };
+            let work = WorkAction {
+                end_permits: Arc::clone(&end_permits),
+                working_nodes: Arc::clone(&working_nodes),
+            };
             let agent = Agent::builder(&ddl().to_string()).unwrap();
             blueprint.agents = vec![agent.with_action(work).build().unwrap()];
             nodes.push(TestNode::start(&organisation, &server, blueprint).await);
         }
         let desk = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
         desk.add_schema("work", &ddl());
-        Self { _server: server, nodes, desk, may_end, at_work }
+        Self { _server: server, nodes, desk, end_permits, working_nodes }
     }
 
-    /// Waits until the slow node is at work.
-    async fn slow_is_at_work(&self) {
-        let at_work = || self.at_work.load(Ordering::Relaxed) > 0;
-        await_state("the slow node is at work", at_work).await;
+    /// Waits until the slow node is working.
+    async fn await_slow_node(&self) {
+        let working_nodes = || self.working_nodes.load(Ordering::Relaxed) > 0;
+        await_state("the slow node is working", working_nodes).await;
     }
 
-    /// A file at the desk, as an argument.
-    fn file(&self, name: &str, text: &str) -> String {
+    /// Writes a file to the caller's home; returns its path as an argument.
+    fn write_file(&self, name: &str, text: &str) -> String {
         self.desk.write(name, text);
         self.path(name)
     }
@@ -119,44 +122,44 @@ impl World {
     }
 }
 
-/// Holds a document against the schema that it names, and answers the name.
-fn valid(document: &Value) -> String {
+/// Validates a document against the schema that it names; returns the name.
+fn validate(document: &Value) -> String {
     let name = document["schema"].as_str().unwrap_or_default().to_owned();
     check_schema(&name, document, SchemaMode::Strict).unwrap();
     name
 }
 
-/// The next line, which is what its schema says.
-async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<Value> {
+/// Reads the next line and validates it.
+async fn read_line(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<Value> {
     let line = lines.next_line().await.unwrap()?;
     let line: Value = serde_json::from_str(&line).unwrap();
     check_schema("muster.request.lines.v1", &line, SchemaMode::Strict).unwrap();
     Some(line)
 }
 
-fn interrupt(child: &Child) {
-    let process = i32::try_from(child.id().unwrap()).unwrap();
+fn send_interrupt(child: &Child) {
+    let process = i32::try_from(child.job_id().unwrap()).unwrap();
     kill(Pid::from_raw(process), Signal::SIGINT).unwrap();
 }
 
-/// All that is printed for programs, with what must be there before; the network is needed for the first only.
-async fn documents(world: &World) -> Vec<Value> {
+/// All documents for programs, with the files that the commands need; only some commands use the network.
+async fn collect_documents(world: &OutputFixture) -> Vec<Value> {
     let desk = &world.desk;
-    let lost = world.file("lost", "good\ngone\n");
-    let good_ddl = world.file("good.json", &ddl().to_string());
-    let bad_ddl = world.file("bad.json", "{\"metadata\": 7}");
+    let lost = world.write_file("lost", "good\ngone\n");
+    let good_ddl = world.write_file("good.json", &ddl().to_string());
+    let bad_ddl = world.write_file("bad.json", "{\"metadata\": 7}");
     let policies = world.path("policies");
     std::fs::create_dir(&policies).unwrap();
-    world.file("policies/work.policy", "policy default deny\nallow\tanna\t*\t*\n");
-    world.file("policies/odd.policy", "policy default perhaps\n");
+    world.write_file("policies/work.policy", "policy default deny\nallow\tanna\t*\t*\n");
+    world.write_file("policies/odd.policy", "policy default perhaps\n");
     std::fs::create_dir(world.path("rules")).unwrap();
-    world.file("rules/work.policy", "policy default allow\n");
-    let cases = world.file(
+    world.write_file("rules/work.policy", "policy default allow\n");
+    let cases = world.write_file(
         "cases.toml",
         "policies = \"rules\"\n[[cases]]\ncaller = \"rip\"\nagent = \"work\"\naction = \"do\"\nexpect = \"deny\"\n",
     );
     let log = world.nodes[0].audit_file().display().to_string();
-    let nobody = "01890a5d-ac96-774b-bcce-b302099a8057";
+    let unknown_request = "01890a5d-ac96-774b-bcce-b302099a8057";
     let fleet = world.path("fleet.json");
     let exported = desk.run(&["inventory", "--export", &fleet]).await;
     assert!(exported.status.code() != Some(1), "{}", describe_output(&exported));
@@ -164,7 +167,7 @@ async fn documents(world: &World) -> Vec<Value> {
         &["do", "work", "what=fail", "--trace"],
         &["do", "work", "what=x", "--nodes", &lost, "--expect", "1"],
         &["do", "rpcutil", "ping", "-F", "name=nobody"],
-        &["cancel", nobody],
+        &["cancel", unknown_request],
         &["ping", "--trace"],
         &["ping", "-F", "name=nobody"],
         &["find", "-W", "name=good"],
@@ -193,18 +196,18 @@ async fn documents(world: &World) -> Vec<Value> {
         all.push(desk.run_json(arguments).await.0);
     }
     let jobs = &desk.run_json(&["job", "list"]).await.0["jobs"];
-    let ids: Vec<&str> = jobs.as_array().unwrap().iter().map(id).collect();
+    let ids: Vec<&str> = jobs.as_array().unwrap().iter().map(job_id).collect();
     all.push(desk.run_json(&["job", "show", ids[0]]).await.0);
     all.push(desk.run_json(&["job", "diff", ids[1], ids[0]]).await.0);
     all
 }
 
-fn id(job: &Value) -> &str {
+fn job_id(job: &Value) -> &str {
     job["id"].as_str().unwrap()
 }
 
-/// What is printed of an organisation.
-async fn organisation(world: &World) -> Vec<Value> {
+/// The documents of `rpc org`.
+async fn collect_org_documents(world: &OutputFixture) -> Vec<Value> {
     let directory = world.path("acme");
     for arguments in [
         &["org", "init", &directory, "--no-tls"][..],
@@ -219,20 +222,20 @@ async fn organisation(world: &World) -> Vec<Value> {
         all.push(world.desk.run_json(&arguments).await.0);
     }
     let arguments = ["org", "show", "anna", "--org", &directory];
-    let (parties, _) = world.desk.run_json(&arguments).await;
-    all.extend(parties.as_array().unwrap().clone());
+    let (users, _) = world.desk.run_json(&arguments).await;
+    all.extend(users.as_array().unwrap().clone());
     all
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_document_is_what_its_published_schema_says() {
-    let world = World::new(&["good", "bad", "strict"]).await;
+async fn every_document_is_valid_by_its_published_schema() {
+    let world = OutputFixture::new(&["good", "bad", "strict"]).await;
     let mut seen = BTreeSet::new();
-    for document in documents(&world).await {
-        seen.insert(valid(&document));
+    for document in collect_documents(&world).await {
+        seen.insert(validate(&document));
     }
-    for document in organisation(&world).await {
-        seen.insert(valid(&document));
+    for document in collect_org_documents(&world).await {
+        seen.insert(validate(&document));
     }
     let lines = ["do", "work", "what=fail", "--jsonl"];
     let output = world.desk.run(&lines).await;
@@ -241,7 +244,8 @@ async fn every_document_is_what_its_published_schema_says() {
         check_schema("muster.request.lines.v1", &line, SchemaMode::Strict).unwrap();
     }
     seen.insert("muster.request.lines.v1".to_owned());
-    // Those of runs and permits are held by `runs.rs`, where nodes have a Puppet; that of provisioning by `provisioning.rs`.
+    // `runs.rs` covers the schemas of runs and permits, with nodes that have a Puppet; `provisioning/mod.rs` covers
+    // that of provisioning.
     let elsewhere = |name: &String| {
         name.starts_with("muster.puppet.")
             || name == "muster.permits.v1"
@@ -249,7 +253,7 @@ async fn every_document_is_what_its_published_schema_says() {
     };
     let published: BTreeSet<String> =
         published::schema_names().into_iter().filter(|name| !elsewhere(name)).collect();
-    assert_eq!(seen, published, "every published schema is printed by somebody");
+    assert_eq!(seen, published, "every published schema must be printed by a command");
 
     let listed = world.desk.run(&["schema"]).await;
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -262,7 +266,7 @@ async fn every_document_is_what_its_published_schema_says() {
 }
 
 #[test]
-fn schemas_find_what_was_renamed_and_let_pass_what_was_added() {
+fn schemas_reject_renamed_fields_and_accept_added_ones() {
     let name = "muster.ping.v1";
     let document = json!({"schema": name, "replies": [{"sender": "a", "time_ms": 1.5, "clock_skew_ms": 0}],
                           "statistics_ms": null, "incomplete": false});
@@ -280,36 +284,36 @@ fn schemas_find_what_was_renamed_and_let_pass_what_was_added() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lines_come_while_a_node_is_still_at_work() {
-    let world = World::new(&["good", SLOW]).await;
+async fn lines_are_printed_while_a_node_is_still_working() {
+    let world = OutputFixture::new(&["good", SLOW]).await;
     let request = ["do", "work", "what=x", "--jsonl"];
     let mut child = world.desk.prepare_command(&request).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let first = next(&mut lines).await.unwrap();
+    let first = read_line(&mut lines).await.unwrap();
     assert_eq!(first["kind"], "discovered");
     assert_eq!(first["nodes"], json!(["good", SLOW]));
-    // Nobody lets the slow node end before this line was read.
-    let second = next(&mut lines).await.unwrap();
+    // The slow node is released only after this line was read.
+    let second = read_line(&mut lines).await.unwrap();
     assert_eq!((&second["kind"], &second["sender"]), (&json!("result"), &json!("good")));
-    assert_eq!(child.try_wait().unwrap(), None, "it waits for the slow node");
-    world.slow_is_at_work().await;
-    world.may_end.add_permits(1);
-    let third = next(&mut lines).await.unwrap();
+    assert_eq!(child.try_wait().unwrap(), None, "the command must wait for the slow node");
+    world.await_slow_node().await;
+    world.end_permits.add_permits(1);
+    let third = read_line(&mut lines).await.unwrap();
     assert_eq!((&third["kind"], &third["sender"]), (&json!("result"), &json!(SLOW)));
-    assert_eq!(next(&mut lines).await.unwrap()["kind"], "summaries");
-    assert_eq!(next(&mut lines).await.unwrap()["request_stats"]["ok"], 2);
-    assert_eq!(next(&mut lines).await, None);
+    assert_eq!(read_line(&mut lines).await.unwrap()["kind"], "summaries");
+    assert_eq!(read_line(&mut lines).await.unwrap()["request_stats"]["ok"], 2);
+    assert_eq!(read_line(&mut lines).await, None);
     assert!(child.wait().await.unwrap().success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn there_is_one_whole_document_whatever_happens() {
-    let world = World::new(&["good", "bad", "strict", SLOW]).await;
-    let lost = world.file("lost", "good\nbad\nstrict\ngone\n");
+async fn prints_one_complete_document_in_every_case() {
+    let world = OutputFixture::new(&["good", "bad", "strict", SLOW]).await;
+    let lost = world.write_file("lost", "good\nbad\nstrict\ngone\n");
     let request = ["do", "work", "what=fail", "--nodes", &lost];
     let (document, exit) = world.desk.run_json(&request).await;
     assert_eq!(exit, 2, "{document:#}");
-    valid(&document);
+    validate(&document);
     let stats = &document["request_stats"];
     assert_eq!((&stats["ok"], &stats["failed"]), (&json!(1), &json!(2)));
     assert_eq!(stats["not_connected"], json!(["gone"]));
@@ -320,36 +324,36 @@ async fn there_is_one_whole_document_whatever_happens() {
     let (document, exit) =
         world.desk.run_json(&["do", "work", "what=x", "-F", "name=nobody"]).await;
     assert_eq!(exit, 1);
-    valid(&document);
+    validate(&document);
     assert_eq!(document["request_stats"]["discovered"], 0);
 
     let alone = ["do", "work", "what=x", "-t", "1", "-I", SLOW];
     let (document, exit) = world.desk.run_json(&alone).await;
     assert_eq!(exit, 2);
-    valid(&document);
+    validate(&document);
     assert_eq!(document["replies"][0]["reason"]["kind"], "timeout", "{document:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interrupted_request_prints_its_document_too() {
-    let world = World::new(&["good", SLOW]).await;
+async fn interrupted_request_prints_its_document() {
+    let world = OutputFixture::new(&["good", SLOW]).await;
     let request = ["do", "work", "what=x", "-j"];
     let child = world.desk.prepare_command(&request).spawn().unwrap();
-    world.slow_is_at_work().await;
-    interrupt(&child);
+    world.await_slow_node().await;
+    send_interrupt(&child);
     let output = child.wait_with_output().await.unwrap();
-    world.may_end.add_permits(1);
+    world.end_permits.add_permits(1);
     assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    valid(&document);
+    validate(&document);
     let stats = &document["request_stats"];
     assert_eq!(stats["incomplete"], true, "{stats:#}");
     assert_eq!(stats["gaps"], json!(["interrupted"]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn filtered_replies_are_the_nodes_of_the_next_command() {
-    let world = World::new(&["good", "bad"]).await;
+async fn filtered_replies_select_the_nodes_of_the_next_command() {
+    let world = OutputFixture::new(&["good", "bad"]).await;
     let filter = ["--filter-replies", "not ok()"];
     let request = [&["do", "work", "what=fail", "-j"], &filter[..]].concat();
     let mut first = world.desk.prepare_command(&request).spawn().unwrap();
@@ -366,8 +370,8 @@ async fn filtered_replies_are_the_nodes_of_the_next_command() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn templates_are_filled_in_for_nodes_and_their_inventories() {
-    let world = World::new(&["good", "bad"]).await;
+async fn templates_are_rendered_for_nodes_and_inventories() {
+    let world = OutputFixture::new(&["good", "bad"]).await;
     let printed = async |arguments: &[&str]| {
         let output = world.desk.run(arguments).await;
         let code = output.status.code().unwrap();
@@ -378,13 +382,13 @@ async fn templates_are_filled_in_for_nodes_and_their_inventories() {
     let line = "{{ node }}: {{ facts.name }} {{ 'work' in agents }}";
     let all = printed(&["inventory", "--template", line]).await;
     assert_eq!(all, ("bad: bad True\ngood: good True\n".to_owned(), 0));
-    let file = world.file("line", line);
+    let file = world.write_file("line", line);
     let one = printed(&["inventory", "good", "--template", &format!("@{file}")]).await;
     assert_eq!(one, ("good: good True\n".to_owned(), 0));
     let filtered = ["inventory", "--template", line, "-F", "name=bad"];
     assert_eq!(printed(&filtered).await, ("bad: bad True\n".to_owned(), 0));
 
-    for (wrong, code) in [
+    for (invalid, code) in [
         (&["inventory", "--template", "{{ sender }}"][..], 4),
         (&["find", "--template", "{{ facts.name }}"], 4),
         (&["inventory", "gone", "--template", line], 3),
@@ -393,6 +397,6 @@ async fn templates_are_filled_in_for_nodes_and_their_inventories() {
         (&["inventory", "good", "--collectives"], 4),
         (&["inventory", "--template", line, "--collectives"], 4),
     ] {
-        assert_eq!(printed(wrong).await, (String::new(), code), "{wrong:?}");
+        assert_eq!(printed(invalid).await, (String::new(), code), "{invalid:?}");
     }
 }

@@ -25,7 +25,7 @@ const NOWHERE: &str = "nats://127.0.0.1:1";
 struct Reader {
     what: &'static str,
     secret: PathBuf,
-    find_program: Process,
+    program: Process,
     code: i32,
 }
 
@@ -35,7 +35,7 @@ async fn refuses(reader: &mut Reader) {
     let before = fs::metadata(&*secret).unwrap().mode();
     for mode in [0o640, 0o604, 0o620, 0o644, 0o666] {
         fs::set_permissions(&*secret, Permissions::from_mode(mode)).unwrap();
-        let run = reader.find_program.stdin(Stdio::null()).kill_on_drop(true);
+        let run = reader.program.stdin(Stdio::null()).kill_on_drop(true);
         let output = tokio::time::timeout(Duration::from_mins(1), run.output());
         let output =
             output.await.unwrap_or_else(|_| panic!("{what} {mode:o}: it was taken")).unwrap();
@@ -81,7 +81,7 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
     readers.push(Reader {
         what: "the node's credentials",
         secret: home.path("node.creds"),
-        find_program: rpcd(&home, &[]),
+        program: rpcd(&home, &[]),
         code: 1,
     });
 
@@ -90,7 +90,7 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
     readers.push(Reader {
         what: "the bootstrap token",
         secret: newcomer.path("bootstrap.creds"),
-        find_program: rpcd(&newcomer, &[]),
+        program: rpcd(&newcomer, &[]),
         code: 1,
     });
 
@@ -99,7 +99,7 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
     readers.push(Reader {
         what: "the key of a machine that asks",
         secret: wishing.path("state/newcomer.json"),
-        find_program: rpcd(&wishing, &[]),
+        program: rpcd(&wishing, &[]),
         code: 1,
     });
 
@@ -111,7 +111,7 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
     readers.push(Reader {
         what: "an enrolled node's credentials",
         secret: enrolled.path("state/node.creds"),
-        find_program: rpcd(&enrolled, &[]),
+        program: rpcd(&enrolled, &[]),
         code: 1,
     });
 
@@ -133,7 +133,7 @@ async fn the_daemon_refuses_every_secret_that_others_can_read() {
         ("the enroller's credentials", door),
         ("the key that signs nodes", key),
     ] {
-        readers.push(Reader { what, secret, find_program: rpcd(&host, &["--check"]), code: 1 });
+        readers.push(Reader { what, secret, program: rpcd(&host, &["--check"]), code: 1 });
     }
     for reader in &mut readers {
         refuses(reader).await;
@@ -151,7 +151,7 @@ async fn the_command_refuses_every_secret_that_others_can_read() {
     let mut readers = vec![Reader {
         what: "a caller's credentials",
         secret: caller.path("caller.creds"),
-        find_program: caller.prepare_command(&["ping"]),
+        program: caller.prepare_command(&["ping"]),
         code: 1,
     }];
 
@@ -187,13 +187,13 @@ async fn the_command_refuses_every_secret_that_others_can_read() {
         readers.push(Reader {
             what: secret,
             secret: org.join(secret),
-            find_program: rpc(words),
+            program: rpc(words),
             code: 1,
         });
     }
     readers.push(Reader {
         what: "a bootstrap token",
-        find_program: rpc(&["provision", "user-data", "--token", token_path]),
+        program: rpc(&["provision", "user-data", "--token", token_path]),
         secret: token.clone(),
         code: 1,
     });

@@ -1,4 +1,4 @@
-//! What is refused: forged, replayed, stale, misdirected and foreign messages; and that the daemon lives on.
+//! Forged, replayed, stale, misdirected and foreign messages are refused, and the daemon keeps running.
 
 use muster_agent::clock::WallClock;
 use muster_bus::{BusEvent, Bytes};
@@ -20,22 +20,22 @@ use tokio::sync::broadcast;
 use crate::answerer::{Answerer, answer_subject, pong};
 use crate::ask::{Caller, MOMENT, World};
 
-/// Everything that must be met with silence, counted and audited under its word.
+/// Messages that must get no reply; each is counted and audited with its reason.
 #[tokio::test]
-async fn what_is_not_authentic_is_met_with_silence() {
+async fn unauthentic_messages_get_no_reply() {
     let world = World::new(|_| {}).await;
     let caller = &world.caller;
     let good = caller.request();
-    let sealed = caller.seal(&good);
+    let signed = caller.sign_request(&good);
     let subject = Caller::subject(&good);
-    let text = String::from_utf8(sealed.to_vec()).unwrap();
+    let text = String::from_utf8(signed.to_vec()).unwrap();
 
-    let stranger = Organisation::new(&["muster"]).caller("rip");
-    let forged = sign_envelope(EnvelopeKind::Request, &good, &stranger).unwrap();
-    let somebody = world.organisation.caller("anna");
-    let in_anothers_name = sign_envelope(EnvelopeKind::Request, &good, &somebody).unwrap();
+    let foreign_caller = Organisation::new(&["muster"]).caller("rip");
+    let forged = sign_envelope(EnvelopeKind::Request, &good, &foreign_caller).unwrap();
+    let other_caller = world.organisation.caller("anna");
+    let with_wrong_sender = sign_envelope(EnvelopeKind::Request, &good, &other_caller).unwrap();
     let node_key = world.organisation.node("node2.example.net");
-    let by_a_node = sign_envelope(
+    let signed_by_node = sign_envelope(
         EnvelopeKind::Request,
         &Request { caller: node_key.identity().clone(), ..good.clone() },
         &node_key,
@@ -44,16 +44,20 @@ async fn what_is_not_authentic_is_met_with_silence() {
     let expired_token =
         world.organisation.user_until(UserRole::Caller, "rip", &["agent:*"], Some(1_700_000_000));
     let with_expired_token = sign_envelope(EnvelopeKind::Request, &good, &expired_token).unwrap();
-    let moved =
-        caller.seal(&Request { action: SubjectName::parse("inventory").unwrap(), ..good.clone() });
-    let elsewhere =
-        caller.seal(&Request { collective: SubjectName::parse("other").unwrap(), ..good.clone() });
+    let with_other_action = caller.sign_request(&Request {
+        action: SubjectName::parse("inventory").unwrap(),
+        ..good.clone()
+    });
+    let with_other_collective = caller.sign_request(&Request {
+        collective: SubjectName::parse("other").unwrap(),
+        ..good.clone()
+    });
     let huge = Bytes::from(vec![b' '; caller.bus.max_payload()]);
 
-    let table: Vec<(&str, Bytes)> = vec![
+    let cases: Vec<(&str, Bytes)> = vec![
         ("unknown_issuer", forged.into()),
-        ("wrong_sender", in_anothers_name.into()),
-        ("wrong_role", by_a_node.into()),
+        ("wrong_sender", with_wrong_sender.into()),
+        ("wrong_role", signed_by_node.into()),
         ("token_expired", with_expired_token.into()),
         ("bad_signature", text.replace("\"ttl\":60000", "\"ttl\":60001").into()),
         ("malformed", Bytes::from_static(b"{\"protocol\":")),
@@ -61,22 +65,22 @@ async fn what_is_not_authentic_is_met_with_silence() {
         ("malformed", Bytes::from_static(b"\xff\xfe\x00")),
         ("malformed", huge),
         ("unknown_protocol", text.replace("muster.request.v1", "muster.request.v9").into()),
-        ("subject_mismatch", moved),
-        ("subject_mismatch", elsewhere),
+        ("subject_mismatch", with_other_action),
+        ("subject_mismatch", with_other_collective),
     ];
-    for (word, payload) in table {
-        assert_eq!(caller.answers_to(&subject, payload).await, 0, "{word} was answered");
+    for (reason, payload) in cases {
+        assert_eq!(caller.answers_to(&subject, payload).await, 0, "{reason} was answered");
         let audited = world.node.audit();
         assert!(
-            audited.iter().any(|record| record["reason"] == word),
-            "{word} is not in {audited:#?}"
+            audited.iter().any(|record| record["reason"] == reason),
+            "{reason} is not in {audited:#?}"
         );
     }
     assert_eq!(world.node.core.snapshot_counters().unvalidated, 12);
 }
 
 #[tokio::test]
-async fn captured_bytes_run_once_even_after_a_restart() {
+async fn replayed_request_runs_once_even_after_a_restart() {
     let world = World::new(|_| {}).await;
     let request = Request {
         agent: SubjectName::parse("puppetral").unwrap(),
@@ -86,7 +90,7 @@ async fn captured_bytes_run_once_even_after_a_restart() {
         ),
         ..world.caller.request()
     };
-    let (subject, captured) = (Caller::subject(&request), world.caller.seal(&request));
+    let (subject, captured) = (Caller::subject(&request), world.caller.sign_request(&request));
     let (inbox, mut replies) = world.caller.inbox(&request).await;
     world.caller.bus.publish_with_reply(&subject, &inbox, captured.clone()).await.unwrap();
     let reply = replies.next().await.unwrap();
@@ -98,25 +102,25 @@ async fn captured_bytes_run_once_even_after_a_restart() {
     let World { organisation, server, node, caller } = world;
     let signer = node.core.signer().clone();
     let directory = node.stop_and_wait().await;
-    let reborn =
+    let restarted =
         TestNode::start_in(directory, &organisation, &server, NodeSetup::new(signer)).await;
     assert_eq!(caller.answers_to(&subject, captured).await, 0);
-    assert_eq!(reborn.core.snapshot_counters().replayed, 1);
-    assert_eq!(std::fs::read_to_string(reborn.root().join("tmp/ran")).unwrap(), "x\n");
+    assert_eq!(restarted.core.snapshot_counters().replayed, 1);
+    assert_eq!(std::fs::read_to_string(restarted.root().join("tmp/ran")).unwrap(), "x\n");
 }
 
 #[tokio::test]
-async fn a_stale_request_is_told_its_age_once() {
+async fn stale_request_is_answered_once_with_its_age() {
     let world = World::new(|_| {}).await;
     let old = Request { issued_at: now() - 600_000, ..world.caller.request() };
     let reply = world.caller.send(&old).await;
     assert_eq!(reply.statuscode, ReplyStatus::Other);
     assert!(matches!(reply.reason, Some(ReplyReason::Expired { age_ms: 600_000.. })), "{reply:?}");
-    let again = world.caller.seal(&old);
+    let again = world.caller.sign_request(&old);
     assert_eq!(world.caller.answers_to(&Caller::subject(&old), again).await, 0);
 
-    let early = Request { issued_at: now() + 600_000, ..world.caller.request() };
-    let reply = world.caller.send(&early).await;
+    let future_request = Request { issued_at: now() + 600_000, ..world.caller.request() };
+    let reply = world.caller.send(&future_request).await;
     assert!(matches!(reply.reason, Some(ReplyReason::Expired { age_ms: ..-500_000 })), "{reply:?}");
     assert_eq!(world.node.core.snapshot_counters().ttlexpired, 2);
     let audited = world.node.audit();
@@ -128,36 +132,36 @@ async fn a_stale_request_is_told_its_age_once() {
 }
 
 #[tokio::test]
-async fn clocks_may_differ_by_the_skew_and_no_more() {
-    for (ahead, status) in [(25_000, ReplyStatus::Ok), (120_000, ReplyStatus::Other)] {
+async fn clocks_may_differ_by_at_most_the_allowed_skew() {
+    for (offset, status) in [(25_000, ReplyStatus::Ok), (120_000, ReplyStatus::Other)] {
         let world = World::new(|blueprint| {
-            blueprint.clock = WallClock::new(move || now() + ahead);
+            blueprint.clock = WallClock::new(move || now() + offset);
         })
         .await;
         let short = Request { ttl: 1_000, ..world.caller.request() };
-        assert_eq!(world.caller.send(&short).await.statuscode, status, "{ahead} ms ahead");
+        assert_eq!(world.caller.send(&short).await.statuscode, status, "{offset} ms ahead");
     }
 }
 
 #[tokio::test]
-async fn the_broker_keeps_everybody_to_their_subjects() {
+async fn broker_restricts_users_to_their_subjects() {
     let world = World::new(|_| {}).await;
     let limited = world.organisation.user(UserRole::Caller, "limited", &["agent:rpcutil"]);
     let node = world.organisation.node("node2.example.net");
     let inbox = subject::inbox_prefix(&world.caller.signer.public_key().to_string());
-    let asks = "muster.rpcutil.ping.all";
-    for (who, subject, publishes) in [
+    let request_subject = "muster.rpcutil.ping.all";
+    for (user, subject, publishes) in [
         (&limited, "muster.puppetral.do.all", true),
         (&limited, "_W.TRUST.head", true),
         (&limited, &*format!("{inbox}.x"), true),
         (&limited, &*format!("{inbox}.>"), false),
         (&limited, "muster.*.*.all", false),
-        (&node, asks, true),
+        (&node, request_subject, true),
         (&node, &*format!("{inbox}.x"), true),
         (&node, "muster.*.*.node.node1.example.net", false),
         (&node, &*format!("{inbox}.>"), false),
     ] {
-        let bus = connect(&world.server, who).await;
+        let bus = connect(&world.server, user).await;
         let events = bus.subscribe_events();
         if publishes {
             bus.publish(subject, Bytes::from_static(b"x")).await.unwrap();
@@ -165,112 +169,111 @@ async fn the_broker_keeps_everybody_to_their_subjects() {
             let _subscription = bus.subscribe(subject).await.unwrap();
         }
         bus.flush().await.unwrap();
-        let refused = permission_refused(events).await;
+        let refused = await_refusal(events).await;
         assert!(
             refused.to_lowercase().contains("permissions violation"),
             "{} {subject}: {refused}",
-            who.identity()
+            user.identity()
         );
     }
     let audited = world.node.audit();
-    assert!(audited.is_empty(), "something came through: {audited:#?}");
+    assert!(audited.is_empty(), "a message arrived: {audited:#?}");
 }
 
-pub(crate) async fn permission_refused(mut events: broadcast::Receiver<BusEvent>) -> String {
+pub(crate) async fn await_refusal(mut events: broadcast::Receiver<BusEvent>) -> String {
     loop {
-        if let BusEvent::Refused(why) =
+        if let BusEvent::Refused(reason) =
             tokio::time::timeout(MOMENT * 10, events.recv()).await.unwrap().unwrap()
         {
-            return why;
+            return reason;
         }
     }
 }
 
-/// A node that was asked may answer, but only as itself, and only what was asked.
+/// A node that received a request may reply, but only in its own name and only to that request.
 #[tokio::test]
-async fn a_node_cannot_answer_for_another() {
+async fn node_cannot_reply_for_another() {
     let organisation = Organisation::new(&["muster"]);
-    let liar = organisation.node("liar.example.net");
-    let mut world = Answerer::of(organisation, &liar, MOMENT).await;
-    let answering = async {
+    let impostor = organisation.node("liar.example.net");
+    let mut world = Answerer::of(organisation, &impostor, MOMENT).await;
+    let send_replies = async {
         let message = world.requests.next().await.unwrap();
         let victim = Identity::parse("victim.example.net").unwrap();
         let forged =
-            sign_envelope(EnvelopeKind::Reply, &pong(&message, &victim, 1), &liar).unwrap();
-        let to = answer_subject(&message, liar.identity());
+            sign_envelope(EnvelopeKind::Reply, &pong(&message, &victim, 1), &impostor).unwrap();
+        let to = answer_subject(&message, impostor.identity());
         world.bus.publish(&to, forged.into()).await.unwrap();
     };
-    let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), answering);
+    let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), send_replies);
     assert!(answers.is_empty(), "{answers:?}");
     assert_eq!(stats.rejected, 1);
 }
 
-/// A large handful is opened on several processors: everybody's answer is still everybody's own.
+/// A large batch is verified on several processors; each reply keeps its own sender.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_answers_at_once_only_the_forged_are_not_believed() {
-    const MANY: usize = 1024;
+async fn only_forged_replies_of_a_large_batch_are_rejected() {
+    const NODE_COUNT: usize = 1024;
     let organisation = Organisation::new(&["muster"]);
     let answerers: Vec<Signer> =
-        (0..MANY).map(|n| organisation.node(&format!("node{n}.example.net"))).collect();
+        (0..NODE_COUNT).map(|n| organisation.node(&format!("node{n}.example.net"))).collect();
     let mut world = Answerer::of(organisation, &answerers[0], MOMENT * 10).await;
-    let answering = async {
+    let send_replies = async {
         let message = world.requests.next().await.unwrap();
         let to = answer_subject(&message, answerers[0].identity());
         for (n, answerer) in answerers.iter().enumerate() {
             let reply = pong(&message, answerer.identity(), n);
-            let mut sealed =
+            let mut signed =
                 String::from_utf8(sign_envelope(EnvelopeKind::Reply, &reply, answerer).unwrap())
                     .unwrap();
             if n % 7 == 3 {
-                sealed = sealed.replace("\"took\":0", "\"took\":1");
+                signed = signed.replace("\"took\":0", "\"took\":1");
             }
-            world.bus.publish(&to, sealed.into()).await.unwrap();
+            world.bus.publish(&to, signed.into()).await.unwrap();
         }
         world.bus.flush().await.unwrap();
     };
-    let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), answering);
-    let forged = (0..MANY).filter(|n| n % 7 == 3).count();
-    assert_eq!((stats.rejected, answers.len()), (forged, MANY - forged));
+    let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), send_replies);
+    let forged = (0..NODE_COUNT).filter(|n| n % 7 == 3).count();
+    assert_eq!((stats.rejected, answers.len()), (forged, NODE_COUNT - forged));
     for (sender, answer) in answers {
-        let said = answer.reply.data["pong"].as_u64().unwrap();
-        assert_eq!(sender.to_string(), format!("node{said}.example.net"));
-        assert_ne!(said % 7, 3);
+        let line = answer.reply.data["pong"].as_u64().unwrap();
+        assert_eq!(sender.to_string(), format!("node{line}.example.net"));
+        assert_ne!(line % 7, 3);
     }
 }
 
 #[tokio::test]
-async fn a_request_that_names_others_is_not_ours() {
+async fn request_for_other_nodes_is_ignored() {
     let world = World::new(|_| {}).await;
     let others = [Identity::parse("node2.example.net").unwrap()].into();
     let request = Request { target: RequestTarget::Nodes(others), ..world.caller.request() };
-    let sealed = world.caller.seal(&request);
-    assert_eq!(world.caller.answers_to(&Caller::subject(&request), sealed.clone()).await, 0);
+    let signed = world.caller.sign_request(&request);
+    assert_eq!(world.caller.answers_to(&Caller::subject(&request), signed.clone()).await, 0);
     assert_eq!(world.node.core.snapshot_counters().filtered, 1);
-    // Moved to our own subject, it still names another.
+    // Published to the node's own subject, the request still names another node.
     assert_eq!(
-        world.caller.answers_to("muster.rpcutil.ping.node.node1.example.net", sealed).await,
+        world.caller.answers_to("muster.rpcutil.ping.node.node1.example.net", signed).await,
         0
     );
 }
 
-/// Both locks: the broker throws a revoked user out, and a node that was told does not believe it either.
+/// Revocation is enforced twice: the broker disconnects a revoked user, and a node with the new account token refuses
+/// its requests.
 #[tokio::test]
-async fn a_revoked_user_is_refused_by_broker_and_node() {
+async fn revoked_user_is_refused_by_broker_and_node() {
     let World { mut organisation, server, node, caller } = World::storing(|_| {}).await;
     assert_eq!(caller.send(&caller.request()).await.statuscode, ReplyStatus::Ok);
     let captured = caller.request();
-    let sealed = caller.seal(&captured);
+    let signed = caller.sign_request(&captured);
     let events = caller.bus.subscribe_events();
 
     let token = organisation.revoke_user(&caller.signer);
     organisation.publish_account(&server, &token).await;
-    await_state("the node takes over the revocation", || {
-        node.core.trust().account_token() == token
-    })
-    .await;
-    // The broker does not know yet: the message arrives, and the node refuses it.
+    await_state("the node applies the revocation", || node.core.trust().account_token() == token)
+        .await;
+    // The broker does not have the revocation yet: the message arrives, and the node refuses it.
     let before = node.core.snapshot_counters().unvalidated;
-    caller.bus.publish(&Caller::subject(&captured), sealed).await.unwrap();
+    caller.bus.publish(&Caller::subject(&captured), signed).await.unwrap();
     await_state("the node refuses the revoked caller", || {
         node.core.snapshot_counters().unvalidated > before
     })
@@ -278,94 +281,94 @@ async fn a_revoked_user_is_refused_by_broker_and_node() {
     assert!(node.audit().iter().any(|record| record["reason"] == "revoked"));
 
     organisation.push_account(&server, &token).await;
-    let why = permission_refused(events).await;
-    assert!(why.to_lowercase().contains("auth"), "{why}");
+    let reason = await_refusal(events).await;
+    assert!(reason.to_lowercase().contains("auth"), "{reason}");
     let other = Caller::connect(&organisation, &server, organisation.caller("anna")).await;
     assert_eq!(other.send(&other.request()).await.statuscode, ReplyStatus::Ok);
 }
 
-/// A broker that says one thing, and hears how it is answered.
-struct Liar(u16);
+/// Address of a fake broker that sends one greeting and reads one line.
+struct FakeBroker(u16);
 
-impl Broker for Liar {
+impl Broker for FakeBroker {
     fn port(&self) -> u16 {
         self.0
     }
 }
 
-/// What a party says to a broker with this nonce.
-async fn answer_to(nonce: &str, party: &Signer) -> String {
+/// Returns the line that a client sends to a broker with this nonce.
+async fn connect_line(nonce: &str, user: &Signer) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let options = options(&Liar(listener.local_addr().unwrap().port()), party);
+    let options = options(&FakeBroker(listener.local_addr().unwrap().port()), user);
     let connecting = tokio::spawn(async move { options.connect().await.map(drop) });
     let (mut stream, _) = listener.accept().await.unwrap();
     let info =
         json!({"server_id": "liar", "max_payload": 1_048_576, "headers": true, "nonce": nonce});
     let info = format!("INFO {info}\r\n");
     stream.write_all(info.as_bytes()).await.unwrap();
-    let mut said = String::new();
-    BufReader::new(stream).read_line(&mut said).await.unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).await.unwrap();
     connecting.abort();
-    said
+    line
 }
 
-/// The key that answers a broker is the key that signs messages.
+/// The key that signs the broker's nonce is also the key that signs messages.
 #[tokio::test]
-async fn a_broker_gets_a_nonce_signed_and_nothing_else() {
+async fn broker_gets_only_nonces_signed() {
     let organisation = Organisation::new(&["muster"]);
     let caller = organisation.caller("rip");
-    let signature = |said: &str| {
+    let signature = |line: &str| {
         let connect: serde_json::Value =
-            serde_json::from_str(said.strip_prefix("CONNECT ")?).ok()?;
+            serde_json::from_str(line.strip_prefix("CONNECT ")?).ok()?;
         Some(connect["sig"].as_str()?.to_owned())
     };
-    let said = answer_to("Z3VkZW4gdGFnIQ", &caller).await;
-    assert!(signature(&said).is_some(), "{said}");
+    let line = connect_line("Z3VkZW4gdGFnIQ", &caller).await;
+    assert!(signature(&line).is_some(), "{line}");
 
     let forged =
         String::from_utf8(EnvelopeKind::Request.signed_bytes(br#"{"agent":"shell"}"#)).unwrap();
     let token = caller.token().rsplit_once('.').unwrap().0.to_owned();
     for nonce in [forged, token, "a".repeat(65), "muster.request.v1".to_owned()] {
-        let said = answer_to(&nonce, &caller).await;
-        assert!(signature(&said).is_none(), "{nonce:?} was signed: {said}");
+        let line = connect_line(&nonce, &caller).await;
+        assert!(signature(&line).is_none(), "{nonce:?} was signed: {line}");
     }
 }
 
-/// What one command has verified the next one need not, and only its own word counts.
+/// Tokens that a command has verified are cached for the next one; only a cache that the caller signed is used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_believes_its_own_memory_of_tokens_and_nobody_elses() {
+async fn command_uses_only_its_own_cache_of_verified_tokens() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let world = World::new(|_| {}).await;
     let signer = world.organisation.caller("anna");
     let desk = RpcCommand::new(&world.server, &world.organisation, &signer, "");
-    let memory = desk.path(&format!(".cache/muster/vouched/{}", signer.public_key()));
-    let pinged = async || {
+    let cache_file = desk.path(&format!(".cache/muster/vouched/{}", signer.public_key()));
+    let ping_and_read_cache = async || {
         let (document, code) = desk.run_json(&["rpcutil", "ping"]).await;
         assert_eq!(code, 0, "{document:#}");
-        std::fs::read(&memory).unwrap()
+        std::fs::read(&cache_file).unwrap()
     };
-    let first = pinged().await;
-    assert_eq!(memory.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let first = ping_and_read_cache().await;
+    assert_eq!(cache_file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let trust = world.organisation.trust();
-    let known = |bytes: &[u8]| {
+    let count_imported = |bytes: &[u8]| {
         TokenCache::default().import_verified(&trust, signer.public_key(), bytes, now())
     };
-    // The node's, and the caller's own.
-    assert_eq!(known(&first), 2);
-    // Nothing new was learnt, so nothing was written.
-    let written = memory.metadata().unwrap().modified().unwrap();
-    assert_eq!(pinged().await, first);
-    assert_eq!(memory.metadata().unwrap().modified().unwrap(), written);
+    // The node's token, and the caller's own.
+    assert_eq!(count_imported(&first), 2);
+    // No new token was verified, so the cache was not written.
+    let written = cache_file.metadata().unwrap().modified().unwrap();
+    assert_eq!(ping_and_read_cache().await, first);
+    assert_eq!(cache_file.metadata().unwrap().modified().unwrap(), written);
 
-    // Somebody else's word is ignored, and replaced when there is something to say.
+    // A cache of another signer is ignored, and replaced when a new token is verified.
     let node = world.organisation.node("somebody.example.net");
     let others = TokenCache::default();
     others.verify_user(&trust, &node.token(), now()).unwrap();
     let others = others.export_verified(&trust, node.key_pair(), now()).unwrap();
-    for strange in [others, b"nonsense".to_vec(), Vec::new()] {
-        assert_eq!(known(&strange), 0);
-        std::fs::write(&memory, strange).unwrap();
-        assert_eq!(known(&pinged().await), 2);
+    for foreign in [others, b"nonsense".to_vec(), Vec::new()] {
+        assert_eq!(count_imported(&foreign), 0);
+        std::fs::write(&cache_file, foreign).unwrap();
+        assert_eq!(count_imported(&ping_and_read_cache().await), 2);
     }
 }

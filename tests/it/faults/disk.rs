@@ -53,14 +53,14 @@ impl Disk {
     }
 
     /// What becomes a program that is let in.
-    fn entered_by(&self, find_program: PathBuf) -> Vec<std::ffi::OsString> {
+    fn entered_by(&self, program: PathBuf) -> Vec<std::ffi::OsString> {
         let pid = self.holder.id().to_string();
         let mut words = vec!["nsenter", "--target", &pid, "--mount"];
         if !nix::unistd::geteuid().is_root() {
             words.extend(["--user", "--preserve-credentials"]);
         }
         let mut words: Vec<_> = words.into_iter().map(std::ffi::OsString::from).collect();
-        words.push(find_program.into());
+        words.push(program.into());
         words
     }
 

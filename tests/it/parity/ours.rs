@@ -35,10 +35,8 @@ pub(crate) fn apply(catalog: &str, world: &World, flags: &Flags) -> Outcome {
     for (name, tags) in [("--tags", &flags.tags), ("--skip-tags", &flags.skip_tags)] {
         line.extend(tags.iter().flat_map(|tags| [name.to_owned(), tags.clone()]));
     }
-    let [find_program, arguments @ ..] = line.as_slice() else {
-        unreachable!("the line has a program")
-    };
-    let output = Command::new(find_program)
+    let [program, arguments @ ..] = line.as_slice() else { unreachable!("the line has a program") };
+    let output = Command::new(program)
         .args(arguments)
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .output()

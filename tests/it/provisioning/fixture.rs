@@ -1,4 +1,5 @@
-//! An organisation whose machines want to be nodes: masters with authorities, newcomers, and services that are killed when they are dropped.
+//! A fixture with an organisation, masters with simulated authorities, machines to provision, and services that are
+//! killed when they are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,26 +22,27 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long provisioning may take before a test fails.
+const PROVISIONING_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A newcomer: a machine that outlives its daemons.
-pub(super) struct Newcomer {
+/// A machine to provision, which outlives its daemons.
+pub(super) struct ProvisionedMachine {
     name: String,
-    pub(super) machine: Arc<SimulatedMachine>,
+    pub(super) simulated: Arc<SimulatedMachine>,
     facts: Value,
     pub(super) node: Option<TestNode>,
 }
 
-pub(super) struct World {
+pub(super) struct ProvisioningFixture {
     pub(super) organisation: Organisation,
     pub(super) server: Option<NatsServer>,
     pub(super) hook: Webhook,
     authorities: BTreeMap<String, Arc<SimulatedCa>>,
     masters: Vec<TestNode>,
-    pub(super) newcomers: BTreeMap<String, Newcomer>,
+    pub(super) machines: BTreeMap<String, ProvisionedMachine>,
 }
 
-impl World {
+impl ProvisioningFixture {
     pub(super) async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker_with_stores().await;
@@ -50,7 +52,7 @@ impl World {
             hook: Webhook::start().await,
             authorities: BTreeMap::new(),
             masters: Vec::new(),
-            newcomers: BTreeMap::new(),
+            machines: BTreeMap::new(),
         }
     }
 
@@ -58,8 +60,8 @@ impl World {
         self.server.as_ref().unwrap()
     }
 
-    /// A master in a region, with an authority of its own.
-    pub(super) async fn master(&mut self, name: &str, region: &str) -> Arc<SimulatedCa> {
+    /// Adds a master in a region, with its own authority.
+    pub(super) async fn add_master(&mut self, name: &str, region: &str) -> Arc<SimulatedCa> {
         let authority = Arc::new(SimulatedCa::default());
         let address = format!("192.0.2.{}", self.authorities.len() + 1);
         let mut blueprint = NodeSetup::new(self.organisation.node(name));
@@ -71,30 +73,30 @@ impl World {
         authority
     }
 
-    /// A machine that wants to be a node.
-    pub(super) async fn newcomer(&mut self, name: &str, region: &str) -> Arc<SimulatedMachine> {
+    /// Adds a machine to provision and starts its daemon.
+    pub(super) async fn add_machine(&mut self, name: &str, region: &str) -> Arc<SimulatedMachine> {
         let machine = SimulatedMachine::new(Duration::from_millis(20));
-        let newcomer = Newcomer {
+        let entry = ProvisionedMachine {
             name: name.to_owned(),
-            machine: Arc::clone(&machine),
+            simulated: Arc::clone(&machine),
             facts: json!({ "region": region }),
             node: None,
         };
-        self.newcomers.insert(name.to_owned(), newcomer);
-        self.boot(name).await;
+        self.machines.insert(name.to_owned(), entry);
+        self.restart_daemon(name).await;
         machine
     }
 
-    /// Starts a newcomer's daemon; one that runs is killed before.
-    pub(super) async fn boot(&mut self, name: &str) {
-        let newcomer = self.newcomers.get_mut(name).unwrap();
-        drop(newcomer.node.take());
-        let mut blueprint = NodeSetup::new(self.organisation.node(&newcomer.name));
-        blueprint.facts = newcomer.facts.clone();
-        blueprint.agents = vec![provision(&newcomer.machine, &self.authorities)];
+    /// Starts a machine's daemon; a running one is killed first.
+    pub(super) async fn restart_daemon(&mut self, name: &str) {
+        let entry = self.machines.get_mut(name).unwrap();
+        drop(entry.node.take());
+        let mut blueprint = NodeSetup::new(self.organisation.node(&entry.name));
+        blueprint.facts = entry.facts.clone();
+        blueprint.agents = vec![provision(&entry.simulated, &self.authorities)];
         let server = self.server.as_ref().unwrap();
         let node = TestNode::start(&self.organisation, server, blueprint).await;
-        newcomer.node = Some(node);
+        entry.node = Some(node);
     }
 
     pub(super) fn options(&self) -> Options {
@@ -111,8 +113,8 @@ impl World {
         .unwrap()
     }
 
-    /// A service on a host of its own. Dropping what is given kills it.
-    pub(super) async fn service(&self, host: &str, options: Options) -> Running {
+    /// Starts a service on its own host. Dropping the result kills it.
+    pub(super) async fn start_service(&self, host: &str, options: Options) -> RunningService {
         let signer = self.organisation.service("provisioner");
         let bus = connect(self.server(), &signer).await;
         let client = Client::new(
@@ -126,36 +128,36 @@ impl World {
         let host = Identity::parse(host).unwrap();
         let service = ProvisionerService::new(host, bus, client, options, system).unwrap();
         let stop = CancellationToken::new();
-        Running { stop: stop.clone(), task: tokio::spawn(service.run_until_stopped(stop)) }
+        RunningService { stop: stop.clone(), task: tokio::spawn(service.run_until_stopped(stop)) }
     }
 
-    /// Somebody who asks.
-    pub(super) async fn caller(&self) -> Client {
+    /// A client for calls.
+    pub(super) async fn connect_caller(&self) -> Client {
         let signer = self.organisation.caller("anna");
         let bus = connect(self.server(), &signer).await;
         let collective = self.organisation.collective().clone();
         Client::new(bus, signer, self.organisation.trust(), collective, DiscoveryWindow::default())
     }
 
-    pub(super) async fn store(&self) -> NodeRecordStore {
+    pub(super) async fn open_record_store(&self) -> NodeRecordStore {
         let signer = self.organisation.service("observer");
         NodeRecordStore::open(&connect(self.server(), &signer).await)
     }
 
-    /// Waits until every newcomer is where it should be; gives what is known of each.
-    pub(super) async fn until(
+    /// Waits until `is_reached` holds for every machine; returns the records by name.
+    pub(super) async fn await_records(
         &self,
         what: &str,
-        is_so: impl Fn(&NodeRecord) -> bool,
+        is_reached: impl Fn(&NodeRecord) -> bool,
     ) -> BTreeMap<String, NodeRecord> {
-        let store = self.store().await;
-        poll_until_ok(what, PATIENCE, async || {
+        let store = self.open_record_store().await;
+        poll_until_ok(what, PROVISIONING_TIMEOUT, async || {
             let mut found = BTreeMap::new();
-            for name in self.newcomers.keys() {
+            for name in self.machines.keys() {
                 let node = Identity::parse(name).unwrap();
                 let record = store.get(&node).await.unwrap();
                 match record {
-                    Some(record) if is_so(&record) => drop(found.insert(name.clone(), record)),
+                    Some(record) if is_reached(&record) => drop(found.insert(name.clone(), record)),
                     other => return Err(other.map(|record| (record.state, record.current, record.error))),
                 }
             }
@@ -164,25 +166,26 @@ impl World {
         .await
     }
 
-    pub(super) async fn all_done(&self) -> BTreeMap<String, NodeRecord> {
-        self.until("every node is done", |record| record.state == ProvisioningState::Done).await
+    pub(super) async fn await_all_done(&self) -> BTreeMap<String, NodeRecord> {
+        self.await_records("every node is done", |record| record.state == ProvisioningState::Done)
+            .await
     }
 }
 
-/// A service that is killed when it is dropped.
-pub(super) struct Running {
+/// A service; dropping it kills it.
+pub(super) struct RunningService {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Drop for Running {
+impl Drop for RunningService {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Running {
-    pub(super) async fn stopped(mut self) {
+impl RunningService {
+    pub(super) async fn stop_and_wait(mut self) {
         self.stop.cancel();
         (&mut self.task).await.unwrap();
     }
