@@ -1,4 +1,4 @@
-//! Who hears requests without being a daemon, and says what a test has it say.
+//! A fixture in which the test itself receives requests and sends replies in place of a node.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use muster_wire::sign::Signer;
 use muster_wire::subject::AnswerAddress;
 use serde_json::json;
 
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 
-/// A broker, a caller with a question to everybody, and who hears it without being a daemon.
-pub(crate) struct Answerer {
+/// A broker, a caller with a request for all nodes, and a connection that receives it without a daemon.
+pub(crate) struct FakeNodeFixture {
     pub(crate) organisation: Organisation,
-    pub(crate) caller: Caller,
+    pub(crate) caller: TestCaller,
     pub(crate) call: RpcCall,
     pub(crate) bus: Bus,
     pub(crate) requests: BusSubscription,
     _server: NatsServer,
 }
 
-impl Answerer {
-    pub(crate) async fn of(organisation: Organisation, party: &Signer, wait: Duration) -> Self {
+impl FakeNodeFixture {
+    pub(crate) async fn start(organisation: Organisation, user: &Signer, wait: Duration) -> Self {
         let server = organisation.start_broker().await;
-        let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
-        let bus = connect(&server, party).await;
+        let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
+        let bus = connect(&server, user).await;
         let subjects = ["muster.*.*.all".to_owned()];
         let requests = bus.subscribe_all(&subjects).await.unwrap().remove(0);
         let mut call =
@@ -39,18 +39,22 @@ impl Answerer {
     }
 }
 
-/// Where this node answers the request.
-pub(crate) fn answer_subject(request: &BusMessage, node: &Identity) -> String {
-    let reply_subject = request.reply_to().unwrap();
-    let key = reply_subject.split('.').nth(1).unwrap();
-    AnswerAddress::from_reply_subject(reply_subject, key).unwrap().of_node(node)
+/// The subject on which this node replies to the request.
+pub(crate) fn reply_subject(request: &BusMessage, node: &Identity) -> String {
+    let reply_to = request.reply_to().unwrap();
+    let key = reply_to.split('.').nth(1).unwrap();
+    AnswerAddress::from_reply_subject(reply_to, key).unwrap().of_node(node)
 }
 
-/// What a node would say to the request, with this word of its own.
-pub(crate) fn pong(request: &BusMessage, sender: &Identity, word: usize) -> serde_json::Value {
+/// The reply of a node to the ping, with this number as its data.
+pub(crate) fn pong_reply(
+    request: &BusMessage,
+    sender: &Identity,
+    number: usize,
+) -> serde_json::Value {
     let body: serde_json::Value = serde_json::from_slice(request.payload()).unwrap();
     json!({
         "request": body.pointer("/body/id"), "sender": sender, "agent": "rpcutil", "action": "ping",
-        "statuscode": 0, "statusmsg": "OK", "data": {"pong": word}, "time": now(), "took": 0,
+        "statuscode": 0, "statusmsg": "OK", "data": {"pong": number}, "time": now(), "took": 0,
     })
 }

@@ -1,4 +1,4 @@
-//! Two-person approval over a real broker: a node does what two people signed, once, and nothing else.
+//! Two-person approval over a real broker: a node executes what two people signed, once, and nothing else.
 
 use muster_agent::core::PolicyOptions;
 use muster_client::{CallTarget, OfflineSigner, ProposalDraft, RpcCall};
@@ -14,16 +14,16 @@ use muster_wire::token::UserRole;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::ask::{Caller, World, object};
+use crate::ask::{NodeFixture, TestCaller, to_object};
 use crate::enrolled_names::await_log;
 
 const NODE: &str = "node1.example.net";
 
-/// A node that lets rip read facts if one of the approvers agrees.
-async fn world() -> World {
-    World::new(|blueprint| {
+/// A node that permits rip to read facts if one of the approvers agrees.
+async fn approval_fixture() -> NodeFixture {
+    NodeFixture::new(|setup| {
         let policy = "policy default deny\nallow\trip\tget_fact\t*\t*\tapproved-by=approvers\nallow\t*\tping\t*\n";
-        blueprint.policies = vec![
+        setup.policies = vec![
             ("rpcutil.policy".to_owned(), policy.to_owned()),
             ("groups".to_owned(), "approvers anna joe\n".to_owned()),
         ];
@@ -31,7 +31,7 @@ async fn world() -> World {
     .await
 }
 
-fn person(organisation: &Organisation, signer: Signer) -> OfflineSigner {
+fn offline_signer(organisation: &Organisation, signer: Signer) -> OfflineSigner {
     OfflineSigner { signer, trust: organisation.trust() }
 }
 
@@ -41,34 +41,36 @@ fn draft(fact: &str) -> ProposalDraft {
         agent: SubjectName::parse("rpcutil").unwrap(),
         action: SubjectName::parse("get_fact").unwrap(),
         nodes: [Identity::parse(NODE).unwrap()].into(),
-        data: object(json!({"fact": fact})),
+        data: to_object(json!({"fact": fact})),
         secret: [].into(),
         lifetime: std::time::Duration::from_hours(1),
     }
 }
 
-/// What rip proposes, approved by this signer.
-fn approval(world: &World, draft: &ProposalDraft, approver: Signer) -> String {
-    let rip = person(&world.organisation, world.caller.signer.clone());
+/// A proposal of rip, approved by this signer.
+fn sign_approval(fixture: &NodeFixture, draft: &ProposalDraft, approver: Signer) -> String {
+    let rip = offline_signer(&fixture.organisation, fixture.caller.signer.clone());
     let proposal = rip.sign_proposal(draft).unwrap();
-    carried(&person(&world.organisation, approver).sign_approval(&proposal).unwrap())
+    encode_approval(
+        &offline_signer(&fixture.organisation, approver).sign_approval(&proposal).unwrap(),
+    )
 }
 
-fn carried(approval: &[u8]) -> String {
+fn encode_approval(approval: &[u8]) -> String {
     muster_wire::approval::encode_envelope(approval)
 }
 
-async fn ask(world: &World, fact: &str, approval: Option<String>) -> Reply {
+async fn request_fact(fixture: &NodeFixture, fact: &str, approval: Option<String>) -> Reply {
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let mut call = RpcCall::new("rpcutil", "get_fact", CallTarget::Nodes(nodes)).unwrap();
-    call.data = object(json!({"fact": fact}));
+    call.data = to_object(json!({"fact": fact}));
     call.approval = approval;
-    let (mut answers, stats) = world.caller.call(call).await;
+    let (mut answers, stats) = fixture.caller.call(call).await;
     answers.pop_first().unwrap_or_else(|| panic!("no answer: {stats:?}")).1.reply
 }
 
 /// The rule of a denial.
-fn rule(reply: &Reply) -> &str {
+fn denial_rule(reply: &Reply) -> &str {
     match &reply.reason {
         Some(ReplyReason::Denied { rule }) => rule,
         _ => panic!("not denied: {reply:?}"),
@@ -76,18 +78,21 @@ fn rule(reply: &Reply) -> &str {
 }
 
 #[tokio::test]
-async fn what_two_people_signed_is_done_once_and_both_are_in_the_audit_log() {
-    let world = world().await;
-    let without = ask(&world, "os", None).await;
-    assert_eq!(rule(&without), "rpcutil.policy:2: it requires the approval of one of: approvers");
-    let anna = world.organisation.caller("anna");
-    let approval = approval(&world, &draft("os"), anna.clone());
-    let done = ask(&world, "os", Some(approval.clone())).await;
+async fn approved_request_runs_once_and_audits_both_people() {
+    let fixture = approval_fixture().await;
+    let without = request_fact(&fixture, "os", None).await;
+    assert_eq!(
+        denial_rule(&without),
+        "rpcutil.policy:2: it requires the approval of one of: approvers"
+    );
+    let anna = fixture.organisation.caller("anna");
+    let approval = sign_approval(&fixture, &draft("os"), anna.clone());
+    let done = request_fact(&fixture, "os", Some(approval.clone())).await;
     assert_eq!(done.statuscode, ReplyStatus::Ok, "{}", done.statusmsg);
-    let again = ask(&world, "os", Some(approval)).await;
-    assert!(rule(&again).contains("used before"), "{}", rule(&again));
+    let again = request_fact(&fixture, "os", Some(approval)).await;
+    assert!(denial_rule(&again).contains("used before"), "{}", denial_rule(&again));
 
-    let audit = world.node.audit();
+    let audit = fixture.node.audit();
     let verdicts: Vec<&Value> = audit.iter().map(|record| &record["verdict"]).collect();
     assert_eq!(verdicts, ["denied", "executed", "denied"]);
     let executed = &audit[1];
@@ -97,36 +102,39 @@ async fn what_two_people_signed_is_done_once_and_both_are_in_the_audit_log() {
 }
 
 #[tokio::test]
-async fn an_approval_outlives_no_restart_unused_up() {
-    let world = world().await;
-    let approval = approval(&world, &draft("os"), world.organisation.caller("anna"));
-    assert_eq!(ask(&world, "os", Some(approval.clone())).await.statuscode, ReplyStatus::Ok);
-    let World { organisation, server, node, caller } = world;
+async fn used_approval_stays_used_after_a_restart() {
+    let fixture = approval_fixture().await;
+    let approval = sign_approval(&fixture, &draft("os"), fixture.organisation.caller("anna"));
+    assert_eq!(
+        request_fact(&fixture, "os", Some(approval.clone())).await.statuscode,
+        ReplyStatus::Ok
+    );
+    let NodeFixture { organisation, server, node, caller } = fixture;
     let signer = node.core.signer().clone();
     let directory = node.stop_and_wait().await;
-    let mut blueprint = muster_tests::fleet::NodeSetup::new(signer);
-    blueprint.policies = Vec::new();
+    let mut setup = muster_tests::fleet::NodeSetup::new(signer);
+    setup.policies = Vec::new();
     let node =
-        muster_tests::fleet::TestNode::start_in(directory, &organisation, &server, blueprint).await;
-    let world = World { organisation, server, node, caller };
-    let again = ask(&world, "os", Some(approval)).await;
-    assert!(rule(&again).contains("used before"), "{}", rule(&again));
+        muster_tests::fleet::TestNode::start_in(directory, &organisation, &server, setup).await;
+    let fixture = NodeFixture { organisation, server, node, caller };
+    let again = request_fact(&fixture, "os", Some(approval)).await;
+    assert!(denial_rule(&again).contains("used before"), "{}", denial_rule(&again));
 }
 
 #[tokio::test]
-async fn nothing_else_counts_as_an_approval() {
-    let mut world = world().await;
-    let caller = |name: &str| world.organisation.caller(name);
-    let by = |signer: Signer| approval(&world, &draft("os"), signer);
-    let elsewhere = ProposalDraft {
+async fn invalid_approvals_are_refused() {
+    let mut fixture = approval_fixture().await;
+    let caller = |name: &str| fixture.organisation.caller(name);
+    let approval_by = |signer: Signer| sign_approval(&fixture, &draft("os"), signer);
+    let other_node = ProposalDraft {
         nodes: [Identity::parse("node2.example.net").unwrap()].into(),
         ..draft("os")
     };
     let foreign = Organisation::new(&["muster"]).caller("anna");
-    let rip = world.caller.signer.clone();
+    let rip = fixture.caller.signer.clone();
     let now = muster_tests::now();
     let id = Uuid::now_v7();
-    let over = RequestProposal {
+    let expired = RequestProposal {
         id,
         caller: rip.identity().clone(),
         collective: draft("os").collective,
@@ -137,80 +145,93 @@ async fn nothing_else_counts_as_an_approval() {
         issued_at: now - 7_200_000,
         expires_at: now - 3_600_000,
     };
-    let over = sign_envelope(EnvelopeKind::Proposal, &over, &rip).unwrap();
-    let over = carried(&person(&world.organisation, caller("anna")).sign_approval(&over).unwrap());
-    let for_joe = person(&world.organisation, caller("joe")).sign_proposal(&draft("os")).unwrap();
+    let expired = sign_envelope(EnvelopeKind::Proposal, &expired, &rip).unwrap();
+    let expired = encode_approval(
+        &offline_signer(&fixture.organisation, caller("anna")).sign_approval(&expired).unwrap(),
+    );
     let for_joe =
-        carried(&person(&world.organisation, caller("anna")).sign_approval(&for_joe).unwrap());
-    let table = [
-        ("oneself", by(rip.clone()), "cannot approve a proposal"),
-        ("oneself with another key", by(caller("rip")), "cannot approve a proposal"),
-        ("another input", approval(&world, &draft("customer"), caller("anna")), "the data differs"),
-        ("another node", approval(&world, &elsewhere, caller("anna")), "the target differs"),
+        offline_signer(&fixture.organisation, caller("joe")).sign_proposal(&draft("os")).unwrap();
+    let for_joe = encode_approval(
+        &offline_signer(&fixture.organisation, caller("anna")).sign_approval(&for_joe).unwrap(),
+    );
+    let cases = [
+        ("oneself", approval_by(rip.clone()), "cannot approve a proposal"),
+        ("oneself with another key", approval_by(caller("rip")), "cannot approve a proposal"),
+        (
+            "another input",
+            sign_approval(&fixture, &draft("customer"), caller("anna")),
+            "the data differs",
+        ),
+        (
+            "another node",
+            sign_approval(&fixture, &other_node, caller("anna")),
+            "the target differs",
+        ),
         ("another caller", for_joe, "the caller differs"),
-        ("over", over, "the proposal expired"),
-        ("foreign", by(foreign), "authentication failed"),
+        ("over", expired, "the proposal expired"),
+        ("foreign", approval_by(foreign), "authentication failed"),
         (
             "a node",
-            by(world.organisation.user(UserRole::Node, "anna", &[])),
+            approval_by(fixture.organisation.user(UserRole::Node, "anna", &[])),
             "authentication failed",
         ),
-        ("a service", by(world.organisation.service("anna")), "authentication failed"),
-        ("somebody else", by(caller("eve")), "eve is not allowed to approve it"),
+        ("a service", approval_by(fixture.organisation.service("anna")), "authentication failed"),
+        ("somebody else", approval_by(caller("eve")), "eve is not allowed to approve it"),
         ("rubbish", "r!".to_owned(), "not base64url"),
     ];
-    for (case, approval, why) in table {
-        let reply = ask(&world, "os", Some(approval)).await;
-        assert!(rule(&reply).contains(why), "{case}: {}", rule(&reply));
+    for (case, approval, expected) in cases {
+        let reply = request_fact(&fixture, "os", Some(approval)).await;
+        assert!(denial_rule(&reply).contains(expected), "{case}: {}", denial_rule(&reply));
     }
-    // Revoked: the node believes its account's newest token.
-    let anna = world.organisation.caller("anna");
-    let approval = approval(&world, &draft("os"), anna.clone());
-    let token = world.organisation.revoke_user(&anna);
-    world.node.core.update_trust(&token).unwrap();
-    let reply = ask(&world, "os", Some(approval)).await;
-    assert!(rule(&reply).contains("was revoked"), "{}", rule(&reply));
+    // The node uses the newest account token, which contains the revocation.
+    let anna = fixture.organisation.caller("anna");
+    let approval = sign_approval(&fixture, &draft("os"), anna.clone());
+    let token = fixture.organisation.revoke_user(&anna);
+    fixture.node.core.update_trust(&token).unwrap();
+    let reply = request_fact(&fixture, "os", Some(approval)).await;
+    assert!(denial_rule(&reply).contains("was revoked"), "{}", denial_rule(&reply));
     let executed = |record: &Value| record["verdict"] == "executed";
-    assert!(!world.node.audit().iter().any(executed));
+    assert!(!fixture.node.audit().iter().any(executed));
 }
 
 #[tokio::test]
-async fn a_node_may_demand_it_for_everything_dangerous() {
-    let world = World::new(|blueprint| {
-        blueprint.authority = PolicyOptions { approve_dangerous: true, ..PolicyOptions::default() };
+async fn node_can_require_approval_for_dangerous_actions() {
+    let fixture = NodeFixture::new(|setup| {
+        setup.authority = PolicyOptions { approve_dangerous: true, ..PolicyOptions::default() };
     })
     .await;
     let data = json!({"type": "group", "name": "staff"});
-    let denied = world.caller.ask(NODE, "puppetral", "do", data.clone()).await.reply;
+    let denied = fixture.caller.request_fact(NODE, "puppetral", "do", data.clone()).await.reply;
     assert!(
-        rule(&denied).contains("it requires the approval of a second person"),
+        denial_rule(&denied).contains("it requires the approval of a second person"),
         "{}",
-        rule(&denied)
+        denial_rule(&denied)
     );
-    let found = world.caller.ask(NODE, "puppetral", "find", data.clone()).await.reply;
+    let found = fixture.caller.request_fact(NODE, "puppetral", "find", data.clone()).await.reply;
     assert_eq!(found.statuscode, ReplyStatus::Ok, "{}", found.statusmsg);
 
     let draft = ProposalDraft {
         agent: SubjectName::parse("puppetral").unwrap(),
         action: SubjectName::parse("do").unwrap(),
-        data: object(data),
+        data: to_object(data),
         ..draft("os")
     };
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let mut call = RpcCall::new("puppetral", "do", CallTarget::Nodes(nodes)).unwrap();
     call.data = draft.data.clone();
-    call.approval = Some(approval(&world, &draft, world.organisation.caller("anna")));
-    let (mut answers, _) = world.caller.call(call).await;
+    call.approval = Some(sign_approval(&fixture, &draft, fixture.organisation.caller("anna")));
+    let (mut answers, _) = fixture.caller.call(call).await;
     let reply = answers.pop_first().unwrap().1.reply;
     assert_ne!(reply.statuscode, ReplyStatus::Other, "{}", reply.statusmsg);
-    let audit = world.node.audit();
+    let audit = fixture.node.audit();
     let started = audit.iter().find(|record| record["verdict"] == "started").unwrap();
     assert_eq!(started["approver"], "anna");
 }
 
-/// Every action of the class `root_equivalent` of every built-in agent, and not only those that an author called dangerous.
+/// Covers every action of the class `root_equivalent` of every built-in agent, not only those that are marked as
+/// dangerous.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_root_equivalent_action_takes_a_second_person() {
+async fn every_root_equivalent_action_requires_approval() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let config = "[policy]\napprove_dangerous = true\n[plugins.catalog]\nenabled = true\n\
@@ -218,7 +239,7 @@ async fn every_root_equivalent_action_takes_a_second_person() {
     let node = organisation.node(NODE);
     let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut denied = Vec::new();
     for (agent, text) in muster_ddl::BUILTIN_AGENTS {
         let document: Value = serde_json::from_str(text).unwrap();
@@ -230,20 +251,20 @@ async fn every_root_equivalent_action_takes_a_second_person() {
             let request = Request {
                 agent: SubjectName::parse(agent).unwrap(),
                 action: SubjectName::parse(name).unwrap(),
-                data: object(action["examples"][0]["input"].clone()),
-                ..caller.request()
+                data: to_object(action["examples"][0]["input"].clone()),
+                ..caller.ping_request()
             };
             let reply = caller.send(&request).await;
-            // The agents of the provisioner and of the certificate authority run on their own hosts.
+            // The agents of the provisioner and of the certificate authority are not offered on this node.
             if reply.statuscode == ReplyStatus::UnknownAction {
                 continue;
             }
             let second = "it requires the approval of a second person";
-            assert!(rule(&reply).contains(second), "{agent} {name}: {reply:?}");
+            assert!(denial_rule(&reply).contains(second), "{agent} {name}: {reply:?}");
             denied.push(format!("{agent} {name}"));
         }
     }
-    for newly in [
+    for action in [
         "shell run",
         "shell start",
         "filemgr remove",
@@ -251,21 +272,21 @@ async fn every_root_equivalent_action_takes_a_second_person() {
         "catalog apply",
         "provision lock",
     ] {
-        assert!(denied.iter().any(|name| name == newly), "{newly}: {denied:?}");
+        assert!(denied.iter().any(|name| name == action), "{action}: {denied:?}");
     }
 
-    let data = object(json!({"command": ["/bin/echo", "done"]}));
+    let data = to_object(json!({"command": ["/bin/echo", "done"]}));
     let draft = ProposalDraft {
         agent: SubjectName::parse("shell").unwrap(),
         action: SubjectName::parse("run").unwrap(),
         data: data.clone(),
         ..draft("os")
     };
-    let rip = person(&organisation, caller.signer.clone());
-    let anna = person(&organisation, organisation.caller("anna"));
+    let rip = offline_signer(&organisation, caller.signer.clone());
+    let anna = offline_signer(&organisation, organisation.caller("anna"));
     let approval = anna.sign_approval(&rip.sign_proposal(&draft).unwrap()).unwrap();
     let mut call = RpcCall::new("shell", "run", CallTarget::Nodes(draft.nodes.clone())).unwrap();
-    (call.data, call.approval) = (data, Some(carried(&approval)));
+    (call.data, call.approval) = (data, Some(encode_approval(&approval)));
     let (mut answers, stats) = caller.call(call).await;
     let reply = answers.pop_first().unwrap_or_else(|| panic!("{stats:?}")).1.reply;
     assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");

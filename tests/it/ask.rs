@@ -1,4 +1,5 @@
-//! A caller for tests: through the client library where that can say it, and with hand-made messages where it refuses to.
+//! A fixture with one broker, one node and one caller. The caller uses the client library, or sends hand-made messages
+//! that the library does not permit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,43 +22,43 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 /// One broker, one node, one caller.
-pub(crate) struct World {
+pub(crate) struct NodeFixture {
     pub(crate) organisation: Organisation,
     pub(crate) server: NatsServer,
     pub(crate) node: TestNode,
-    pub(crate) caller: Caller,
+    pub(crate) caller: TestCaller,
 }
 
-impl World {
-    /// A world whose node is `node1.example.net`, changed as the test wants.
+impl NodeFixture {
+    /// A fixture with the node `node1.example.net`; `change` edits its configuration.
     pub(crate) async fn new(change: impl FnOnce(&mut NodeSetup)) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
-        Box::pin(Self::on(organisation, server, change)).await
+        Box::pin(Self::start_on(organisation, server, change)).await
     }
 
-    /// The same with a broker that has the fleet's stores.
-    pub(crate) async fn storing(change: impl FnOnce(&mut NodeSetup)) -> Self {
+    /// Like [`Self::new`], with a broker that has the fleet's stores.
+    pub(crate) async fn with_stores(change: impl FnOnce(&mut NodeSetup)) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker_with_stores().await;
-        Box::pin(Self::on(organisation, server, change)).await
+        Box::pin(Self::start_on(organisation, server, change)).await
     }
 
-    async fn on(
+    async fn start_on(
         organisation: Organisation,
         server: NatsServer,
         change: impl FnOnce(&mut NodeSetup),
     ) -> Self {
-        let mut blueprint = NodeSetup::new(organisation.node("node1.example.net"));
-        change(&mut blueprint);
-        let node = Box::pin(TestNode::start(&organisation, &server, blueprint)).await;
-        let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+        let mut setup = NodeSetup::new(organisation.node("node1.example.net"));
+        change(&mut setup);
+        let node = Box::pin(TestNode::start(&organisation, &server, setup)).await;
+        let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
         Self { organisation, server, node, caller }
     }
 }
 
-/// The sensitive inputs of an action, if its agent is built in.
-fn sensitive(agent: &str, action: &str) -> BTreeSet<String> {
+/// The sensitive inputs of an action of a built-in agent; empty for other agents.
+fn sensitive_inputs(agent: &str, action: &str) -> BTreeSet<String> {
     let Some(text) = muster_ddl::builtin_agent(agent) else {
         return BTreeSet::new();
     };
@@ -68,7 +69,7 @@ fn sensitive(agent: &str, action: &str) -> BTreeSet<String> {
 }
 
 /// A connected caller.
-pub(crate) struct Caller {
+pub(crate) struct TestCaller {
     pub(crate) bus: Bus,
     pub(crate) signer: Signer,
     pub(crate) client: Client,
@@ -76,7 +77,7 @@ pub(crate) struct Caller {
     trust: muster_wire::token::AccountTrust,
 }
 
-impl Caller {
+impl TestCaller {
     pub(crate) async fn connect(
         organisation: &Organisation,
         server: &impl Broker,
@@ -91,8 +92,9 @@ impl Caller {
         Self { bus, signer, client, collective, trust }
     }
 
-    /// Asks one node, and returns its answer. As with `rpc`, what the built-in schema says is sensitive is sealed.
-    pub(crate) async fn ask(
+    /// Calls an action on one node and returns its reply. As in `rpc`, inputs that the built-in schema marks as
+    /// sensitive are encrypted.
+    pub(crate) async fn call_action(
         &self,
         node: &str,
         agent: &str,
@@ -101,33 +103,33 @@ impl Caller {
     ) -> ReceivedReply {
         let nodes = [Identity::parse(node).unwrap()].into();
         let mut call = RpcCall::new(agent, action, CallTarget::Nodes(nodes)).unwrap();
-        call.data = object(data);
-        call.sensitive = sensitive(agent, action);
-        let (mut answers, stats) = self.call(call).await;
-        answers.pop_first().unwrap_or_else(|| panic!("no answer: {stats:?}")).1
+        call.data = to_object(data);
+        call.sensitive = sensitive_inputs(agent, action);
+        let (mut replies, stats) = self.call(call).await;
+        replies.pop_first().unwrap_or_else(|| panic!("no answer: {stats:?}")).1
     }
 
-    /// Makes a call to its end.
+    /// Runs a call until it has finished.
     pub(crate) async fn call(
         &self,
         call: RpcCall,
     ) -> (BTreeMap<Identity, ReceivedReply>, CallStats) {
         let mut events = self.client.call(call);
-        let mut answers = BTreeMap::new();
+        let mut replies = BTreeMap::new();
         loop {
             match events.next().await.unwrap() {
-                CallEvent::Reply(answer) => {
-                    answers.insert(answer.reply.sender.clone(), *answer);
+                CallEvent::Reply(reply) => {
+                    replies.insert(reply.reply.sender.clone(), *reply);
                 }
-                CallEvent::Finished(stats) => return (answers, *stats),
+                CallEvent::Finished(stats) => return (replies, *stats),
                 CallEvent::Failed(error) => panic!("{error}"),
                 _ => {}
             }
         }
     }
 
-    /// A request that a test can bend before it is sealed: a ping of everybody.
-    pub(crate) fn request(&self) -> Request {
+    /// A ping for all nodes, which a test can modify before it is signed.
+    pub(crate) fn ping_request(&self) -> Request {
         Request {
             id: Uuid::now_v7(),
             caller: self.signer.identity().clone(),
@@ -148,36 +150,36 @@ impl Caller {
         }
     }
 
-    /// Seals a request with our key.
-    pub(crate) fn seal(&self, request: &Request) -> Bytes {
+    /// Signs a request with the caller's key.
+    pub(crate) fn sign_request(&self, request: &Request) -> Bytes {
         sign_envelope(EnvelopeKind::Request, request, &self.signer).unwrap().into()
     }
 
-    /// Where the request would go.
-    pub(crate) fn subject(request: &Request) -> String {
+    /// The broadcast subject of a request.
+    pub(crate) fn request_subject(request: &Request) -> String {
         subject::broadcast_request(&request.collective, &request.agent, &request.action)
     }
 
-    /// The inbox of a request, subscribed.
-    pub(crate) async fn inbox(&self, request: &Request) -> (String, BusSubscription) {
+    /// The reply subject of a request, and a subscription for its replies.
+    pub(crate) async fn subscribe_inbox(&self, request: &Request) -> (String, BusSubscription) {
         let address = AnswerAddress::of_request(&self.signer.public_key().to_string(), &request.id);
         let subscription = self.bus.subscribe(&address.subscription_pattern()).await.unwrap();
         (address.of_broadcast(), subscription)
     }
 
-    /// Sends a request as it is, and returns the verified reply.
+    /// Sends a request unchanged, and returns the verified reply.
     pub(crate) async fn send(&self, request: &Request) -> Reply {
-        let (inbox, mut replies) = self.inbox(request).await;
+        let (inbox, mut replies) = self.subscribe_inbox(request).await;
         self.bus
-            .publish_with_reply(&Self::subject(request), &inbox, self.seal(request))
+            .publish_with_reply(&Self::request_subject(request), &inbox, self.sign_request(request))
             .await
             .unwrap();
         let message = tokio::time::timeout(PATIENCE, replies.next()).await.unwrap().unwrap();
-        self.open(request, message.payload())
+        self.verify_reply(request, message.payload())
     }
 
     /// Verifies a reply.
-    pub(crate) fn open(&self, request: &Request, payload: &[u8]) -> Reply {
+    pub(crate) fn verify_reply(&self, request: &Request, payload: &[u8]) -> Reply {
         let expected = ExpectedAnswer {
             request: Some(request.id),
             agent: &request.agent,
@@ -187,17 +189,17 @@ impl Caller {
         open_reply(payload, &expected, &self.trust, &TokenCache::default(), now).unwrap().reply
     }
 
-    /// Sends bytes, then a good ping on the same connection; whatever the bytes brought forth is there before the ping's answer.
-    /// Returns how many messages came for the bytes.
-    pub(crate) async fn answers_to(&self, subject: &str, payload: Bytes) -> usize {
-        let probe = self.request();
+    /// Publishes bytes, then a valid ping on the same connection. Replies to the bytes arrive before the reply to the
+    /// ping. Returns the number of replies to the bytes.
+    pub(crate) async fn count_replies(&self, subject: &str, payload: Bytes) -> usize {
+        let probe = self.ping_request();
         let address =
             AnswerAddress::of_word(&self.signer.public_key().to_string(), "probe").unwrap();
         let inbox = address.of_broadcast();
         let mut replies = self.bus.subscribe(&address.subscription_pattern()).await.unwrap();
         self.bus.publish_with_reply(subject, &inbox, payload).await.unwrap();
         self.bus
-            .publish_with_reply(&Self::subject(&probe), &inbox, self.seal(&probe))
+            .publish_with_reply(&Self::request_subject(&probe), &inbox, self.sign_request(&probe))
             .await
             .unwrap();
         let mut before = 0;
@@ -212,12 +214,12 @@ impl Caller {
     }
 }
 
-pub(crate) fn object(value: Value) -> Map<String, Value> {
+pub(crate) fn to_object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
-        other => panic!("{other} is no object"),
+        other => panic!("{other} is not an object"),
     }
 }
 
-/// Long enough for anything on loopback, short enough for a test of waiting.
-pub(crate) const MOMENT: Duration = Duration::from_millis(300);
+/// Long enough for an exchange on loopback, short enough for a test that waits in vain.
+pub(crate) const SHORT_WAIT: Duration = Duration::from_millis(300);

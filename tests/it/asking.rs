@@ -1,4 +1,4 @@
-//! Requests by the real `rpc`: without answers, at a terminal, with every stage, and explained instead of sent.
+//! Requests by the real `rpc`: without replies, at a terminal, with traces, and explained instead of sent.
 
 use std::sync::atomic::Ordering;
 
@@ -7,110 +7,110 @@ use muster_tests::command::{RpcCommand, describe_output};
 use serde_json::{Value, json};
 
 use crate::shaping::STAGES;
-use crate::workers::{World, schema};
+use crate::workers::{WorkerFixture, schema};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_without_answers_is_sent_and_done() {
-    let world = World::new(2, "").await;
-    let output = world.desk.run(&["do", "work", "what=x", "--no-results"]).await;
-    let said = String::from_utf8(output.stdout.clone()).unwrap();
-    assert!(said.starts_with("Request sent with id: 0"), "{}", describe_output(&output));
-    await_state("both are done", || world.gate.total.load(Ordering::Relaxed) == 2).await;
-    assert_eq!(world.job().await["job"]["state"], "unattended");
+async fn request_without_replies_returns_after_sending() {
+    let fixture = WorkerFixture::new(2, "").await;
+    let output = fixture.rpc.run(&["do", "work", "what=x", "--no-results"]).await;
+    let stdout = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(stdout.starts_with("Request sent with id: 0"), "{}", describe_output(&output));
+    await_state("both nodes have run it", || fixture.gate.total.load(Ordering::Relaxed) == 2).await;
+    assert_eq!(fixture.only_job().await["job"]["state"], "unattended");
 }
 
-/// A request that nobody waits for once went to everybody, whatever its filter said.
+/// A request without replies was once sent to all nodes, regardless of its filter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_without_answers_keeps_its_filter() {
-    let world = World::new(3, "").await;
+async fn request_without_replies_keeps_its_filter() {
+    let fixture = WorkerFixture::new(3, "").await;
     for filter in ["-F number=2", "-F number=4", "-S number=2"] {
         let arguments: Vec<&str> =
             ["do", "work", "what=x", "--nr"].into_iter().chain(filter.split(' ')).collect();
-        let output = world.desk.run(&arguments).await;
+        let output = fixture.rpc.run(&arguments).await;
         let expected = i32::from(filter.ends_with('4'));
         assert_eq!(output.status.code(), Some(expected), "{}", describe_output(&output));
     }
-    // Nodes take requests in their order: when all have answered this one, those before it have been taken too.
-    let (_, code) = world.desk.run_json(&["do", "work", "what=x"]).await;
+    // Nodes process requests in order: once all have replied to this request, they have processed the earlier ones too.
+    let (_, code) = fixture.rpc.run_json(&["do", "work", "what=x"]).await;
     assert_eq!(code, 0);
-    // A search and a request each time; the second node twice more.
+    // Each command adds one discovery and one request; the second node gets two additional ones.
     let passed: Vec<u64> =
-        world.nodes.iter().map(|node| node.core.snapshot_counters().passed).collect();
+        fixture.nodes.iter().map(|node| node.core.snapshot_counters().passed).collect();
     assert_eq!(passed, [2, 6, 2]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_waited_for_who_cannot_confirm() {
-    let world = World::new(2, "confirm_above = 0").await;
-    // No terminal: as ever, unless the configuration insists.
-    assert_eq!(world.desk.run(&["do", "work", "what=x"]).await.status.code(), Some(0));
+async fn does_not_ask_for_confirmation_without_a_terminal() {
+    let fixture = WorkerFixture::new(2, "confirm_above = 0").await;
+    // Without a terminal there is no confirmation, unless the configuration requires it.
+    assert_eq!(fixture.rpc.run(&["do", "work", "what=x"]).await.status.code(), Some(0));
     let strict = RpcCommand::new(
-        &world.server,
-        &world.organisation,
-        &world.organisation.caller("amy"),
+        &fixture.server,
+        &fixture.organisation,
+        &fixture.organisation.caller("amy"),
         "confirm = \"always\"",
     );
     strict.add_schema("work", &schema());
-    let before = world.gate.total.load(Ordering::Relaxed);
+    let before = fixture.gate.total.load(Ordering::Relaxed);
     let refused = strict.run(&["do", "work", "what=x"]).await;
     assert_eq!(refused.status.code(), Some(4), "{}", describe_output(&refused));
     assert!(describe_output(&refused).contains("--yes"), "{}", describe_output(&refused));
-    assert_eq!(world.gate.total.load(Ordering::Relaxed), before);
+    assert_eq!(fixture.gate.total.load(Ordering::Relaxed), before);
     assert_eq!(strict.run(&["do", "work", "what=x", "--yes"]).await.status.code(), Some(0));
     assert_eq!(strict.run(&["do", "rpcutil", "ping"]).await.status.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_a_terminal_many_nodes_are_changed_only_after_a_yes() {
-    let world = World::new(2, "confirm_above = 1").await;
+async fn changing_many_nodes_at_a_terminal_needs_confirmation() {
+    let fixture = WorkerFixture::new(2, "confirm_above = 1").await;
     for (answer, exit, done) in [("n\n", 1, 0), ("\n", 1, 0), ("y\n", 0, 2)] {
         let terminal = nix::pty::openpty(None, None).unwrap();
         let slave = || std::process::Stdio::from(terminal.slave.try_clone().unwrap());
-        let mut command = world.desk.prepare_command(&["do", "work", "what=x", "--np"]);
+        let mut command = fixture.rpc.prepare_command(&["do", "work", "what=x", "--np"]);
         let child = command.stdin(slave()).stderr(slave()).spawn().unwrap();
         nix::unistd::write(&terminal.master, answer.as_bytes()).unwrap();
         let output = child.wait_with_output().await.unwrap();
         assert_eq!(output.status.code(), Some(exit), "{answer:?}: {}", describe_output(&output));
-        assert_eq!(world.gate.total.load(Ordering::Relaxed), done, "{answer:?}");
+        assert_eq!(fixture.gate.total.load(Ordering::Relaxed), done, "{answer:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_followed_request_shows_every_stage_here_and_there() {
-    let world = World::new(1, "").await;
-    let (document, exit) = world.desk.run_json(&["do", "work", "what=x", "--trace"]).await;
+async fn trace_shows_every_stage_of_client_and_node() {
+    let fixture = WorkerFixture::new(1, "").await;
+    let (document, exit) = fixture.rpc.run_json(&["do", "work", "what=x", "--trace"]).await;
     assert_eq!(exit, 0);
     let stages = document["replies"][0]["trace"]["stages"].as_array().unwrap();
     let names: Vec<&str> = stages.iter().map(|stage| stage["stage"].as_str().unwrap()).collect();
     assert_eq!(names, STAGES);
-    let here = &document["request_stats"]["trace"];
+    let client_trace = &document["request_stats"]["trace"];
     for stage in ["discover_us", "sign_us", "publish_us"] {
-        assert!(here[stage].as_u64().is_some(), "{here}");
+        assert!(client_trace[stage].as_u64().is_some(), "{client_trace}");
     }
-    assert!(here["traceparent"].as_str().unwrap().starts_with("00-"));
+    assert!(client_trace["traceparent"].as_str().unwrap().starts_with("00-"));
 
-    let text = describe_output(&world.desk.run(&["do", "work", "what=x", "--trace"]).await);
+    let text = describe_output(&fixture.rpc.run(&["do", "work", "what=x", "--trace"]).await);
     for stage in
         STAGES.iter().chain(&["discover", "sign", "publish", "network", "verify here", "total"])
     {
         assert!(text.contains(&format!("\n   {stage} ")), "{stage}: {text}");
     }
-    let pinged = describe_output(&world.desk.run(&["ping", "--trace"]).await);
+    let pinged = describe_output(&fixture.rpc.run(&["ping", "--trace"]).await);
     assert!(pinged.contains("\n   authorise ") && pinged.contains("\n   network "), "{pinged}");
 
-    // Whoever started us has a trace already.
-    let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    let mut command = world.desk.prepare_command(&["do", "work", "what=x", "--trace", "-j"]);
-    let output = command.env("TRACEPARENT", given).output().await.unwrap();
+    // A trace context from the environment is used.
+    let trace_context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let mut command = fixture.rpc.prepare_command(&["do", "work", "what=x", "--trace", "-j"]);
+    let output = command.env("TRACEPARENT", trace_context).output().await.unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["request_stats"]["trace"]["traceparent"], given);
+    assert_eq!(document["request_stats"]["trace"]["traceparent"], trace_context);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explaining_shows_what_would_be_sent_and_sends_nothing() {
-    let world = World::new(1, "").await;
+async fn explain_shows_the_request_without_sending_it() {
+    let fixture = WorkerFixture::new(1, "").await;
     let request = ["explain", "work", "do", "what=x", "token=s3cret", "-F", "number=1"];
-    let (document, exit) = world.desk.run_json(&request).await;
+    let (document, exit) = fixture.rpc.run_json(&request).await;
     assert_eq!(exit, 0);
     assert_eq!(document["discovery"]["subjects"], json!(["muster.rpcutil.ping.all"]));
     let sent = &document["requests"][0];
@@ -123,19 +123,19 @@ async fn explaining_shows_what_would_be_sent_and_sends_nothing() {
     assert!(!document.to_string().contains("s3cret"), "{document}");
 
     let named = describe_output(
-        &world.desk.run(&["explain", "work", "do", "what=x", "-I", "n1", "-v"]).await,
+        &fixture.rpc.run(&["explain", "work", "do", "what=x", "-I", "n1", "-v"]).await,
     );
     assert!(named.contains("muster.work.do.node.n1"), "{named}");
     assert!(!named.contains("Discovery request"), "{named}");
     for stage in ["decode", "verify", "authorise", "journal", "reply"] {
         assert!(named.contains(&format!("\n   {stage}")), "{stage}: {named}");
     }
-    // Who may ask for nothing but `rpcutil` is told what the broker would do.
+    // A caller who is limited to `rpcutil` sees that the broker would refuse the request.
     let user =
-        world.organisation.user(muster_wire::token::UserRole::Caller, "eve", &["agent:rpcutil"]);
-    let narrow = RpcCommand::new(&world.server, &world.organisation, &user, "");
-    narrow.add_schema("work", &schema());
-    let (document, _) = narrow.run_json(&["explain", "work", "do", "what=x", "-I", "n1"]).await;
+        fixture.organisation.user(muster_wire::token::UserRole::Caller, "eve", &["agent:rpcutil"]);
+    let restricted = RpcCommand::new(&fixture.server, &fixture.organisation, &user, "");
+    restricted.add_schema("work", &schema());
+    let (document, _) = restricted.run_json(&["explain", "work", "do", "what=x", "-I", "n1"]).await;
     assert!(document["requests"][0]["allowed_by"].is_null());
-    assert_eq!(world.gate.total.load(Ordering::Relaxed), 0);
+    assert_eq!(fixture.gate.total.load(Ordering::Relaxed), 0);
 }

@@ -26,42 +26,42 @@ fn passed(output: &Output) -> String {
 /// A fleet of one node, and a release manager who may sign.
 struct Release {
     node: Watching,
-    desk: RpcCommand,
+    rpc: RpcCommand,
 }
 
 impl Release {
     async fn new() -> Self {
         let node = Watching::start().await;
-        let desk = Self::desk(&node, &["agent:*", PLUGIN_SIGN_TAG]);
-        Self { node, desk }
+        let rpc = Self::rpc(&node, &["agent:*", PLUGIN_SIGN_TAG]);
+        Self { node, rpc }
     }
 
-    fn desk(node: &Watching, tags: &[&str]) -> RpcCommand {
+    fn rpc(node: &Watching, tags: &[&str]) -> RpcCommand {
         let organisation = &node.world.organisation;
         let signer = organisation.user(UserRole::Caller, "release", tags);
         RpcCommand::new(&node.world.server, organisation, &signer, "")
     }
 
     fn source(&self) -> PathBuf {
-        self.desk.home().join("greet")
+        self.rpc.home().join("greet")
     }
 
     async fn generate(&self) {
         let source = self.source();
         let made = ["plugin", "generate", "greet", "--lang", "sh", "--dir", path(&source)];
-        passed(&self.desk.run(&made).await);
+        passed(&self.rpc.run(&made).await);
         fs::write(source.join("greet.policy"), "policy default allow\n").unwrap();
     }
 
     /// Packs what is generated as this version.
-    async fn pack(&self, desk: &RpcCommand, version: &str) -> PathBuf {
+    async fn pack(&self, rpc: &RpcCommand, version: &str) -> PathBuf {
         let ddl = self.source().join("greet.json");
         let mut document: serde_json::Value =
             serde_json::from_slice(&fs::read(&ddl).unwrap()).unwrap();
         *document.pointer_mut("/metadata/version").unwrap() = json!(version);
         fs::write(&ddl, document.to_string()).unwrap();
-        let bundle = desk.home().join(format!("greet-{version}.bundle"));
-        let packed = desk.run(&["plugin", "pack", path(&self.source()), "-o", path(&bundle)]).await;
+        let bundle = rpc.home().join(format!("greet-{version}.bundle"));
+        let packed = rpc.run(&["plugin", "pack", path(&self.source()), "-o", path(&bundle)]).await;
         assert_eq!(passed(&packed), path(&bundle));
         bundle
     }
@@ -69,13 +69,13 @@ impl Release {
     async fn install(&self, bundle: &Path, more: &[&str]) -> Output {
         let mut words = vec!["plugin", "install", path(bundle), "--into", path(self.node.here())];
         words.extend(more);
-        self.desk.run(&words).await
+        self.rpc.run(&words).await
     }
 
     async fn remove(&self, more: &[&str]) -> Output {
         let mut words = vec!["plugin", "remove", "greet", "--from", path(self.node.here())];
         words.extend(more);
-        self.desk.run(&words).await
+        self.rpc.run(&words).await
     }
 
     /// Everything below the node's directory but Python's and the tests' own.
@@ -106,7 +106,7 @@ fn path(path: &Path) -> &str {
 async fn an_agent_is_generated_packed_installed_asked_upgraded_and_removed() {
     let release = Release::new().await;
     release.generate().await;
-    let first = release.pack(&release.desk, "1.0.0").await;
+    let first = release.pack(&release.rpc, "1.0.0").await;
     let installed = passed(&release.install(&first, &[]).await);
     let directory = release.node.here().join("mcollective/agent/greet");
     assert_eq!(installed, path(&directory));
@@ -120,10 +120,10 @@ async fn an_agent_is_generated_packed_installed_asked_upgraded_and_removed() {
     let answer = release.node.ask("greet", "hello", json!({})).await;
     assert_eq!(answer.statuscode, ReplyStatus::Ok, "{answer:?}");
 
-    let second = release.pack(&release.desk, "1.10.0").await;
+    let second = release.pack(&release.rpc, "1.10.0").await;
     passed(&release.install(&second, &[]).await);
     release.node.offered(Some("1.10.0")).await;
-    let older = release.pack(&release.desk, "1.9.0").await;
+    let older = release.pack(&release.rpc, "1.9.0").await;
     let refused = release.install(&older, &[]).await;
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("--downgrade"), "{refused:?}");
@@ -155,13 +155,13 @@ async fn an_agent_is_generated_packed_installed_asked_upgraded_and_removed() {
 async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     let mut release = Release::new().await;
     release.generate().await;
-    let good = release.pack(&release.desk, "1.0.0").await;
+    let good = release.pack(&release.rpc, "1.0.0").await;
 
-    let plain = Release::desk(&release.node, &["agent:*"]);
+    let plain = Release::rpc(&release.node, &["agent:*"]);
     let unsigned = release.pack(&plain, "1.0.1").await;
     let foreign = Release::new().await;
-    let other = release.pack(&foreign.desk, "1.0.2").await;
-    let changed = release.desk.home().join("changed.bundle");
+    let other = release.pack(&foreign.rpc, "1.0.2").await;
+    let changed = release.rpc.home().join("changed.bundle");
     let mut bytes = fs::read(&good).unwrap();
     let at = bytes.windows(9).position(|part| part == b"#!/bin/sh").unwrap();
     bytes[at + 7] = b'c';
@@ -186,12 +186,12 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     passed(&release.remove(&["--yes"]).await);
 
     // The signer is revoked; the node's account token says so.
-    let signer = fs::read_to_string(release.desk.home().join("caller.creds")).unwrap();
+    let signer = fs::read_to_string(release.rpc.home().join("caller.creds")).unwrap();
     let signer = muster_wire::token::UserCredentials::parse(&signer).unwrap();
     let signer = muster_wire::sign::Signer::new(signer).unwrap();
     let before = release.node.world.organisation.account_token();
     let token = release.node.world.organisation.revoke_user(&signer);
-    let known = release.desk.home().join("known.jwt");
+    let known = release.rpc.home().join("known.jwt");
     fs::write(&known, token).unwrap();
     let operator = release.node.world.organisation.trust().operator_key().to_string();
     let trust = ["--operator", &operator, "--account", path(&known)];
@@ -200,14 +200,14 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     assert_eq!(release.there(), [] as [&str; 0]);
 
     // An older token beside the bundle does not hide it: the daemon's newest one counts, and the configuration's.
-    let state = release.desk.home().join("state");
+    let state = release.rpc.home().join("state");
     fs::create_dir(&state).unwrap();
     fs::copy(&known, state.join("account.jwt")).unwrap();
-    let old = release.desk.home().join("old.jwt");
+    let old = release.rpc.home().join("old.jwt");
     fs::write(&old, &before).unwrap();
     let old_trust = ["--operator", &operator, "--account", path(&old)];
     let with_state = [&old_trust[..], &["--state", path(&state)]].concat();
-    let configured = release.desk.home().join("account.jwt");
+    let configured = release.rpc.home().join("account.jwt");
     let in_configuration = fs::read_to_string(&configured).unwrap();
     for (words, account) in [
         (&with_state[..], in_configuration.clone()),
@@ -220,7 +220,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
     }
     // Where none is known, nothing is installed.
     fs::remove_file(&configured).unwrap();
-    let empty_state = release.desk.home();
+    let empty_state = release.rpc.home();
     let nowhere = ["--operator", &operator, "--state", path(&empty_state)];
     let refused = release.install(&good, &nowhere).await;
     assert!(text(&refused.stderr).contains("no account token"), "{refused:?}");
@@ -231,7 +231,7 @@ async fn what_is_not_signed_by_who_may_leaves_nothing_behind() {
 async fn what_is_there_by_hand_is_not_overwritten_and_half_an_agent_is_not_packed() {
     let release = Release::new().await;
     release.generate().await;
-    let bundle = release.pack(&release.desk, "1.0.0").await;
+    let bundle = release.pack(&release.rpc, "1.0.0").await;
     let by_hand = release.node.here().join("greet.json");
     fs::write(&by_hand, "{}").unwrap();
     let refused = release.install(&bundle, &[]).await;
@@ -240,9 +240,9 @@ async fn what_is_there_by_hand_is_not_overwritten_and_half_an_agent_is_not_packe
 
     fs::set_permissions(release.source().join("greet"), fs::Permissions::from_mode(0o644)).unwrap();
     let source = release.source();
-    let output = release.desk.home().join("half.bundle");
+    let output = release.rpc.home().join("half.bundle");
     let words = ["plugin", "pack", path(&source), "-o", path(&output)];
-    let refused = release.desk.run(&words).await;
+    let refused = release.rpc.run(&words).await;
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("chmod 755"), "{refused:?}");
     assert!(!output.exists());

@@ -14,13 +14,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::ask::{Caller, World};
+use crate::ask::{NodeFixture, TestCaller};
 
 const NODE: &str = "node1.example.net";
 const WAIT: Duration = Duration::from_secs(30);
 
 /// What a daemon with these files answers to a harmless question; asked until it is there.
-async fn asked(caller: &Caller, node: &Rpcd) -> Reply {
+async fn asked(caller: &TestCaller, node: &Rpcd) -> Reply {
     poll_until_ok("the daemon answers", WAIT, async || {
         let nodes = [Identity::parse(NODE).unwrap()].into();
         let mut call = RpcCall::new("rpcutil", "get_fact", CallTarget::Nodes(nodes)).unwrap();
@@ -53,11 +53,11 @@ fn reload(node: &Rpcd) {
 }
 
 /// A daemon's files, and a caller.
-async fn daemon() -> (DaemonHome, Caller, muster_tests::nats_server::NatsServer) {
+async fn daemon() -> (DaemonHome, TestCaller, muster_tests::nats_server::NatsServer) {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let home = DaemonHome::new(&organisation, &organisation.node(NODE), &server.url(), "");
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     (home, caller, server)
 }
 
@@ -124,26 +124,27 @@ async fn policies_that_others_could_change_are_refused_at_the_start_and_at_a_rel
 #[tokio::test]
 async fn a_service_does_not_pass_what_is_written_for_the_caller_of_its_name() {
     let policy = "allow\trip\tget_fact\t*\nallow\tservice=prov\tget_facts\t*\n";
-    let world = World::new(|blueprint| {
-        blueprint.policies = vec![("rpcutil.policy".to_owned(), policy.to_owned())];
+    let fixture = NodeFixture::new(|setup| {
+        setup.policies = vec![("rpcutil.policy".to_owned(), policy.to_owned())];
     })
     .await;
-    let connect = async |signer| Caller::connect(&world.organisation, &world.server, signer).await;
-    let service = connect(world.organisation.service("rip")).await;
-    let prov = connect(world.organisation.service("prov")).await;
-    let person = connect(world.organisation.caller("prov")).await;
+    let connect =
+        async |signer| TestCaller::connect(&fixture.organisation, &fixture.server, signer).await;
+    let service = connect(fixture.organisation.service("rip")).await;
+    let prov = connect(fixture.organisation.service("prov")).await;
+    let person = connect(fixture.organisation.caller("prov")).await;
     let data = || json!({"fact": "identity"});
     let denied = "rpcutil.policy (no line matches)";
     for (caller, action, data, expected) in [
-        (&world.caller, "get_fact", data(), None),
+        (&fixture.caller, "get_fact", data(), None),
         (&service, "get_fact", data(), Some(denied)),
         (&prov, "get_facts", json!({"facts": "identity"}), None),
         (&person, "get_facts", json!({"facts": "identity"}), Some(denied)),
     ] {
-        let reply = caller.ask(NODE, "rpcutil", action, data).await.reply;
+        let reply = caller.call_action(NODE, "rpcutil", action, data).await.reply;
         assert_eq!(rule(&reply), expected, "{action}");
     }
-    let refused = world.node.audit();
+    let refused = fixture.node.audit();
     let of_service = refused.iter().find(|record| record["verdict"] == "denied").unwrap();
     assert_eq!(
         (&of_service["caller"], &of_service["caller_role"]),
@@ -154,21 +155,24 @@ async fn a_service_does_not_pass_what_is_written_for_the_caller_of_its_name() {
 #[tokio::test]
 async fn contents_of_files_are_digests_in_audit_records_and_kept_jobs() {
     const CONTENT: &str = "password=hushhush";
-    let world = World::new(|blueprint| {
-        blueprint.policies =
-            vec![("puppetral.policy".to_owned(), "policy default allow\n".to_owned())];
+    let fixture = NodeFixture::new(|setup| {
+        setup.policies = vec![("puppetral.policy".to_owned(), "policy default allow\n".to_owned())];
     })
     .await;
-    let rpc =
-        RpcCommand::new(&world.server, &world.organisation, &world.organisation.caller("rip"), "");
+    let rpc = RpcCommand::new(
+        &fixture.server,
+        &fixture.organisation,
+        &fixture.organisation.caller("rip"),
+        "",
+    );
     let content = format!("content={CONTENT}");
     let words = ["puppetral", "do", "type=file", "name=/tmp/note", &content, "-I", NODE];
     let output = rpc.run(&words).await;
     assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
-    let written = std::fs::read_to_string(world.node.root().join("tmp/note")).unwrap();
+    let written = std::fs::read_to_string(fixture.node.root().join("tmp/note")).unwrap();
     assert_eq!(written, CONTENT);
 
-    let audit = world.node.audit();
+    let audit = fixture.node.audit();
     let of_change: Vec<_> = audit.iter().filter(|record| record["action"] == "do").collect();
     assert_eq!(of_change.len(), 2, "{audit:?}");
     for record in of_change {

@@ -10,7 +10,7 @@ use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::status::ReplyStatus;
 use serde_json::{Value, json};
 
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 
 const NODE: &str = "web1.example.com";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,9 +46,9 @@ async fn generate(home: &DaemonHome) {
     home.write("ddl/disk.json", &ddl.to_string(), 0o644);
 }
 
-async fn offered(caller: &Caller) {
+async fn offered(caller: &TestCaller) {
     poll_until_ok("the agent is offered", PATIENCE, async || {
-        let inventory = caller.ask(NODE, "rpcutil", "inventory", json!({})).await;
+        let inventory = caller.call_action(NODE, "rpcutil", "inventory", json!({})).await;
         let agents = inventory.reply.data.get("agents").cloned();
         let agents: Vec<Value> =
             agents.and_then(|agents| agents.as_array().cloned()).unwrap_or_default();
@@ -59,7 +59,7 @@ async fn offered(caller: &Caller) {
 
 struct Scene {
     daemon: Rpcd,
-    caller: Caller,
+    caller: TestCaller,
     _server: muster_tests::nats_server::NatsServer,
 }
 
@@ -76,7 +76,7 @@ impl Scene {
         home.write("policies/disk.policy", policy, 0o644);
         let daemon = home.start();
         let caller = organisation.caller("rip");
-        let caller = Caller::connect(&organisation, &server, caller).await;
+        let caller = TestCaller::connect(&organisation, &server, caller).await;
         poll_until_ok("the node answers", PATIENCE, async || {
             let call = caller.client.discover_nodes(&muster_filter::NodeFilter::default()).await;
             call.is_ok_and(|found| !found.nodes.is_empty()).then_some(()).ok_or(())
@@ -97,16 +97,16 @@ async fn an_input_does_not_choose_the_action_of_a_generated_shell_agent() {
         json!({"message": "\"action\":\"wipe\"", "opts": {"x": ["\"action\": \"wipe\""]}}),
         json!({"opts": {"a\n\"action\":\"wipe\"": "\"action\":\"wipe\""}}),
     ] {
-        let reply = caller.ask(NODE, "disk", "status", data.clone()).await.reply;
+        let reply = caller.call_action(NODE, "disk", "status", data.clone()).await.reply;
         assert_eq!(reply.statuscode, ReplyStatus::Ok, "{data}: {reply:?}");
         assert!(!mark.exists(), "{data}");
     }
     // Configured as root, as here, it is named.
-    let health = caller.ask(NODE, "rpcutil", "diagnose", json!({})).await.reply;
+    let health = caller.call_action(NODE, "rpcutil", "diagnose", json!({})).await.reply;
     let is_told =
         health.data["findings"].to_string().contains("agent disk: its programs run as root");
     assert_eq!(is_told, nix::unistd::geteuid().is_root(), "{health:?}");
-    let denied = caller.ask(NODE, "disk", "wipe", json!({})).await.reply;
+    let denied = caller.call_action(NODE, "disk", "wipe", json!({})).await.reply;
     assert_eq!(denied.statuscode, ReplyStatus::Other, "{denied:?}");
     assert!(!mark.exists());
 }
@@ -124,10 +124,10 @@ async fn an_agent_of_the_former_shell_template_is_not_offered_and_named_by_the_n
     .await;
     let caller = &scene.caller;
     let refused =
-        caller.ask(NODE, "disk", "status", json!({"opts": {"action": "wipe"}})).await.reply;
+        caller.call_action(NODE, "disk", "status", json!({"opts": {"action": "wipe"}})).await.reply;
     assert_eq!(refused.statuscode, ReplyStatus::UnknownAction, "{refused:?}");
     // What `rpc doctor` shows.
-    let health = caller.ask(NODE, "rpcutil", "diagnose", json!({})).await.reply;
+    let health = caller.call_action(NODE, "rpcutil", "diagnose", json!({})).await.reply;
     let findings = health.data["findings"].to_string();
     assert!(
         findings.contains("agent disk") && findings.contains("finds its action by a text search"),

@@ -1,4 +1,5 @@
-//! A hostile external agent tries to reach out of its sandbox: a real program, run by the real helper, as each kind of user.
+//! A hostile external agent tries to escape from its sandbox: a real program, run by the real helper, as each kind of
+//! user.
 
 use std::collections::BTreeSet;
 use std::net::{TcpListener, UdpSocket};
@@ -16,10 +17,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::external::{ddl, helper, open_directory, put};
+use crate::external::{create_world_readable_directory, ddl, replace_file, sandbox_helper};
 
-/// Answers with the names of the attacks that succeeded. Its parent is the daemon.
-const HOSTILE: &str = r#"#!/usr/bin/env python3
+/// Replies with the names of the attacks that succeeded. Its parent process is the daemon.
+const HOSTILE_AGENT: &str = r#"#!/usr/bin/env python3
 import ctypes, json, os, platform, socket, sys, time
 request, reply, protocol = sys.argv[1:4]
 def answer(document):
@@ -39,7 +40,7 @@ def checked(result):
 def call(x86_number, other):
     checked(libc.syscall(x86_number if x86 else other, 0, 0, 0, 0, 0))
 def exists(x86_number, other):
-    # A call that the filter lets through complains of its arguments only.
+    # A call that the filter permits fails because of its arguments only.
     result = libc.syscall(x86_number if x86 else other, -1, 0, 0, 0, 0)
     if result < 0 and ctypes.get_errno() in (1, 38):
         raise OSError(ctypes.get_errno(), "refused")
@@ -60,7 +61,7 @@ def filtered():
     if "Seccomp:\t2" in open("/proc/self/status").read():
         raise OSError(1, "refused")
 def privileged_child():
-    # A program with the set-user-id bit gains nothing either: the child's rights are those of this process.
+    # A program with the set-user-id bit gets no rights either: the child has the rights of this process.
     os.setresuid(0, 0, 0)
     os.chown(targets["secret"], 0, 0)
 attacks = {
@@ -114,8 +115,8 @@ for name, attack in attacks.items():
 answer({"statuscode": 0, "data": {"said": json.dumps(done)}})
 "#;
 
-/// What the agent attacks, kept open while it does.
-struct Targets {
+/// The targets of the attacks, kept open during the test.
+struct AttackTargets {
     directory: TempDir,
     _unix: UnixListener,
     _datagram: std::os::unix::net::UnixDatagram,
@@ -124,17 +125,17 @@ struct Targets {
     _udp: UdpSocket,
 }
 
-impl Targets {
-    /// Lays out the agent and its targets; `skip` names the attacks that it leaves out.
+impl AttackTargets {
+    /// Installs the agent and creates its targets; `skip` names the attacks that it omits.
     fn new(skip: &[&str], capabilities: &Value) -> Self {
-        let directory = open_directory();
+        let directory = create_world_readable_directory();
         let outside = tempfile::Builder::new()
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .tempdir()
             .unwrap()
             .keep();
         let secret = outside.join("secret");
-        put(&secret, "x", 0o600);
+        replace_file(&secret, "x", 0o600);
         let name = format!("muster-hostile-{}", uuid::Uuid::now_v7());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -145,13 +146,13 @@ impl Targets {
             "udp": udp.local_addr().unwrap().port(), "root_daemon": is_root(),
         });
         let path = |name: &str| directory.path().join(name);
-        put(&path("targets.data"), &targets.to_string(), 0o644);
-        put(&path("hostile"), HOSTILE, 0o755);
+        replace_file(&path("targets.data"), &targets.to_string(), 0o644);
+        replace_file(&path("hostile"), HOSTILE_AGENT, 0o755);
         let mut document = ddl("hostile", "1.0.0", &["attack"]);
         let metadata = document.get_mut("metadata").unwrap();
         let metadata = metadata.as_object_mut().unwrap();
         metadata.insert("capabilities".to_owned(), capabilities.clone());
-        put(&path("hostile.json"), &document.to_string(), 0o644);
+        replace_file(&path("hostile.json"), &document.to_string(), 0o644);
         let unix = UnixListener::bind(outside.join("unix")).unwrap();
         let datagram = std::os::unix::net::UnixDatagram::bind(outside.join("datagram")).unwrap();
         Self {
@@ -164,15 +165,15 @@ impl Targets {
         }
     }
 
-    /// The attacks that succeeded.
-    async fn attack(&self, options: Value) -> BTreeSet<String> {
+    /// Runs the agent; returns the attacks that succeeded.
+    async fn run_attacks(&self, options: Value) -> BTreeSet<String> {
         let options: ExternalOptions =
             serde_json::from_value(json!({"agents": {"hostile": options}})).unwrap();
         let mut agents = AgentDirectory::new(
             self.directory.path().to_owned(),
             options,
             BTreeSet::new(),
-            helper(),
+            sandbox_helper(),
             PathBuf::from("/etc/muster/rpcd.toml"),
         );
         let mut registry = AgentRegistry::new();
@@ -187,8 +188,8 @@ impl Targets {
         context.deadline = Instant::now() + Duration::from_mins(1);
         let input = serde_json::Map::new();
         let outcome = registry.dispatch_call(muster_host::ActionCall { context, input }).await;
-        let said = outcome.data.get("said").and_then(Value::as_str);
-        serde_json::from_str(said.unwrap_or_else(|| panic!("{outcome:?}"))).unwrap()
+        let output = outcome.data.get("said").and_then(Value::as_str);
+        serde_json::from_str(output.unwrap_or_else(|| panic!("{outcome:?}"))).unwrap()
     }
 }
 
@@ -196,51 +197,51 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// `root` where the daemon can give it; else the daemon's own user.
+/// `root` if the daemon can switch users; otherwise the daemon's own user.
 fn strongest_user() -> Value {
     if is_root() { json!("root") } else { Value::Null }
 }
 
-fn names(list: &[&str]) -> BTreeSet<String> {
+fn to_set(list: &[&str]) -> BTreeSet<String> {
     list.iter().map(|&name| name.to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_confined_agent_reaches_nothing_even_as_root() {
-    let targets = Targets::new(&[], &json!({}));
+async fn confined_agent_escapes_nowhere_even_as_root() {
+    let targets = AttackTargets::new(&[], &json!({}));
     for options in [
         json!({"user": strongest_user(), "confine": "required"}),
         json!({"user": strongest_user()}),
         json!({"confine": "required"}),
         json!({}),
     ] {
-        let done = targets.attack(options.clone()).await;
+        let done = targets.run_attacks(options.clone()).await;
         assert_eq!(done, BTreeSet::new(), "{options}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_confined_agent_with_the_network_has_tcp_and_udp_only() {
-    let targets = Targets::new(&[], &json!({"network": true}));
-    let done = targets.attack(json!({"user": strongest_user()})).await;
-    assert_eq!(done, names(&["tcp", "udp"]));
+async fn confined_agent_with_network_has_only_tcp_and_udp() {
+    let targets = AttackTargets::new(&[], &json!({"network": true}));
+    let done = targets.run_attacks(json!({"user": strongest_user()})).await;
+    assert_eq!(done, to_set(&["tcp", "udp"]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unix_sockets_are_open_when_the_configuration_says_so() {
-    let targets = Targets::new(&[], &json!({}));
+async fn unix_sockets_are_permitted_by_configuration() {
+    let targets = AttackTargets::new(&[], &json!({}));
     let options = json!({"user": strongest_user(), "unix_sockets": true});
-    let done = targets.attack(options).await;
-    assert_eq!(done, names(&["unix datagram of a pair", "unix socket"]));
+    let done = targets.run_attacks(options).await;
+    assert_eq!(done, to_set(&["unix datagram of a pair", "unix socket"]));
 }
 
-/// Without confinement the agent has the rights of an unprivileged user, not the daemon's.
+/// Without confinement the agent has the rights of an unprivileged user, not those of the daemon.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_without_confinement_is_unprivileged() {
-    // Any user may make a user namespace, and is root in it only.
-    let targets = Targets::new(&["namespace"], &Value::Null);
-    let done = targets.attack(json!({"confine": "off"})).await;
-    let roots = [
+async fn unconfined_agent_is_unprivileged() {
+    // Any user may create a user namespace, and is root inside it only.
+    let targets = AttackTargets::new(&["namespace"], &Value::Null);
+    let done = targets.run_attacks(json!({"confine": "off"})).await;
+    let root_only = [
         "clock",
         "host name",
         "raw socket",
@@ -253,26 +254,26 @@ async fn an_agent_without_confinement_is_unprivileged() {
         "become root",
         "root group",
     ];
-    let mut forbidden = names(&roots);
+    let mut forbidden = to_set(&root_only);
     if is_root() {
-        forbidden.extend(names(&["signal", "environ", "memory", "ptrace", "secret", "write"]));
-        forbidden.extend(names(&["unix socket", "descriptors", "root link"]));
+        forbidden.extend(to_set(&["signal", "environ", "memory", "ptrace", "secret", "write"]));
+        forbidden.extend(to_set(&["unix socket", "descriptors", "root link"]));
     }
     let reached: Vec<_> = done.intersection(&forbidden).collect();
     assert!(reached.is_empty(), "{reached:?}");
 }
 
-/// The attacks work where nothing stops them: as root, and not confined, which the configuration must say.
+/// Checks that the attacks work without a sandbox: as root and unconfined, which the configuration must permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_attacks_succeed_without_a_sandbox() {
-    // These would change the machine of the tests, or the agent itself.
+async fn attacks_succeed_without_a_sandbox() {
+    // These attacks would change the machine that runs the tests, or the agent itself.
     let targets =
-        Targets::new(&["clock", "host name", "mount", "namespace", "chroot"], &Value::Null);
-    let done = targets.attack(json!({"user": strongest_user(), "confine": "off"})).await;
+        AttackTargets::new(&["clock", "host name", "mount", "namespace", "chroot"], &Value::Null);
+    let done = targets.run_attacks(json!({"user": strongest_user(), "confine": "off"})).await;
     let mut expected =
-        names(&["tcp", "udp", "unix socket", "abstract socket", "signal", "no filter"]);
+        to_set(&["tcp", "udp", "unix socket", "abstract socket", "signal", "no filter"]);
     if is_root() {
-        expected.extend(names(&["environ", "secret", "write", "raw socket", "capabilities"]));
+        expected.extend(to_set(&["environ", "secret", "write", "raw socket", "capabilities"]));
     }
     let missing: Vec<_> = expected.difference(&done).collect();
     assert!(missing.is_empty(), "{missing:?} of {done:?}");

@@ -12,22 +12,22 @@ use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
 use serde_json::json;
 
-use crate::ask::{World, object};
+use crate::ask::{NodeFixture, to_object};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopping_daemon_lets_running_actions_answer_first() {
-    let world = World::new(|_| {}).await;
+    let fixture = NodeFixture::new(|_| {}).await;
     let nodes = [Identity::parse("node1.example.net").unwrap()].into();
     let mut call = RpcCall::new("puppetral", "do", CallTarget::Nodes(nodes)).unwrap();
     // The action ends when the test lets it: it waits for a file.
     let script = "echo x > /tmp/begun; while ! test -e /tmp/go; do sleep 0.05; done";
     call.data =
-        object(json!({"type": "exec", "name": "wait", "command": script, "provider": "shell"}));
-    let asking = world.caller.call(call);
+        to_object(json!({"type": "exec", "name": "wait", "command": script, "provider": "shell"}));
+    let asking = fixture.caller.call(call);
     let stopping = async {
-        await_state("the action runs", || world.node.root().join("tmp/begun").exists()).await;
-        world.node.request_stop();
-        let refused = world.node.root().join("tmp/go");
+        await_state("the action runs", || fixture.node.root().join("tmp/begun").exists()).await;
+        fixture.node.request_stop();
+        let refused = fixture.node.root().join("tmp/go");
         std::fs::write(refused, "").unwrap();
     };
     let ((answers, stats), ()) = tokio::join!(asking, stopping);
@@ -36,12 +36,13 @@ async fn a_stopping_daemon_lets_running_actions_answer_first() {
         answers.values().all(|answer| answer.reply.statuscode == ReplyStatus::Ok),
         "{answers:?}"
     );
-    world.node.stop_and_wait().await;
+    fixture.node.stop_and_wait().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_broker_restart_node_and_caller_find_each_other_again() {
-    let World { organisation: _organisation, server, node, caller } = World::new(|_| {}).await;
+    let NodeFixture { organisation: _organisation, server, node, caller } =
+        NodeFixture::new(|_| {}).await;
     let server = server.restart().await;
     let answered = async {
         loop {
@@ -114,8 +115,8 @@ async fn a_drained_subscription_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_without_its_broker_stops_at_once() {
-    let World { organisation: _organisation, server, node, caller: _caller } =
-        World::new(|_| {}).await;
+    let NodeFixture { organisation: _organisation, server, node, caller: _caller } =
+        NodeFixture::new(|_| {}).await;
     let core = Arc::clone(&node.core);
     drop(server);
     let begun = Instant::now();

@@ -26,9 +26,9 @@ impl World {
         let server = organisation.start_broker().await;
         let mut nodes = Vec::new();
         for name in names {
-            let mut blueprint = NodeSetup::new(organisation.node(name));
-            blueprint.facts = json!({"name": name});
-            nodes.push(TestNode::start(&organisation, &server, blueprint).await);
+            let mut setup = NodeSetup::new(organisation.node(name));
+            setup.facts = json!({"name": name});
+            nodes.push(TestNode::start(&organisation, &server, setup).await);
         }
         let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
         Self { organisation, server, nodes, rpc }

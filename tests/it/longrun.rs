@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::ask::{Caller, World, object};
+use crate::ask::{NodeFixture, TestCaller, to_object};
 
 const NODE: &str = "node1.example.net";
 
@@ -59,7 +59,7 @@ impl AgentAction for Holding {
         cx.report_progress("begun");
         self.0.notify_one();
         cx.cancel.cancelled().await;
-        Err(ActionError::cancelled().with_data(object(json!({"said": "half of it"}))))
+        Err(ActionError::cancelled().with_data(to_object(json!({"said": "half of it"}))))
     }
 }
 
@@ -82,20 +82,20 @@ fn agent(begun: &Arc<Notify>) -> Agent {
     agent
 }
 
-async fn world(limits: CallLimits) -> (World, Arc<Notify>) {
+async fn fixture(limits: CallLimits) -> (NodeFixture, Arc<Notify>) {
     let begun = Arc::new(Notify::new());
     let slow = agent(&begun);
-    let world = World::new(|blueprint| {
-        blueprint.agents = vec![slow];
-        blueprint.limits = limits;
+    let fixture = NodeFixture::new(|setup| {
+        setup.agents = vec![slow];
+        setup.limits = limits;
     });
-    (world.await, begun)
+    (fixture.await, begun)
 }
 
 fn call(action: &str, data: Value, stream: bool) -> RpcCall {
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let call = RpcCall::new("slow", action, CallTarget::Nodes(nodes)).unwrap();
-    RpcCall { data: object(data), stream, ..call }
+    RpcCall { data: to_object(data), stream, ..call }
 }
 
 /// The request's id, what was told, and the answer.
@@ -118,15 +118,15 @@ async fn id(events: &mut CallEventStream) -> Uuid {
     }
 }
 
-async fn cancel(caller: &Caller, action: &str, id: Uuid) -> muster_wire::reply::Reply {
+async fn cancel(caller: &TestCaller, action: &str, id: Uuid) -> muster_wire::reply::Reply {
     let input = json!({"id": id.to_string()});
-    caller.ask(NODE, "rpcutil", action, input).await.reply
+    caller.call_action(NODE, "rpcutil", action, input).await.reply
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_comes_in_order_before_the_reply_and_only_if_it_is_wanted() {
-    let (world, _) = world(CallLimits::default()).await;
-    let client = &world.caller.client;
+    let (fixture, _) = fixture(CallLimits::default()).await;
+    let client = &fixture.caller.client;
     let (tales, answer) = hear(client.call(call("count", json!({"to": 25}), true))).await;
     let events: Vec<Value> = tales.iter().flat_map(|tale| tale.events.clone()).collect();
     let mut expected: Vec<Value> = (0..25).map(|number| json!({ "number": number })).collect();
@@ -141,9 +141,9 @@ async fn progress_comes_in_order_before_the_reply_and_only_if_it_is_wanted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_progress_is_left_out_and_counted_and_the_reply_gets_through() {
-    let (world, _) = world(CallLimits::default()).await;
+    let (fixture, _) = fixture(CallLimits::default()).await;
     let to = 200_000_u64;
-    let asked = world.caller.client.call(call("count", json!({ "to": to }), true));
+    let asked = fixture.caller.client.call(call("count", json!({ "to": to }), true));
     let (tales, answer) = hear(asked).await;
     assert_eq!(answer.reply.statuscode, ReplyStatus::Ok);
     let told: usize = tales.iter().map(|tale| tale.events.len()).sum();
@@ -157,12 +157,12 @@ async fn a_flood_of_progress_is_left_out_and_counted_and_the_reply_gets_through(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_had_done() {
-    let (world, begun) = world(CallLimits::default()).await;
-    let mut events = world.caller.client.call(call("hold", json!({}), true));
+    let (fixture, begun) = fixture(CallLimits::default()).await;
+    let mut events = fixture.caller.client.call(call("hold", json!({}), true));
     let request = id(&mut events).await;
     begun.notified().await;
 
-    let listed = world.caller.ask(NODE, "rpcutil", "running", json!({})).await;
+    let listed = fixture.caller.call_action(NODE, "rpcutil", "running", json!({})).await;
     let listed = &listed.reply.data["requests"];
     assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
     assert_eq!(listed[0]["id"], json!(request.to_string()));
@@ -171,14 +171,14 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
         [&json!("rip"), &json!("slow"), &json!("hold")]
     );
 
-    let stranger = world.organisation.caller("ann");
-    let stranger = Caller::connect(&world.organisation, &world.server, stranger).await;
+    let stranger = fixture.organisation.caller("ann");
+    let stranger = TestCaller::connect(&fixture.organisation, &fixture.server, stranger).await;
     let refused = cancel(&stranger, "cancel", request).await;
     assert!(matches!(refused.reason, Some(ReplyReason::Denied { .. })), "{refused:?}");
-    let unknown = cancel(&world.caller, "cancel", Uuid::now_v7()).await;
+    let unknown = cancel(&fixture.caller, "cancel", Uuid::now_v7()).await;
     assert_eq!(unknown.data["outcome"], json!("not_running"));
 
-    let done = cancel(&world.caller, "cancel", request).await;
+    let done = cancel(&fixture.caller, "cancel", request).await;
     assert_eq!(done.data["outcome"], json!("cancelled"), "{done:?}");
     let (tales, answer) = hear(events).await;
     assert_eq!(tales[0].events, [json!({"message": "begun"})]);
@@ -189,9 +189,9 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
     );
     assert_eq!(reply.data["said"], json!("half of it"));
 
-    let after = world.caller.ask(NODE, "rpcutil", "running", json!({})).await;
+    let after = fixture.caller.call_action(NODE, "rpcutil", "running", json!({})).await;
     assert_eq!(after.reply.data["count"], json!(0));
-    let recorded = world.node.audit();
+    let recorded = fixture.node.audit();
     assert!(recorded.iter().any(|record| {
         record["request"] == json!(request.to_string()) && record["reason"] == json!("cancelled")
     }));
@@ -201,18 +201,18 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_for_its_turn_is_never_started() {
-    let (world, begun) =
-        world(CallLimits { concurrency: 1, queue: 5, ..CallLimits::default() }).await;
-    let mut first = world.caller.client.call(call("hold", json!({}), false));
+    let (fixture, begun) =
+        fixture(CallLimits { concurrency: 1, queue: 5, ..CallLimits::default() }).await;
+    let mut first = fixture.caller.client.call(call("hold", json!({}), false));
     let running = id(&mut first).await;
     begun.notified().await;
-    let mut second = world.caller.client.call(call("count", json!({"to": 1}), false));
+    let mut second = fixture.caller.client.call(call("count", json!({"to": 1}), false));
     let waiting = id(&mut second).await;
     // Listed is whatever was accepted, also before it has a slot.
-    let any = world.organisation.caller("operator");
-    let any = Caller::connect(&world.organisation, &world.server, any).await;
+    let any = fixture.organisation.caller("operator");
+    let any = TestCaller::connect(&fixture.organisation, &fixture.server, any).await;
     loop {
-        let listed = any.ask(NODE, "rpcutil", "running", json!({})).await;
+        let listed = any.call_action(NODE, "rpcutil", "running", json!({})).await;
         if listed.reply.data["count"] == json!(2) {
             break;
         }
@@ -232,12 +232,12 @@ async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back()
     let jobs = tempfile::tempdir().unwrap();
     let shell = muster_shell::Options { enabled: true, ..muster_shell::Options::default() };
     let shell = muster_shell::build_agent(shell, jobs.path().to_owned()).unwrap();
-    let world = World::new(|blueprint| blueprint.agents = vec![shell]).await;
+    let fixture = NodeFixture::new(|setup| setup.agents = vec![shell]).await;
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let call = RpcCall::new("shell", "run", CallTarget::Nodes(nodes)).unwrap();
     let script = "echo $SECRET | tr a-z A-Z; echo oops >&2; exec sleep 600";
-    let mut events = world.caller.client.call(RpcCall {
-        data: object(json!({"script": script, "env": {"SECRET": "hunter2"}})),
+    let mut events = fixture.caller.client.call(RpcCall {
+        data: to_object(json!({"script": script, "env": {"SECRET": "hunter2"}})),
         sensitive: ["env".to_owned()].into(),
         stream: true,
         wait: std::time::Duration::from_secs(80),
@@ -259,11 +259,11 @@ async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back()
             json!({"stream": "stderr", "line": "oops"})
         ]
     );
-    let done = cancel(&world.caller, "cancel", request).await;
+    let done = cancel(&fixture.caller, "cancel", request).await;
     assert_eq!(done.data["outcome"], json!("cancelled"));
     let reply = hear(events).await.1.reply;
     assert_eq!(reply.reason, Some(ReplyReason::Cancelled), "{reply:?}");
     assert_eq!(reply.data["stdout"], json!("HUNTER2\n"));
-    let audit = serde_json::to_string(&world.node.audit()).unwrap();
+    let audit = serde_json::to_string(&fixture.node.audit()).unwrap();
     assert!(audit.contains("sleep 600") && !audit.contains("hunter2"));
 }

@@ -10,7 +10,7 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::ask::World;
+use crate::ask::NodeFixture;
 
 #[derive(Deserialize)]
 struct Nothing {}
@@ -80,18 +80,18 @@ fn agent() -> Agent {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_costs_exactly_one_reply() {
-    let world = World::new(|blueprint| {
-        blueprint.agents = vec![agent()];
-        blueprint.limits = CallLimits { concurrency: 2, queue: 2, ..CallLimits::default() };
+    let fixture = NodeFixture::new(|setup| {
+        setup.agents = vec![agent()];
+        setup.limits = CallLimits { concurrency: 2, queue: 2, ..CallLimits::default() };
     })
     .await;
     let node = "node1.example.net";
-    let panicked = world.caller.ask(node, "trouble", "panic", json!({})).await.reply;
+    let panicked = fixture.caller.call_action(node, "trouble", "panic", json!({})).await.reply;
     assert_eq!(
         (panicked.statuscode, panicked.reason),
         (ReplyStatus::Other, Some(ReplyReason::Broken))
     );
-    let flooded = world.caller.ask(node, "trouble", "flood", json!({})).await.reply;
+    let flooded = fixture.caller.call_action(node, "trouble", "flood", json!({})).await.reply;
     assert!(
         matches!(flooded.reason, Some(ReplyReason::Oversized { bytes: 8_000_000.. })),
         "{flooded:?}"
@@ -101,8 +101,8 @@ async fn each_costs_exactly_one_reply() {
         RpcCall::new("trouble", "hang", CallTarget::Nodes([Identity::parse(node).unwrap()].into()))
             .unwrap();
     call.timeout = Some(Duration::from_millis(400));
-    let asking = world.caller.call(call);
-    let meanwhile = world.caller.ask(node, "rpcutil", "ping", json!({}));
+    let asking = fixture.caller.call(call);
+    let meanwhile = fixture.caller.call_action(node, "rpcutil", "ping", json!({}));
     let ((answers, stats), ping) = tokio::join!(asking, meanwhile);
     assert_eq!(ping.reply.statuscode, ReplyStatus::Ok);
     let hung = &answers[&Identity::parse(node).unwrap()].reply;
@@ -110,8 +110,8 @@ async fn each_costs_exactly_one_reply() {
     assert!(stats.missing.is_empty());
 
     assert_eq!(
-        world.caller.ask(node, "rpcutil", "ping", json!({})).await.reply.statuscode,
+        fixture.caller.call_action(node, "rpcutil", "ping", json!({})).await.reply.statuscode,
         ReplyStatus::Ok
     );
-    assert_eq!(world.node.core.snapshot_counters().replies, 5);
+    assert_eq!(fixture.node.core.snapshot_counters().replies, 5);
 }

@@ -1,7 +1,6 @@
-//! What a node shows to those who watch it: metrics and health over HTTP, and the lines of its log. The real daemon, over
-//! loopback, with friends and foes.
+//! Metrics and health over HTTP, and the log of the real daemon, with regular and hostile clients on loopback.
 
-#![expect(clippy::indexing_slicing, reason = "what is missing is null")]
+#![expect(clippy::indexing_slicing, reason = "a missing JSON key is null")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +17,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::ask::{Caller, object};
+use crate::ask::{TestCaller, to_object};
 
 const NODE: &str = "node1.example.net";
-const SERVED: &str = "[metrics]\nlisten = \"0\"\n[log]\nformat = \"json\"\n";
+const METRICS_CONFIG: &str = "[metrics]\nlisten = \"0\"\n[log]\nformat = \"json\"\n";
 
-/// A fleet, its broker, and a node that is not started yet; `more` is its configuration.
-async fn served(more: &str) -> (Organisation, NatsServer, DaemonHome) {
+/// An organisation, its broker, and the home of a node that is not started; `more` is added to its configuration.
+async fn prepare_node(more: &str) -> (Organisation, NatsServer, DaemonHome) {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let node = organisation.node(NODE);
@@ -32,25 +31,25 @@ async fn served(more: &str) -> (Organisation, NatsServer, DaemonHome) {
     (organisation, server, home)
 }
 
-/// Where a daemon says that it serves metrics.
-async fn address(node: &mut Rpcd) -> String {
+/// The address on which a daemon serves metrics, from its log.
+async fn await_metrics_address(node: &mut Rpcd) -> String {
     let mut found = None;
     await_state("the daemon serves metrics", || {
         assert!(node.is_running(), "rpcd ended: {}", node.log());
         let lines = node.log_lines();
-        let said = lines.iter().find(|line| line["fields"]["message"] == "serving metrics");
-        found = said.map(|line| line["fields"]["address"].as_str().unwrap().to_owned());
+        let entry = lines.iter().find(|line| line["fields"]["message"] == "serving metrics");
+        found = entry.map(|line| line["fields"]["address"].as_str().unwrap().to_owned());
         found.is_some()
     })
     .await;
     found.unwrap()
 }
 
-/// Says something, and returns everything that is answered.
-async fn say(address: &str, words: &[u8]) -> String {
+/// Sends bytes and returns the complete response.
+async fn exchange(address: &str, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // Whoever has heard enough may hang up on the rest.
-    let _ = stream.write_all(words).await;
+    // A server that refuses the request may close the connection before it was written completely.
+    let _ = stream.write_all(request).await;
     let mut answer = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
     read.unwrap().unwrap();
@@ -60,7 +59,7 @@ async fn say(address: &str, words: &[u8]) -> String {
 /// Status and body of a page.
 async fn get(address: &str, path: &str) -> (u16, String) {
     let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: */*\r\n\r\n");
-    let answer = say(address, head.as_bytes()).await;
+    let answer = exchange(address, head.as_bytes()).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let length = format!("Content-Length: {}", body.len());
     assert!(head.contains(&length), "{head}");
@@ -79,30 +78,31 @@ async fn await_status(address: &str, path: &str, status: u16) -> String {
     .await
 }
 
-/// Reads a page as strictly as the format is meant: each metric has its help and type, once and first; no sample comes twice.
-fn samples(page: &str) -> BTreeMap<String, String> {
-    let (mut helped, mut typed, mut found) = (BTreeSet::new(), "", BTreeMap::new());
+/// Parses a page strictly by the exposition format: each metric has exactly one help and type line before its samples,
+/// and no sample is repeated.
+fn parse_samples(page: &str) -> BTreeMap<String, String> {
+    let (mut with_help, mut current_type, mut found) = (BTreeSet::new(), "", BTreeMap::new());
     assert!(page.ends_with('\n'));
     for line in page.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').unwrap();
             assert!(name.starts_with("muster_") && !help.is_empty(), "{line}");
-            assert!(helped.insert(name), "{name} comes twice");
+            assert!(with_help.insert(name), "{name} is repeated");
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
-            assert!(helped.contains(name) && typed != name, "{line}");
+            assert!(with_help.contains(name) && current_type != name, "{line}");
             assert!(["counter", "gauge", "summary"].contains(&kind), "{line}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
-            typed = name;
+            current_type = name;
         } else {
             let (series, value) = line.rsplit_once(' ').unwrap();
             let name = series.split('{').next().unwrap();
             let name = name.strip_suffix("_sum").unwrap_or(name);
-            assert_eq!(name.strip_suffix("_count").unwrap_or(name), typed, "{line}");
+            assert_eq!(name.strip_suffix("_count").unwrap_or(name), current_type, "{line}");
             assert!(series.contains('{') == series.ends_with('}'), "{line}");
             assert!(value.parse::<f64>().unwrap().is_finite(), "{line}");
-            let twice = found.insert(series.to_owned(), value.to_owned());
-            assert_eq!(twice, None, "{series} comes twice");
+            let previous = found.insert(series.to_owned(), value.to_owned());
+            assert_eq!(previous, None, "{series} is repeated");
         }
     }
     found
@@ -111,7 +111,7 @@ fn samples(page: &str) -> BTreeMap<String, String> {
 async fn scrape(address: &str) -> BTreeMap<String, String> {
     let (status, page) = get(address, "/metrics").await;
     assert_eq!(status, 200, "{page}");
-    samples(&page)
+    parse_samples(&page)
 }
 
 /// Waits until a metric has this value.
@@ -125,63 +125,63 @@ async fn await_sample(address: &str, series: &str, value: &str) {
     .await;
 }
 
-/// A request for something that no node offers.
-fn invented(caller: &Caller, agent: &str, action: &str) -> Request {
+/// A request for an agent or action that no node offers.
+fn unknown_request(caller: &TestCaller, agent: &str, action: &str) -> Request {
     Request {
         agent: SubjectName::parse(agent).unwrap(),
         action: SubjectName::parse(action).unwrap(),
-        ..caller.request()
+        ..caller.ping_request()
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_and_the_connection_are_counted_for_prometheus() {
-    let (organisation, server, home) = served(SERVED).await;
+async fn metrics_count_requests_and_connections() {
+    let (organisation, server, home) = prepare_node(METRICS_CONFIG).await;
     home.write("policies/service.policy", "policy default deny\n", 0o644);
     let mut node = home.start();
-    let address = address(&mut node).await;
+    let address = await_metrics_address(&mut node).await;
     assert!(address.starts_with("127.0.0.1:"), "{address}");
     assert_eq!(get(&address, "/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(await_status(&address, "/readyz", 200).await, "ready\n");
     let before = scrape(&address).await;
-    let silent = "muster_last_request_timestamp_seconds";
-    assert!(!before.contains_key(silent), "{before:?}");
+    let last_request = "muster_last_request_timestamp_seconds";
+    assert!(!before.contains_key(last_request), "{before:?}");
 
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     for _ in 0..2 {
-        caller.ask(NODE, "rpcutil", "ping", json!({})).await;
+        caller.call_action(NODE, "rpcutil", "ping", json!({})).await;
     }
-    let denied = caller.ask(NODE, "service", "status", json!({"service": "cron"})).await;
+    let denied = caller.call_action(NODE, "service", "status", json!({"service": "cron"})).await;
     assert_eq!(denied.reply.statuscode, ReplyStatus::Other);
     for number in 0..20 {
         let agent = format!("invented{number}");
-        let reply = caller.send(&invented(&caller, &agent, "thing")).await;
+        let reply = caller.send(&unknown_request(&caller, &agent, "thing")).await;
         assert_eq!(reply.statuscode, ReplyStatus::UnknownAction);
     }
-    caller.send(&invented(&caller, "rpcutil", "thing")).await;
-    let good = caller.request();
+    caller.send(&unknown_request(&caller, "rpcutil", "thing")).await;
+    let good = caller.ping_request();
     caller.send(&good).await;
-    let to = Caller::subject(&good);
-    assert_eq!(caller.answers_to(&to, caller.seal(&good)).await, 0);
-    assert_eq!(caller.answers_to(&to, "no JSON".into()).await, 0);
+    let to = TestCaller::request_subject(&good);
+    assert_eq!(caller.count_replies(&to, caller.sign_request(&good)).await, 0);
+    assert_eq!(caller.count_replies(&to, "no JSON".into()).await, 0);
 
     let (_, page) = get(&address, "/metrics").await;
     assert!(!page.contains("invented"), "{page}");
-    let now = samples(&page);
+    let now = parse_samples(&page);
     let value = |series: &str| {
         let found = now.get(series).map(String::as_str);
         found.unwrap_or_else(|| panic!("{series}: {page}"))
     };
     let number = |series: &str| value(series).parse::<f64>().unwrap();
-    let ended = |what: &str| value(&format!("muster_requests_total{{{what}}}"));
+    let requests = |what: &str| value(&format!("muster_requests_total{{{what}}}"));
     let ping = r#"agent="rpcutil",action="ping""#;
-    // Two of ours, one that was replayed, and two that told when the others were through.
-    assert_eq!(ended(&format!(r#"{ping},status="0",reason="""#)), "5");
-    let took = format!("muster_action_seconds_count{{{ping}}}");
-    assert_eq!(value(&took), "5");
-    assert_eq!(ended(r#"agent="_other",action="_other",status="2",reason="""#), "20");
-    assert_eq!(ended(r#"agent="rpcutil",action="_other",status="2",reason="""#), "1");
-    assert_eq!(ended(r#"agent="service",action="status",status="5",reason="denied""#), "1");
+    // Two calls of the test, the ping that was then replayed, and the two probes of `count_replies`.
+    assert_eq!(requests(&format!(r#"{ping},status="0",reason="""#)), "5");
+    let action_count = format!("muster_action_seconds_count{{{ping}}}");
+    assert_eq!(value(&action_count), "5");
+    assert_eq!(requests(r#"agent="_other",action="_other",status="2",reason="""#), "20");
+    assert_eq!(requests(r#"agent="rpcutil",action="_other",status="2",reason="""#), "1");
+    assert_eq!(requests(r#"agent="service",action="status",status="5",reason="denied""#), "1");
     let refused = |what: &str| value(&format!("muster_refusals_total{{{what}}}"));
     assert_eq!(refused(r#"stage="verify",reason="malformed""#), "1");
     assert_eq!(refused(r#"stage="fresh",reason="replayed""#), "1");
@@ -197,7 +197,7 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     assert!(number(r#"muster_audit_last_line{log="reads"}"#) >= 1.0);
     assert_eq!(value("muster_seen_journal_lost"), "0");
     assert_eq!(value("muster_log_lines_left_out_total"), "0");
-    assert!(number(silent) >= number("muster_start_time_seconds"));
+    assert!(number(last_request) >= number("muster_start_time_seconds"));
     assert_eq!(value(r#"muster_agent_running_limit{agent="rpcutil"}"#), "10");
     assert!(number(r#"muster_broker_bytes_total{direction="in"}"#) > 1000.0);
     let version = format!(r#"muster_build_info{{version="{}"}}"#, env!("CARGO_PKG_VERSION"));
@@ -208,36 +208,36 @@ async fn requests_and_the_connection_are_counted_for_prometheus() {
     await_sample(&address, again, "1").await;
     await_status(&address, "/readyz", 200).await;
     drop((server, caller));
-    let why = await_status(&address, "/readyz", 503).await;
-    assert!(why.contains("- not connected to the broker\n"), "{why}");
+    let body = await_status(&address, "/readyz", 503).await;
+    assert!(body.contains("- not connected to the broker\n"), "{body}");
     assert_eq!(get(&address, "/healthz").await.0, 200);
     await_sample(&address, "muster_broker_connected", "0").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_whose_audit_log_fails_is_not_ready() {
-    let more = format!("{SERVED}[paths]\naudit = \"/dev/full\"\n");
-    let (organisation, server, home) = served(&more).await;
+async fn node_with_a_failing_audit_log_is_not_ready() {
+    let more = format!("{METRICS_CONFIG}[paths]\naudit = \"/dev/full\"\n");
+    let (organisation, server, home) = prepare_node(&more).await;
     let mut node = home.start();
-    let address = address(&mut node).await;
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let address = await_metrics_address(&mut node).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     await_state("the node is ready", || node.log().contains("\"ready\"")).await;
-    caller.ask(NODE, "rpcutil", "ping", json!({})).await;
-    let why = await_status(&address, "/readyz", 503).await;
-    assert!(why.contains("- audit: the audit log cannot"), "{why}");
+    caller.call_action(NODE, "rpcutil", "ping", json!({})).await;
+    let body = await_status(&address, "/readyz", 503).await;
+    assert!(body.contains("- audit: the audit log cannot"), "{body}");
     let now = scrape(&address).await;
     assert_eq!(now.get("muster_audit_failing"), Some(&"1".to_owned()));
     assert_eq!(now.get("muster_ready"), Some(&"0".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_readers_neither_hurt_nor_keep_others_out() {
-    let (organisation, server, home) = served(SERVED).await;
+async fn hostile_http_clients_do_not_block_others() {
+    let (organisation, server, home) = prepare_node(METRICS_CONFIG).await;
     let mut node = home.start();
-    let address = address(&mut node).await;
+    let address = await_metrics_address(&mut node).await;
     await_status(&address, "/readyz", 200).await;
 
-    // More than there may be at once, and none ever says its whole head.
+    // More connections than permitted at once; none sends its complete request head.
     let mut slow = Vec::new();
     for _ in 0..60 {
         let mut stream = TcpStream::connect(&address).await.unwrap();
@@ -246,32 +246,32 @@ async fn hostile_readers_neither_hurt_nor_keep_others_out() {
     }
     scrape(&address).await;
     let endless = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &vec![b'x'; 100_000]].concat();
-    let answer = say(&address, &endless).await;
+    let answer = exchange(&address, &endless).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
-    for (words, status) in [
+    for (request, status) in [
         ("POST /metrics HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n", 405),
         ("GET /../etc/passwd HTTP/1.1\r\n\r\n", 404),
         ("\0\u{1}nonsense\r\n\r\n", 400),
         ("HEAD /healthz HTTP/1.1\r\n\r\n", 200),
     ] {
-        let answer = say(&address, words.as_bytes()).await;
+        let answer = exchange(&address, request.as_bytes()).await;
         let expected = format!("HTTP/1.1 {status} ");
-        assert!(answer.starts_with(&expected), "{words:?}: {answer}");
+        assert!(answer.starts_with(&expected), "{request:?}: {answer}");
     }
-    // They are let go, by and by.
+    // The server closes the connections after their timeout.
     for mut stream in slow {
         let mut answer = Vec::new();
-        let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
-        let _ = ended.expect("a slow reader is held for ever");
+        let requests = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+        let _ = requests.expect("a slow client was not disconnected");
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
     }
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
-    caller.ask(NODE, "rpcutil", "ping", json!({})).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
+    caller.call_action(NODE, "rpcutil", "ping", json!({})).await;
     assert!(node.is_running());
 }
 
-const TALKER: &str = r#"#!/bin/sh
+const TALKER_AGENT: &str = r#"#!/bin/sh
 [ "$CHORIA_EXTERNAL_PROTOCOL" = io.choria.mcorpc.external.v1.activation_request ] && {
     echo '{"activate": true}' > "$CHORIA_EXTERNAL_REPLY"; exit
 }
@@ -280,7 +280,7 @@ echo '{"data": {}}' > "$CHORIA_EXTERNAL_REPLY"
 "#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lines_of_the_log_say_whose_request_they_are_of() {
+async fn log_lines_contain_their_request() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let more = "[log]\nformat = \"json\"\nlevel = \"debug\"\n";
@@ -289,38 +289,38 @@ async fn lines_of_the_log_say_whose_request_they_are_of() {
                                   "url": "u", "timeout": 20, "provider": "external"},
                      "actions": [{"action": "talk", "input": {}, "output": {}}]});
     home.write("ddl/talker.json", &ddl.to_string(), 0o644);
-    home.write("ddl/talker", TALKER, 0o755);
+    home.write("ddl/talker", TALKER_AGENT, 0o755);
     home.write("policies/service.policy", "policy default deny\n", 0o644);
     let node = home.start();
     await_state("the node is ready", || node.log().contains("\"ready\"")).await;
 
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let mut call = RpcCall::new("talker", "talk", CallTarget::Nodes(nodes)).unwrap();
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     call.traceparent = Some(TraceContext::parse(parent).unwrap());
     let (answers, stats) = caller.call(call).await;
     assert_eq!(answers.len(), 1, "{stats:?}");
-    let line = find(&node, "the disk is nearly full").await;
+    let line = find_log_line(&node, "the disk is nearly full").await;
     assert_eq!(line["level"], "WARN");
     let expected = json!({"name": "request", "request": stats.request.to_string(), "caller": "rip", "agent": "talker",
                           "action": "talk", "trace": "4bf92f3577b34da6a3ce929d0e0e4736"});
     assert_eq!(line["span"], expected, "{line}");
-    let line = find(&node, "answered").await;
+    let line = find_log_line(&node, "answered").await;
     assert_eq!(line["span"], expected, "{line}");
     assert_eq!(line["fields"]["status"], 0);
 
-    caller.ask(NODE, "service", "status", json!({"service": "cron"})).await;
-    let line = find(&node, "refused").await;
-    let span = object(line["span"].clone());
+    caller.call_action(NODE, "service", "status", json!({"service": "cron"})).await;
+    let line = find_log_line(&node, "refused").await;
+    let span = to_object(line["span"].clone());
     assert_eq!((&span["caller"], &span["agent"]), (&json!("rip"), &json!("service")));
     assert!(!span.contains_key("trace"), "{line}");
     assert_eq!(line["fields"]["reason"], "denied");
     assert_eq!(line["fields"]["stage"], "authorise");
 }
 
-/// The first line of a daemon's log with this message, once it is there.
-async fn find(node: &Rpcd, message: &str) -> Value {
+/// Waits for the first line of a daemon's log with this message.
+async fn find_log_line(node: &Rpcd, message: &str) -> Value {
     let mut found = None;
     await_state("the log has the line", || {
         let mut lines = node.log_lines().into_iter();

@@ -8,7 +8,7 @@ use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::DaemonHome;
 use muster_tests::{await_state, poll_until_ok};
 
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 
 /// Becomes the daemon in a mount namespace of its own, in which another file is the table of hosts.
 const ELSEWHERE: &str = r#"mount --bind "$1" /etc/hosts && shift && exec "$@""#;
@@ -48,7 +48,8 @@ async fn a_broker_that_moves_is_found_under_its_name_again() {
         (connected() >= 2).then_some(()).ok_or_else(connected)
     })
     .await;
-    let caller = Caller::connect(&organisation, &second, organisation.caller("rip")).await;
-    let answer = caller.ask("node1.example.net", "rpcutil", "ping", serde_json::json!({})).await;
+    let caller = TestCaller::connect(&organisation, &second, organisation.caller("rip")).await;
+    let answer =
+        caller.call_action("node1.example.net", "rpcutil", "ping", serde_json::json!({})).await;
     assert_eq!(answer.reply.sender, *signer.identity());
 }

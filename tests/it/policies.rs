@@ -15,7 +15,7 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::token::UserRole;
 use serde_json::{Value, json};
 
-use crate::ask::{Caller, World};
+use crate::ask::{NodeFixture, TestCaller};
 
 const NODE: &str = "node1.example.net";
 const POLICY: &str = "policy default deny\n\
@@ -24,11 +24,11 @@ const POLICY: &str = "policy default deny\n\
     allow\toncall\tget_fact\t*\tapache or mysql::master\n";
 
 /// A node with a policy for `rpcutil`, and what is known of it.
-async fn world(policy: &str, environment: &str) -> World {
-    World::new(|blueprint| {
-        blueprint.facts = json!({"customer": "acme", "environment": environment});
-        blueprint.classes = vec!["mysql::master".to_owned()];
-        blueprint.policies = vec![
+async fn fixture(policy: &str, environment: &str) -> NodeFixture {
+    NodeFixture::new(|setup| {
+        setup.facts = json!({"customer": "acme", "environment": environment});
+        setup.classes = vec!["mysql::master".to_owned()];
+        setup.policies = vec![
             ("rpcutil.policy".to_owned(), policy.to_owned()),
             ("groups".to_owned(), "admins rip anna\n".to_owned()),
         ];
@@ -36,15 +36,15 @@ async fn world(policy: &str, environment: &str) -> World {
     .await
 }
 
-async fn caller(world: &World, name: &str) -> Caller {
-    let signer = world.organisation.caller(name);
-    Caller::connect(&world.organisation, &world.server, signer).await
+async fn caller(fixture: &NodeFixture, name: &str) -> TestCaller {
+    let signer = fixture.organisation.caller(name);
+    TestCaller::connect(&fixture.organisation, &fixture.server, signer).await
 }
 
 /// The rule that denies, or nothing if it is allowed.
-async fn denied(caller: &Caller) -> Option<String> {
+async fn denied(caller: &TestCaller) -> Option<String> {
     let data = json!({"fact": "customer"});
-    let reply = caller.ask(NODE, "rpcutil", "get_fact", data).await.reply;
+    let reply = caller.call_action(NODE, "rpcutil", "get_fact", data).await.reply;
     if let Some(ReplyReason::Denied { rule }) = reply.reason {
         assert_eq!(reply.statuscode, ReplyStatus::Other);
         assert!(reply.statusmsg.ends_with(&rule), "{}", reply.statusmsg);
@@ -56,7 +56,7 @@ async fn denied(caller: &Caller) -> Option<String> {
 
 #[tokio::test]
 async fn groups_expressions_and_compounds_decide_and_a_denial_names_its_line() {
-    let development = world(POLICY, "development").await;
+    let development = fixture(POLICY, "development").await;
     for (name, rule) in [
         ("rip", None),
         ("anna", None),
@@ -69,7 +69,7 @@ async fn groups_expressions_and_compounds_decide_and_a_denial_names_its_line() {
         let found = denied(&caller(&development, name).await).await;
         assert_eq!(found.as_deref(), rule, "{name}");
     }
-    let production = world(POLICY, "production").await;
+    let production = fixture(POLICY, "production").await;
     let rule = denied(&production.caller).await;
     assert_eq!(rule.as_deref(), Some("rpcutil.policy:2"));
     let audit = production.node.audit();
@@ -83,9 +83,9 @@ async fn groups_expressions_and_compounds_decide_and_a_denial_names_its_line() {
 async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
     let organisation = muster_tests::organisation::Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
-    let blueprint = muster_tests::fleet::NodeSetup::new(organisation.node(NODE));
-    let node = muster_tests::fleet::TestNode::start(&organisation, &server, blueprint).await;
-    let rip = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let setup = muster_tests::fleet::NodeSetup::new(organisation.node(NODE));
+    let node = muster_tests::fleet::TestNode::start(&organisation, &server, setup).await;
+    let rip = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     assert_eq!(denied(&rip).await, None);
     // As a reload would: the harness refuses to start a node with a policy that is wrong.
     let scratch = tempfile::tempdir().unwrap();
@@ -104,28 +104,28 @@ async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
 
 #[tokio::test]
 async fn a_node_may_keep_its_rules_to_itself() {
-    let world = World::new(|blueprint| {
+    let fixture = NodeFixture::new(|setup| {
         let text = "policy default deny\n".to_owned();
-        blueprint.policies = vec![("rpcutil.policy".to_owned(), text)];
-        blueprint.authority = PolicyOptions { tell_rules: false, ..PolicyOptions::default() };
+        setup.policies = vec![("rpcutil.policy".to_owned(), text)];
+        setup.authority = PolicyOptions { tell_rules: false, ..PolicyOptions::default() };
     })
     .await;
     let data = json!({"fact": "customer"});
-    let reply = world.caller.ask(NODE, "rpcutil", "get_fact", data).await.reply;
+    let reply = fixture.caller.call_action(NODE, "rpcutil", "get_fact", data).await.reply;
     let told = serde_json::to_string(&reply).unwrap();
     assert!(matches!(reply.reason, Some(ReplyReason::Denied { .. })), "{told}");
     assert!(!told.contains("rpcutil.policy"), "{told}");
-    assert_eq!(world.node.audit()[0]["rule"], "rpcutil.policy:1 (default)");
+    assert_eq!(fixture.node.audit()[0]["rule"], "rpcutil.policy:1 (default)");
 }
 
 #[tokio::test]
 async fn a_filter_that_is_not_known_to_hold_asks_nobody() {
-    let world = world("policy default allow\n", "production").await;
+    let fixture = fixture("policy default allow\n", "production").await;
     let filter = |text: &str| NodeFilter::default().with_select(text).unwrap();
     let asked = async |filter: NodeFilter| {
         let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Filter(filter)).unwrap();
         call.wait = Duration::from_millis(1500);
-        world.caller.call(call).await.0.len()
+        fixture.caller.call(call).await.0.len()
     };
     for (text, answers) in [
         ("environment=production", 1),
@@ -147,16 +147,16 @@ async fn a_line_ends_at_its_instant_by_the_nodes_clock() {
     let offset = Arc::new(AtomicU64::new(0));
     let shared = Arc::clone(&offset);
     let begun = muster_tests::now();
-    let world = World::new(|blueprint| {
+    let fixture = NodeFixture::new(|setup| {
         // The node's time stands still, a second before the end.
-        blueprint.clock = WallClock::new(move || begun + shared.load(Ordering::SeqCst));
+        setup.clock = WallClock::new(move || begun + shared.load(Ordering::SeqCst));
         let text = format!("allow\trip\tget_fact\t*\t*\tuntil={}\n", written(begun + 1000));
-        blueprint.policies = vec![("rpcutil.policy".to_owned(), text)];
+        setup.policies = vec![("rpcutil.policy".to_owned(), text)];
     })
     .await;
-    assert_eq!(denied(&world.caller).await, None);
+    assert_eq!(denied(&fixture.caller).await, None);
     offset.store(1000, Ordering::SeqCst);
-    assert_eq!(denied(&world.caller).await.as_deref(), Some("rpcutil.policy (no line matches)"));
+    assert_eq!(denied(&fixture.caller).await.as_deref(), Some("rpcutil.policy (no line matches)"));
 }
 
 /// An instant as policies have it.
@@ -169,30 +169,36 @@ fn written(at: u64) -> String {
 async fn a_token_for_a_time_ends_at_the_broker_and_at_the_node() {
     let offset = Arc::new(AtomicU64::new(0));
     let shared = Arc::clone(&offset);
-    let world = World::new(|blueprint| {
-        blueprint.clock =
-            WallClock::new(move || muster_tests::now() + shared.load(Ordering::SeqCst));
+    let fixture = NodeFixture::new(|setup| {
+        setup.clock = WallClock::new(move || muster_tests::now() + shared.load(Ordering::SeqCst));
     })
     .await;
     // Long enough for a busy machine to ask once; the broker is waited for.
     let ends = muster_tests::now() / 1000 + 15;
-    let signer =
-        world.organisation.user_until(UserRole::Caller, "anna", &["agent:rpcutil"], Some(ends));
-    let anna = Caller::connect(&world.organisation, &world.server, signer.clone()).await;
+    let signer = fixture.organisation.user_until(
+        UserRole::TestCaller,
+        "anna",
+        &["agent:rpcutil"],
+        Some(ends),
+    );
+    let anna = TestCaller::connect(&fixture.organisation, &fixture.server, signer.clone()).await;
     assert_eq!(denied(&anna).await, None);
     // The node goes by its own clock, with the skew that clocks may have.
     offset.store(20_000 + muster_wire::fresh::CLOCK_SKEW_MILLIS, Ordering::SeqCst);
     let request = anna.request();
-    let sealed = anna.seal(&request);
-    let (inbox, mut replies) = anna.inbox(&request).await;
-    anna.bus.publish_with_reply(&Caller::subject(&request), &inbox, sealed).await.unwrap();
+    let sealed = anna.sign_request(&request);
+    let (inbox, mut replies) = anna.subscribe_inbox(&request).await;
+    anna.bus
+        .publish_with_reply(&TestCaller::request_subject(&request), &inbox, sealed)
+        .await
+        .unwrap();
     let expired = |record: &Value| record["reason"] == "token_expired";
-    await_state("the node refuses the token", || world.node.audit().iter().any(expired)).await;
+    await_state("the node refuses the token", || fixture.node.audit().iter().any(expired)).await;
     assert!(replies.try_next().is_none(), "a token that is over was answered");
     // And the broker lets it in no more.
     let patience = PATIENCE + Duration::from_secs(15);
     poll_until_ok("the broker lets it in no more", patience, async || {
-        match options(&world.server, &signer).connect().await {
+        match options(&fixture.server, &signer).connect().await {
             Ok(_) => Err("it is let in"),
             Err(_) => Ok(()),
         }

@@ -73,7 +73,7 @@ fn ddl() -> Value {
 struct OutputFixture {
     _server: NatsServer,
     nodes: Vec<TestNode>,
-    desk: RpcCommand,
+    rpc: RpcCommand,
     end_permits: Arc<Semaphore>,
     working_nodes: Arc<AtomicUsize>,
 }
@@ -86,23 +86,23 @@ impl OutputFixture {
         let (end_permits, working_nodes) = (Arc::new(Semaphore::new(0)), Arc::default());
         let mut nodes = Vec::new();
         for name in names {
-            let mut blueprint = NodeSetup::new(organisation.node(name));
-            blueprint.facts = json!({"name": name});
+            let mut setup = NodeSetup::new(organisation.node(name));
+            setup.facts = json!({"name": name});
             if *name == "strict" {
                 let text = "policy default deny\nallow\t*\tping\t*\n".to_owned();
-                blueprint.policies = vec![("default.policy".to_owned(), text)];
+                setup.policies = vec![("default.policy".to_owned(), text)];
             }
             let work = WorkAction {
                 end_permits: Arc::clone(&end_permits),
                 working_nodes: Arc::clone(&working_nodes),
             };
             let agent = Agent::builder(&ddl().to_string()).unwrap();
-            blueprint.agents = vec![agent.with_action(work).build().unwrap()];
-            nodes.push(TestNode::start(&organisation, &server, blueprint).await);
+            setup.agents = vec![agent.with_action(work).build().unwrap()];
+            nodes.push(TestNode::start(&organisation, &server, setup).await);
         }
-        let desk = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
-        desk.add_schema("work", &ddl());
-        Self { _server: server, nodes, desk, end_permits, working_nodes }
+        let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
+        rpc.add_schema("work", &ddl());
+        Self { _server: server, nodes, rpc, end_permits, working_nodes }
     }
 
     /// Waits until the slow node is working.
@@ -113,12 +113,12 @@ impl OutputFixture {
 
     /// Writes a file to the caller's home; returns its path as an argument.
     fn write_file(&self, name: &str, text: &str) -> String {
-        self.desk.write(name, text);
+        self.rpc.write(name, text);
         self.path(name)
     }
 
     fn path(&self, name: &str) -> String {
-        self.desk.path(name).into_os_string().into_string().unwrap()
+        self.rpc.path(name).into_os_string().into_string().unwrap()
     }
 }
 
@@ -143,25 +143,25 @@ fn send_interrupt(child: &Child) {
 }
 
 /// All documents for programs, with the files that the commands need; only some commands use the network.
-async fn collect_documents(world: &OutputFixture) -> Vec<Value> {
-    let desk = &world.desk;
-    let lost = world.write_file("lost", "good\ngone\n");
-    let good_ddl = world.write_file("good.json", &ddl().to_string());
-    let bad_ddl = world.write_file("bad.json", "{\"metadata\": 7}");
-    let policies = world.path("policies");
+async fn collect_documents(fixture: &OutputFixture) -> Vec<Value> {
+    let rpc = &fixture.rpc;
+    let lost = fixture.write_file("lost", "good\ngone\n");
+    let good_ddl = fixture.write_file("good.json", &ddl().to_string());
+    let bad_ddl = fixture.write_file("bad.json", "{\"metadata\": 7}");
+    let policies = fixture.path("policies");
     std::fs::create_dir(&policies).unwrap();
-    world.write_file("policies/work.policy", "policy default deny\nallow\tanna\t*\t*\n");
-    world.write_file("policies/odd.policy", "policy default perhaps\n");
-    std::fs::create_dir(world.path("rules")).unwrap();
-    world.write_file("rules/work.policy", "policy default allow\n");
-    let cases = world.write_file(
+    fixture.write_file("policies/work.policy", "policy default deny\nallow\tanna\t*\t*\n");
+    fixture.write_file("policies/odd.policy", "policy default perhaps\n");
+    std::fs::create_dir(fixture.path("rules")).unwrap();
+    fixture.write_file("rules/work.policy", "policy default allow\n");
+    let cases = fixture.write_file(
         "cases.toml",
         "policies = \"rules\"\n[[cases]]\ncaller = \"rip\"\nagent = \"work\"\naction = \"do\"\nexpect = \"deny\"\n",
     );
-    let log = world.nodes[0].audit_file().display().to_string();
+    let log = fixture.nodes[0].audit_file().display().to_string();
     let unknown_request = "01890a5d-ac96-774b-bcce-b302099a8057";
-    let fleet = world.path("fleet.json");
-    let exported = desk.run(&["inventory", "--export", &fleet]).await;
+    let fleet = fixture.path("fleet.json");
+    let exported = rpc.run(&["inventory", "--export", &fleet]).await;
     assert!(exported.status.code() != Some(1), "{}", describe_output(&exported));
     let commands: &[&[&str]] = &[
         &["do", "work", "what=fail", "--trace"],
@@ -193,12 +193,12 @@ async fn collect_documents(world: &OutputFixture) -> Vec<Value> {
     ];
     let mut all = Vec::new();
     for arguments in commands {
-        all.push(desk.run_json(arguments).await.0);
+        all.push(rpc.run_json(arguments).await.0);
     }
-    let jobs = &desk.run_json(&["job", "list"]).await.0["jobs"];
+    let jobs = &rpc.run_json(&["job", "list"]).await.0["jobs"];
     let ids: Vec<&str> = jobs.as_array().unwrap().iter().map(job_id).collect();
-    all.push(desk.run_json(&["job", "show", ids[0]]).await.0);
-    all.push(desk.run_json(&["job", "diff", ids[1], ids[0]]).await.0);
+    all.push(rpc.run_json(&["job", "show", ids[0]]).await.0);
+    all.push(rpc.run_json(&["job", "diff", ids[1], ids[0]]).await.0);
     all
 }
 
@@ -207,38 +207,38 @@ fn job_id(job: &Value) -> &str {
 }
 
 /// The documents of `rpc org`.
-async fn collect_org_documents(world: &OutputFixture) -> Vec<Value> {
-    let directory = world.path("acme");
+async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
+    let directory = fixture.path("acme");
     for arguments in [
         &["org", "init", &directory, "--no-tls"][..],
         &["org", "add", "user", "anna", "--org", &directory],
     ] {
-        let output = world.desk.run(arguments).await;
+        let output = fixture.rpc.run(arguments).await;
         assert!(output.status.success(), "{}", describe_output(&output));
     }
     let mut all = Vec::new();
     for word in ["list", "show"] {
         let arguments = ["org", word, "--org", &directory];
-        all.push(world.desk.run_json(&arguments).await.0);
+        all.push(fixture.rpc.run_json(&arguments).await.0);
     }
     let arguments = ["org", "show", "anna", "--org", &directory];
-    let (users, _) = world.desk.run_json(&arguments).await;
+    let (users, _) = fixture.rpc.run_json(&arguments).await;
     all.extend(users.as_array().unwrap().clone());
     all
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_document_is_valid_by_its_published_schema() {
-    let world = OutputFixture::new(&["good", "bad", "strict"]).await;
+    let fixture = OutputFixture::new(&["good", "bad", "strict"]).await;
     let mut seen = BTreeSet::new();
-    for document in collect_documents(&world).await {
+    for document in collect_documents(&fixture).await {
         seen.insert(validate(&document));
     }
-    for document in collect_org_documents(&world).await {
+    for document in collect_org_documents(&fixture).await {
         seen.insert(validate(&document));
     }
     let lines = ["do", "work", "what=fail", "--jsonl"];
-    let output = world.desk.run(&lines).await;
+    let output = fixture.rpc.run(&lines).await;
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         check_schema("muster.request.lines.v1", &line, SchemaMode::Strict).unwrap();
@@ -255,11 +255,11 @@ async fn every_document_is_valid_by_its_published_schema() {
         published::schema_names().into_iter().filter(|name| !elsewhere(name)).collect();
     assert_eq!(seen, published, "every published schema must be printed by a command");
 
-    let listed = world.desk.run(&["schema"]).await;
+    let listed = fixture.rpc.run(&["schema"]).await;
     let listed = String::from_utf8(listed.stdout).unwrap();
     for name in &published {
         assert!(listed.contains(name.as_str()), "{name}: {listed}");
-        let printed = world.desk.run(&["schema", name]).await;
+        let printed = fixture.rpc.run(&["schema", name]).await;
         let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
         assert_eq!(printed["$id"], name.as_str());
     }
@@ -285,9 +285,9 @@ fn schemas_reject_renamed_fields_and_accept_added_ones() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lines_are_printed_while_a_node_is_still_working() {
-    let world = OutputFixture::new(&["good", SLOW]).await;
+    let fixture = OutputFixture::new(&["good", SLOW]).await;
     let request = ["do", "work", "what=x", "--jsonl"];
-    let mut child = world.desk.prepare_command(&request).spawn().unwrap();
+    let mut child = fixture.rpc.prepare_command(&request).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = read_line(&mut lines).await.unwrap();
     assert_eq!(first["kind"], "discovered");
@@ -296,8 +296,8 @@ async fn lines_are_printed_while_a_node_is_still_working() {
     let second = read_line(&mut lines).await.unwrap();
     assert_eq!((&second["kind"], &second["sender"]), (&json!("result"), &json!("good")));
     assert_eq!(child.try_wait().unwrap(), None, "the command must wait for the slow node");
-    world.await_slow_node().await;
-    world.end_permits.add_permits(1);
+    fixture.await_slow_node().await;
+    fixture.end_permits.add_permits(1);
     let third = read_line(&mut lines).await.unwrap();
     assert_eq!((&third["kind"], &third["sender"]), (&json!("result"), &json!(SLOW)));
     assert_eq!(read_line(&mut lines).await.unwrap()["kind"], "summaries");
@@ -308,10 +308,10 @@ async fn lines_are_printed_while_a_node_is_still_working() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prints_one_complete_document_in_every_case() {
-    let world = OutputFixture::new(&["good", "bad", "strict", SLOW]).await;
-    let lost = world.write_file("lost", "good\nbad\nstrict\ngone\n");
+    let fixture = OutputFixture::new(&["good", "bad", "strict", SLOW]).await;
+    let lost = fixture.write_file("lost", "good\nbad\nstrict\ngone\n");
     let request = ["do", "work", "what=fail", "--nodes", &lost];
-    let (document, exit) = world.desk.run_json(&request).await;
+    let (document, exit) = fixture.rpc.run_json(&request).await;
     assert_eq!(exit, 2, "{document:#}");
     validate(&document);
     let stats = &document["request_stats"];
@@ -322,13 +322,13 @@ async fn prints_one_complete_document_in_every_case() {
     assert_eq!(denied.unwrap()["reason"]["kind"], "denied");
 
     let (document, exit) =
-        world.desk.run_json(&["do", "work", "what=x", "-F", "name=nobody"]).await;
+        fixture.rpc.run_json(&["do", "work", "what=x", "-F", "name=nobody"]).await;
     assert_eq!(exit, 1);
     validate(&document);
     assert_eq!(document["request_stats"]["discovered"], 0);
 
     let alone = ["do", "work", "what=x", "-t", "1", "-I", SLOW];
-    let (document, exit) = world.desk.run_json(&alone).await;
+    let (document, exit) = fixture.rpc.run_json(&alone).await;
     assert_eq!(exit, 2);
     validate(&document);
     assert_eq!(document["replies"][0]["reason"]["kind"], "timeout", "{document:#}");
@@ -336,13 +336,13 @@ async fn prints_one_complete_document_in_every_case() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interrupted_request_prints_its_document() {
-    let world = OutputFixture::new(&["good", SLOW]).await;
+    let fixture = OutputFixture::new(&["good", SLOW]).await;
     let request = ["do", "work", "what=x", "-j"];
-    let child = world.desk.prepare_command(&request).spawn().unwrap();
-    world.await_slow_node().await;
+    let child = fixture.rpc.prepare_command(&request).spawn().unwrap();
+    fixture.await_slow_node().await;
     send_interrupt(&child);
     let output = child.wait_with_output().await.unwrap();
-    world.end_permits.add_permits(1);
+    fixture.end_permits.add_permits(1);
     assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     validate(&document);
@@ -353,13 +353,13 @@ async fn interrupted_request_prints_its_document() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn filtered_replies_select_the_nodes_of_the_next_command() {
-    let world = OutputFixture::new(&["good", "bad"]).await;
+    let fixture = OutputFixture::new(&["good", "bad"]).await;
     let filter = ["--filter-replies", "not ok()"];
     let request = [&["do", "work", "what=fail", "-j"], &filter[..]].concat();
-    let mut first = world.desk.prepare_command(&request).spawn().unwrap();
+    let mut first = fixture.rpc.prepare_command(&request).spawn().unwrap();
     let pipe: Stdio = first.stdout.take().unwrap().try_into().unwrap();
     let mut second =
-        world.desk.prepare_command(&["do", "work", "what=again", "--nodes", "-", "-j"]);
+        fixture.rpc.prepare_command(&["do", "work", "what=again", "--nodes", "-", "-j"]);
     let output = second.stdin(pipe).output().await.unwrap();
     assert_eq!(first.wait().await.unwrap().code(), Some(2));
     assert!(output.status.success(), "{}", describe_output(&output));
@@ -371,9 +371,9 @@ async fn filtered_replies_select_the_nodes_of_the_next_command() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn templates_are_rendered_for_nodes_and_inventories() {
-    let world = OutputFixture::new(&["good", "bad"]).await;
+    let fixture = OutputFixture::new(&["good", "bad"]).await;
     let printed = async |arguments: &[&str]| {
-        let output = world.desk.run(arguments).await;
+        let output = fixture.rpc.run(arguments).await;
         let code = output.status.code().unwrap();
         (String::from_utf8(output.stdout.clone()).unwrap(), code)
     };
@@ -382,7 +382,7 @@ async fn templates_are_rendered_for_nodes_and_inventories() {
     let line = "{{ node }}: {{ facts.name }} {{ 'work' in agents }}";
     let all = printed(&["inventory", "--template", line]).await;
     assert_eq!(all, ("bad: bad True\ngood: good True\n".to_owned(), 0));
-    let file = world.write_file("line", line);
+    let file = fixture.write_file("line", line);
     let one = printed(&["inventory", "good", "--template", &format!("@{file}")]).await;
     assert_eq!(one, ("good: good True\n".to_owned(), 0));
     let filtered = ["inventory", "--template", line, "-F", "name=bad"];

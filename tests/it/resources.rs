@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use muster_wire::reply::Reply;
 use muster_wire::status::ReplyStatus;
 
-use crate::ask::World;
+use crate::ask::NodeFixture;
 
 const NODE: &str = "node1.example.net";
 
-async fn apply(world: &World, data: &Value) -> Reply {
-    world.caller.ask(NODE, "puppetral", "do", data.clone()).await.reply
+async fn apply(fixture: &NodeFixture, data: &Value) -> Reply {
+    fixture.caller.call_action(NODE, "puppetral", "do", data.clone()).await.reply
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
-    let world = World::new(|_| {}).await;
-    std::fs::write(world.node.root().join("etc/aliases"), "# kept\npostmaster: root\n").unwrap();
+    let fixture = NodeFixture::new(|_| {}).await;
+    std::fs::write(fixture.node.root().join("etc/aliases"), "# kept\npostmaster: root\n").unwrap();
     let lines = [
         json!({"type": "user", "name": "rip", "comment": "R.I.Pienaar", "password": "$1$xxx"}),
         json!({"type": "user", "name": "foo", "comment": "Foo User", "managehome": "true"}),
@@ -27,8 +27,8 @@ async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
         json!({"type": "user", "name": "foo", "ensure": "absent"}),
     ];
     for data in &lines {
-        let plan = world.caller.ask(NODE, "puppetral", "plan", data.clone()).await.reply;
-        let first = apply(&world, data).await;
+        let plan = fixture.caller.call_action(NODE, "puppetral", "plan", data.clone()).await.reply;
+        let first = apply(&fixture, data).await;
         assert_eq!(
             (first.statuscode, &first.data["changed"]),
             (ReplyStatus::Ok, &json!(true)),
@@ -44,7 +44,7 @@ async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
         };
         assert_eq!(properties(&plan), properties(&first), "{data}");
         assert!(!properties(&first).is_empty());
-        let second = apply(&world, data).await;
+        let second = apply(&fixture, data).await;
         assert_eq!(
             (second.statuscode, &second.data["changed"]),
             (ReplyStatus::Ok, &json!(false)),
@@ -52,29 +52,29 @@ async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
         );
         assert_eq!(second.data["events"], json!([]), "{data}");
     }
-    let read = |path: &str| std::fs::read_to_string(world.node.root().join(path)).unwrap();
+    let read = |path: &str| std::fs::read_to_string(fixture.node.root().join(path)).unwrap();
     assert!(read("etc/passwd").contains("rip:x:") && read("etc/passwd").contains("R.I.Pienaar"));
     assert!(read("etc/shadow").contains("rip:$1$xxx:"));
     assert!(!read("etc/passwd").contains("foo:"));
     assert_eq!(read("etc/aliases"), "# kept\npostmaster: root\nfoo: rip@devco.net\n");
     assert!(!read("tmp/date").is_empty());
-    let audit = serde_json::to_string(&world.node.audit()).unwrap();
+    let audit = serde_json::to_string(&fixture.node.audit()).unwrap();
     assert!(!audit.contains("$1$xxx") && audit.contains("[redacted]"), "{audit}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_package_without_a_database_is_a_clear_failure() {
-    let world = World::new(|_| {}).await;
+    let fixture = NodeFixture::new(|_| {}).await;
     let reply =
-        apply(&world, &json!({"type": "package", "name": "unix2dos", "ensure": "present"})).await;
+        apply(&fixture, &json!({"type": "package", "name": "unix2dos", "ensure": "present"})).await;
     assert_eq!(reply.statuscode, ReplyStatus::Failed);
     assert!(reply.statusmsg.contains("/var/lib/dpkg"), "{}", reply.statusmsg);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_is_looked_at_started_and_unknown_ones_are_told() {
-    let world = World::new(|_| {}).await;
-    let scripts = world.node.root().join("etc/init.d");
+    let fixture = NodeFixture::new(|_| {}).await;
+    let scripts = fixture.node.root().join("etc/init.d");
     std::fs::create_dir_all(&scripts).unwrap();
     let script = "#!/bin/sh\ncase $1 in start) echo > /tmp/on;; status) test -e /tmp/on;; *) exit 2;; esac\n";
     std::fs::write(scripts.join("httpd"), script).unwrap();
@@ -85,12 +85,12 @@ async fn a_service_is_looked_at_started_and_unknown_ones_are_told() {
         ("status", json!({"status": "running"})),
     ] {
         let data = json!({"service": "httpd"});
-        let reply = world.caller.ask(NODE, "service", action, data).await.reply;
+        let reply = fixture.caller.call_action(NODE, "service", action, data).await.reply;
         assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
         assert_eq!(Value::Object(reply.data), expected, "{action}");
     }
     let data = json!({"service": "ghost"});
-    let reply = world.caller.ask(NODE, "service", "status", data);
+    let reply = fixture.caller.call_action(NODE, "service", "status", data);
     let reply = reply.await.reply;
     assert_eq!(reply.statuscode, ReplyStatus::Failed, "{reply:?}");
     assert!(reply.statusmsg.contains("no such service"), "{}", reply.statusmsg);
@@ -98,17 +98,17 @@ async fn a_service_is_looked_at_started_and_unknown_ones_are_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_concurrent_requests_leave_a_valid_file() {
-    let world = World::new(|blueprint| blueprint.limits.queue = 200).await;
-    std::fs::write(world.node.root().join("etc/hosts"), "127.0.0.1\tlocalhost\n").unwrap();
+    let fixture = NodeFixture::new(|setup| setup.limits.queue = 200).await;
+    std::fs::write(fixture.node.root().join("etc/hosts"), "127.0.0.1\tlocalhost\n").unwrap();
     let asks = (0..100).map(|n| {
         let data = json!({"type": "host", "name": format!("h{n}"), "ip": format!("10.0.0.{n}")});
-        let world = &world;
-        async move { apply(world, &data).await }
+        let fixture = &fixture;
+        async move { apply(fixture, &data).await }
     });
     for reply in futures_util::future::join_all(asks).await {
         assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     }
-    let hosts = std::fs::read_to_string(world.node.root().join("etc/hosts")).unwrap();
+    let hosts = std::fs::read_to_string(fixture.node.root().join("etc/hosts")).unwrap();
     let lines: std::collections::BTreeSet<&str> = hosts.lines().collect();
     assert_eq!(lines.len(), 101, "{hosts}");
     assert!((0..100).all(|n| lines.contains(format!("10.0.0.{n}\th{n}").as_str())), "{hosts}");

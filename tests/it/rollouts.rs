@@ -1,4 +1,4 @@
-//! Rollouts by the real `rpc`: killed and resumed, interrupted, and what the exit code says.
+//! Rollouts by the real `rpc`: killed and resumed, interrupted, and the exit codes.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -10,89 +10,90 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 
-use crate::workers::{World, senders};
+use crate::workers::{WorkerFixture, senders};
 
-fn pid(child: &tokio::process::Child) -> Pid {
+fn process_id(child: &tokio::process::Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap())
 }
 
-const SLOWLY: [&str; 4] = ["--batch", "1", "--batch-sleep", "0"];
+const ONE_BY_ONE: [&str; 4] = ["--batch", "1", "--batch-sleep", "0"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rollout_that_was_killed_is_interrupted_and_goes_on_where_it_was() {
-    let world = World::new(4, "").await;
-    let held = world.gate.hold("n2");
+async fn killed_rollout_is_marked_interrupted_and_resumes() {
+    let fixture = WorkerFixture::new(4, "").await;
+    let held = fixture.gate.block("n2");
     let request = ["do", "work", "what=x", "token=s3cret"];
-    let mut child = world.desk.prepare_command(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
-    await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
+    let mut child =
+        fixture.rpc.prepare_command(&[&request[..], &ONE_BY_ONE].concat()).spawn().unwrap();
+    await_state("the second node is working", || fixture.gate.call_count("n2") == 1).await;
     child.kill().await.unwrap();
 
-    let job = world.job().await;
+    let job = fixture.only_job().await;
     assert_eq!(job["job"]["state"], "interrupted", "{job}");
     assert_eq!(senders(&job), ["n1"]);
     assert_eq!(job["no_responses"], json!(["n2"]));
     assert_eq!(job["never_asked"], json!(["n3", "n4"]));
     let id = job["job"]["id"].as_str().unwrap().to_owned();
-    let file = world.desk.path(&format!("state/muster/jobs/{id}.jsonl"));
+    let file = fixture.rpc.path(&format!("state/muster/jobs/{id}.jsonl"));
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(!text.contains("s3cret"), "{text}");
-    // As a crash of the whole machine would leave it.
+    // A crash of the machine leaves an incomplete line.
     std::fs::write(&file, format!("{text}{{\"kind\":\"wave\",\"num")).unwrap();
     held.add_permits(8);
 
-    // A secret was not kept: it is asked for again, and there is nobody to ask.
-    let resume = world.desk.run(&["do", "--resume", &id]).await;
+    // The secret was not stored; `rpc` must ask for it again, and there is no terminal.
+    let resume = fixture.rpc.run(&["do", "--resume", &id]).await;
     assert_eq!(resume.status.code(), Some(1), "{}", describe_output(&resume));
     let (resumed, exit) =
-        world.desk.run_json(&["do", "--resume", &id, "work", "token=s3cret"]).await;
-    // The agent's name needs an action beside it, or its inputs do.
+        fixture.rpc.run_json(&["do", "--resume", &id, "work", "token=s3cret"]).await;
+    // The agent's name requires its action or its inputs.
     assert_eq!(exit, 0, "{resumed}");
     assert_eq!(senders(&resumed), ["n3", "n4"]);
     assert_eq!(resumed["replies"][0]["data"], json!({"done": "x", "authorised": true}));
     assert_eq!(
         resumed["request_stats"]["requestids"].as_array().unwrap().len(),
         2,
-        "in its own batches"
+        "the resumed rollout keeps its batches"
     );
-    let job = world.job().await;
+    let job = fixture.only_job().await;
     assert_eq!(job["job"]["state"], "finished");
     assert_eq!(job["no_responses"], json!(["n2"]));
     assert_eq!(job["never_asked"], json!([]));
-    let again = world.desk.run(&["do", "--resume", &id, "--yes"]).await;
-    assert_eq!(again.status.code(), Some(1), "{}", describe_output(&again));
+    let second_resume = fixture.rpc.run(&["do", "--resume", &id, "--yes"]).await;
+    assert_eq!(second_resume.status.code(), Some(1), "{}", describe_output(&second_resume));
 
     let (retried, exit) =
-        world.desk.run_json(&["do", "work", "do", "token=s3cret", "--retry-failed", &id]).await;
+        fixture.rpc.run_json(&["do", "work", "do", "token=s3cret", "--retry-failed", &id]).await;
     assert_eq!((senders(&retried), exit), (vec!["n2"], 0));
-    let begun = ["n1", "n2", "n3", "n4"].map(|node| world.gate.begun(node));
+    let begun = ["n1", "n2", "n3", "n4"].map(|node| fixture.gate.call_count(node));
     assert_eq!(begun, [1, 2, 1, 1]);
 
-    let (jobs, _) = world.desk.run_json(&["job", "list"]).await;
+    let (jobs, _) = fixture.rpc.run_json(&["job", "list"]).await;
     let retry = jobs["jobs"][0]["id"].as_str().unwrap();
-    assert_eq!(world.desk.run_json(&["job", "show", retry]).await.0["retry_of"], id);
-    let other = world.desk.run(&["do", "rpcutil", "ping", "--retry-failed", &id]).await;
+    assert_eq!(fixture.rpc.run_json(&["job", "show", retry]).await.0["retry_of"], id);
+    let other = fixture.rpc.run(&["do", "rpcutil", "ping", "--retry-failed", &id]).await;
     assert_eq!(other.status.code(), Some(4), "{}", describe_output(&other));
-    let differ = world.desk.run(&["job", "diff", &id, retry]).await;
+    let differ = fixture.rpc.run(&["job", "diff", &id, retry]).await;
     assert_eq!(differ.status.code(), Some(2), "{}", describe_output(&differ));
-    let same = world.desk.run(&["job", "diff", &id, &id]).await;
+    let same = fixture.rpc.run(&["job", "diff", &id, &id]).await;
     assert_eq!(same.status.code(), Some(0), "{}", describe_output(&same));
-    let forgotten = world.desk.run(&["job", "forget", "--all"]).await;
+    let forgotten = fixture.rpc.run(&["job", "forget", "--all"]).await;
     assert_eq!(forgotten.status.code(), Some(0));
-    assert_eq!(world.desk.run(&["job", "show", &id]).await.status.code(), Some(1));
+    assert_eq!(fixture.rpc.run(&["job", "show", &id]).await.status.code(), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interruption_says_who_answered_who_is_at_work_and_who_was_never_asked() {
-    let world = World::new(3, "").await;
-    let held = world.gate.hold("n2");
+async fn interrupted_rollout_lists_replied_running_and_unsent_nodes() {
+    let fixture = WorkerFixture::new(3, "").await;
+    let held = fixture.gate.block("n2");
     let request = ["do", "work", "what=x"];
-    let child = world.desk.prepare_command(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
-    await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
-    kill(pid(&child), Signal::SIGINT).unwrap();
+    let child = fixture.rpc.prepare_command(&[&request[..], &ONE_BY_ONE].concat()).spawn().unwrap();
+    await_state("the second node is working", || fixture.gate.call_count("n2") == 1).await;
+    kill(process_id(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
     held.add_permits(8);
     assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
-    let said = describe_output(&output);
+    let text = describe_output(&output);
     for part in [
         "Replied before the request ended early:\n\n   n1\n",
         "No response from:\n\n   n2\n",
@@ -100,52 +101,53 @@ async fn an_interruption_says_who_answered_who_is_at_work_and_who_was_never_aske
         "Plan: work do on 3 nodes",
         "--resume",
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(text.contains(part), "{part}: {text}");
     }
-    assert_eq!(world.job().await["job"]["state"], "interrupted");
+    assert_eq!(fixture.only_job().await["job"]["state"], "interrupted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
-    let world = World::new(3, "").await;
-    let _held = world.gate.hold("n2");
+async fn cancelling_a_job_affects_the_nodes_that_got_its_requests() {
+    let fixture = WorkerFixture::new(3, "").await;
+    let _held = fixture.gate.block("n2");
     let request = ["do", "work", "what=x"];
-    let command = [&request[..], &SLOWLY].concat();
-    let child = world.desk.prepare_command(&command).spawn().unwrap();
-    await_state("the second node is at work", || world.gate.begun("n2") == 1).await;
-    kill(pid(&child), Signal::SIGINT).unwrap();
+    let command = [&request[..], &ONE_BY_ONE].concat();
+    let child = fixture.rpc.prepare_command(&command).spawn().unwrap();
+    await_state("the second node is working", || fixture.gate.call_count("n2") == 1).await;
+    kill(process_id(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
-    let job = world.job().await;
+    let job = fixture.only_job().await;
     let id = job["job"]["id"].as_str().unwrap();
     let hint = format!("nodes continue; run `rpc cancel {id}` to stop them");
     assert!(describe_output(&output).contains(&hint), "{}", describe_output(&output));
 
-    let filtered = world.desk.run(&["cancel", id, "-F", "number=2"]).await;
+    let filtered = fixture.rpc.run(&["cancel", id, "-F", "number=2"]).await;
     assert_eq!(filtered.status.code(), Some(4), "{}", describe_output(&filtered));
-    let cancelled = world.desk.run(&["cancel", id]).await;
+    let cancelled = fixture.rpc.run(&["cancel", id]).await;
     assert_eq!(cancelled.status.code(), Some(0), "{}", describe_output(&cancelled));
     for part in ["n2: cancelled work do of rip\n", "Cancelled on 1 of 1 nodes"] {
         assert!(describe_output(&cancelled).contains(part), "{}", describe_output(&cancelled));
     }
-    // By the id of its first request, which only n1 was asked: all of the job is meant, and nothing is left of it.
+    // The id is that of the job's first request, which only n1 received; the whole job is cancelled, and nothing is
+    // left of it.
     let first = job["requestids"][0].as_str().unwrap();
-    let (again, exit) = world.desk.run_json(&["cancel", first]).await;
-    assert_eq!((senders(&again), exit), (vec!["n2"], 1), "{again}");
-    assert_eq!(again["replies"][0]["data"]["outcome"], "not_running");
-    let asked_to_cancel = |node: &TestNode| {
+    let (second_resume, exit) = fixture.rpc.run_json(&["cancel", first]).await;
+    assert_eq!((senders(&second_resume), exit), (vec!["n2"], 1), "{second_resume}");
+    assert_eq!(second_resume["replies"][0]["data"]["outcome"], "not_running");
+    let got_cancel = |node: &TestNode| {
         let records = node.audit();
         records.iter().any(|record| record["action"] == "cancel")
     };
-    let asked: Vec<bool> = world.nodes.iter().map(asked_to_cancel).collect();
-    assert_eq!(asked, [false, true, false]);
-    let unknown = world.desk.run(&["cancel", "no-such-job"]).await;
+    let cancelled_nodes: Vec<bool> = fixture.nodes.iter().map(got_cancel).collect();
+    assert_eq!(cancelled_nodes, [false, true, false]);
+    let unknown = fixture.rpc.run(&["cancel", "no-such-job"]).await;
     assert_eq!(unknown.status.code(), Some(1), "{}", describe_output(&unknown));
 
-    // A job whose nodes have all answered has nobody to ask.
+    // A job without outstanding replies has nothing to cancel.
     let other = ["do", "work", "what=y", "-I", "n1", "--job", "other"];
-    let done = world.desk.run(&other).await;
+    let done = fixture.rpc.run(&other).await;
     assert_eq!(done.status.code(), Some(0), "{}", describe_output(&done));
-    let late = world.desk.run(&["cancel", "other"]).await;
+    let late = fixture.rpc.run(&["cancel", "other"]).await;
     assert_eq!(late.status.code(), Some(1), "{}", describe_output(&late));
     assert!(
         describe_output(&late).contains("Nothing left to cancel"),
@@ -155,34 +157,35 @@ async fn an_interrupted_job_is_taken_back_on_the_nodes_that_it_had_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_interruption_ends_it_at_once() {
-    let world = World::new(1, "").await;
-    let held = world.gate.hold("n1");
-    // More names than a pipe takes: whoever reports all of them waits for the reader.
+async fn second_interruption_ends_the_command_at_once() {
+    let fixture = WorkerFixture::new(1, "").await;
+    let held = fixture.gate.block("n1");
+    // More names than a pipe can buffer: the report of the first interruption blocks on the reader.
     let more: Vec<String> =
         (0..9000).map(|n| format!("z-a-name-that-is-quite-long-{n}.example.net")).collect();
-    world.desk.write("nodes", &format!("n1\n{}", more.join("\n")));
-    let list = world.desk.path("nodes");
+    fixture.rpc.write("nodes", &format!("n1\n{}", more.join("\n")));
+    let list = fixture.rpc.path("nodes");
     let request = ["do", "work", "what=x", "-j", "--nodes", list.to_str().unwrap()];
-    let mut child = world.desk.prepare_command(&[&request[..], &SLOWLY].concat()).spawn().unwrap();
-    await_state("the first node is at work", || world.gate.begun("n1") == 1).await;
-    kill(pid(&child), Signal::SIGINT).unwrap();
+    let mut child =
+        fixture.rpc.prepare_command(&[&request[..], &ONE_BY_ONE].concat()).spawn().unwrap();
+    await_state("the first node is working", || fixture.gate.call_count("n1") == 1).await;
+    kill(process_id(&child), Signal::SIGINT).unwrap();
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_u8().await.unwrap();
-    kill(pid(&child), Signal::SIGINT).unwrap();
+    kill(process_id(&child), Signal::SIGINT).unwrap();
     let status = child.wait().await.unwrap();
     held.add_permits(8);
     assert_eq!(status.signal(), Some(2), "{status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn exit_codes_tell_the_truth() {
-    let world = World::new(2, "").await;
-    world.desk.write("some", "n1\ngone.example.net\n");
-    world.desk.write("gone", "gone.example.net\n");
-    let (some, gone) = (world.desk.path("some"), world.desk.path("gone"));
+async fn exit_codes_reflect_the_outcome() {
+    let fixture = WorkerFixture::new(2, "").await;
+    fixture.rpc.write("some", "n1\ngone.example.net\n");
+    fixture.rpc.write("gone", "gone.example.net\n");
+    let (some, gone) = (fixture.rpc.path("some"), fixture.rpc.path("gone"));
     let (some, gone) = (some.to_str().unwrap(), gone.to_str().unwrap());
-    let table: &[(&[&str], i32)] = &[
+    let cases: &[(&[&str], i32)] = &[
         (&["do", "rpcutil", "ping"], 0),
         (&["rpcutil", "ping"], 0),
         (&["ping"], 0),
@@ -212,8 +215,8 @@ async fn exit_codes_tell_the_truth() {
         (&["do", "work", "what=x", "--nr", "-j"], 4),
         (&["do", "rpcutil", "ping", "--expect", "0"], 4),
     ];
-    for (arguments, exit) in table {
-        let output = world.desk.run(arguments).await;
+    for (arguments, exit) in cases {
+        let output = fixture.rpc.run(arguments).await;
         assert_eq!(
             output.status.code(),
             Some(*exit),
@@ -221,10 +224,14 @@ async fn exit_codes_tell_the_truth() {
             describe_output(&output)
         );
     }
-    let unreachable =
-        RpcCommand::new(&world.server, &world.organisation, &world.organisation.caller("amy"), "");
+    let unreachable = RpcCommand::new(
+        &fixture.server,
+        &fixture.organisation,
+        &fixture.organisation.caller("amy"),
+        "",
+    );
     let text = std::fs::read_to_string(unreachable.path("rpc.toml")).unwrap();
-    unreachable.write("rpc.toml", &text.replace(&world.server.url(), "nats://127.0.0.1:1"));
+    unreachable.write("rpc.toml", &text.replace(&fixture.server.url(), "nats://127.0.0.1:1"));
     let output = unreachable.run(&["do", "rpcutil", "ping"]).await;
     assert_eq!(output.status.code(), Some(1), "{}", describe_output(&output));
 }

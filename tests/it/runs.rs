@@ -30,7 +30,7 @@ pub(crate) fn working(class: &'static str, work: u64) -> SimulatedBehaviour {
 
 /// Runs `rpc`, validates its document, and returns it with the exit code.
 pub(crate) async fn run_valid_json(fleet: &SimulatedFleet, arguments: &[&str]) -> (Value, i32) {
-    let (document, exit) = fleet.desk.run_json(arguments).await;
+    let (document, exit) = fleet.rpc.run_json(arguments).await;
     let schema = document["schema"].as_str().unwrap_or_default().to_owned();
     check_schema(&schema, &document, SchemaMode::Strict).unwrap();
     (document, exit)
@@ -38,7 +38,7 @@ pub(crate) async fn run_valid_json(fleet: &SimulatedFleet, arguments: &[&str]) -
 
 /// Runs `rpc` with `--jsonl`, validates the lines, and returns them with the exit code.
 async fn run_valid_lines(fleet: &SimulatedFleet, arguments: &[&str]) -> (Vec<Value>, i32) {
-    let output = fleet.desk.run(&[arguments, &["--jsonl"]].concat()).await;
+    let output = fleet.rpc.run(&[arguments, &["--jsonl"]].concat()).await;
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let line = |line: &str| -> Value {
         let line =
@@ -102,7 +102,7 @@ async fn runall_prints_the_log_of_the_articles_program() {
     for name in ["dev1", "dev2", "dev3", "dev4"] {
         fleet.set_behaviour(name, working("changed", 700));
     }
-    let output = fleet.desk.run(&["puppet", "runall", "2"]).await;
+    let output = fleet.rpc.run(&["puppet", "runall", "2"]).await;
     assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
     let log = String::from_utf8(output.stderr.clone()).unwrap();
     let stamp = Regex::new(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ (.*)$").unwrap();
@@ -146,7 +146,7 @@ async fn killed_rollout_resumes_and_no_node_runs_twice() {
         node.set_behaviour(working("changed", 120));
     }
     let mut child =
-        fleet.desk.prepare_command(&["puppet", "runall", "2", "--job", "night"]).spawn().unwrap();
+        fleet.rpc.prepare_command(&["puppet", "runall", "2", "--job", "night"]).spawn().unwrap();
     await_state("half of the nodes have run", || {
         fleet.with_records(|records| records.spans.len() >= 5)
     })
@@ -166,7 +166,7 @@ async fn killed_rollout_resumes_and_no_node_runs_twice() {
     assert_eq!(job["runs"].as_object().unwrap().len(), 12);
 
     // `rpc do` would send requests without run ids.
-    let other = fleet.desk.run(&["do", "--resume", "night"]).await;
+    let other = fleet.rpc.run(&["do", "--resume", "night"]).await;
     assert_eq!(other.status.code(), Some(4), "{}", describe_output(&other));
     assert!(describe_output(&other).contains("rpc puppet runall --resume"));
 
@@ -189,7 +189,7 @@ async fn killed_rollout_resumes_and_no_node_runs_twice() {
         held.iter().all(|pool| pool["holders"] == json!([]) && pool["waiting"] == json!([])),
         "{pools}"
     );
-    let again = fleet.desk.run(&["puppet", "runall", "--resume", "night"]).await;
+    let again = fleet.rpc.run(&["puppet", "runall", "--resume", "night"]).await;
     assert_eq!(again.status.code(), Some(1), "{}", describe_output(&again));
     assert!(describe_output(&again).contains("has no node that has not run yet"));
 }
@@ -224,7 +224,7 @@ async fn reports_each_run_outcome_and_succeeds_only_if_all_do() {
     let good = ["puppet", "runonce", "-I", "n1", "-I", "n2"];
     let (all, exit) = run_valid_json(&fleet, &good).await;
     assert_eq!((exit, &all["failed"]), (0, &json!(0)));
-    let output = fleet.desk.run(&["puppet", "runonce", "-I", "n2", "-I", "n5"]).await;
+    let output = fleet.rpc.run(&["puppet", "runonce", "-I", "n2", "-I", "n5"]).await;
     assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("n2: changed: ended as changed\n"), "{text}");
@@ -235,7 +235,7 @@ async fn reports_each_run_outcome_and_succeeds_only_if_all_do() {
     let (none, exit) = run_valid_json(&fleet, &["puppet", "runall", "2", "-I", "n8"]).await;
     assert_eq!((exit, &none["disabled"]["n8"]), (1, &json!("hand hacking")));
     for limit in ["0", "-1", "many"] {
-        let output = fleet.desk.run(&["puppet", "runall", limit]).await;
+        let output = fleet.rpc.run(&["puppet", "runall", limit]).await;
         assert_eq!(output.status.code(), Some(4), "{}", describe_output(&output));
     }
 }
@@ -253,10 +253,10 @@ async fn gives_up_dead_nodes_but_not_slow_ones_without_delaying_others() {
     fleet.set_behaviour(&hung, hangs);
     fleet.set_behaviour(&slow, is_slow);
     let all: Vec<&str> = fleet.nodes.keys().map(Identity::as_str).collect();
-    fleet.desk.write("all", &all.join("\n"));
+    fleet.rpc.write("all", &all.join("\n"));
     let disconnected = fleet.nodes.remove(&gone.parse::<Identity>().unwrap()).unwrap();
     drop(disconnected.node.stop_and_wait().await);
-    let path = fleet.desk.path("all").display().to_string();
+    let path = fleet.rpc.path("all").display().to_string();
     let (all, exit) = document(
         &fleet,
         &["puppet", "runonce", "--concurrency", "2", "--nodes", &path, "--deadline", "6"],
@@ -387,7 +387,7 @@ async fn run_options_arrive_unchanged_and_another_server_is_refused() {
     // Input that violates the schema is not sent.
     let before = fleet.with_records(|records| records.asked.len());
     let odd = ["puppet", "runonce", "--tags", "a;reboot"];
-    assert_eq!(fleet.desk.run(&odd).await.status.code(), Some(4));
+    assert_eq!(fleet.rpc.run(&odd).await.status.code(), Some(4));
     assert_eq!(fleet.with_records(|records| records.asked.len()), before);
 }
 
@@ -398,7 +398,7 @@ async fn interrupted_rollout_waits_for_running_nodes() {
     for node in fleet.nodes.values() {
         node.set_behaviour(working("clean", 400));
     }
-    let child = fleet.desk.prepare_command(&["puppet", "runall", "1", "-j"]).spawn().unwrap();
+    let child = fleet.rpc.prepare_command(&["puppet", "runall", "1", "-j"]).spawn().unwrap();
     await_state("the first node has run", || {
         fleet.with_records(|records| !records.spans.is_empty())
     })
@@ -422,7 +422,7 @@ async fn interrupted_rollout_waits_for_running_nodes() {
 async fn rerun_repeats_the_rollout() {
     let fleet = SimulatedFleet::with_size(2).await;
     let child =
-        fleet.desk.prepare_command(&["puppet", "runall", "2", "--rerun", "0.2"]).spawn().unwrap();
+        fleet.rpc.prepare_command(&["puppet", "runall", "2", "--rerun", "0.2"]).spawn().unwrap();
     await_state("each node has run three times", || {
         fleet.with_records(|records| {
             records.begun.len() == 2 && records.begun.values().all(|times| *times >= 3)

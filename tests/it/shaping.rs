@@ -14,7 +14,7 @@ use muster_wire::trace::{StageName, StageTiming, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::ask::{World, object};
+use crate::ask::{NodeFixture, to_object};
 
 const NODE: &str = "node1.example.net";
 /// What a node does with a request that changes something, in order.
@@ -72,7 +72,7 @@ fn nodes(names: &[&str]) -> BTreeSet<Identity> {
 
 fn call(agent: &str, action: &str, data: serde_json::Value) -> RpcCall {
     let mut call = RpcCall::new(agent, action, CallTarget::Nodes(nodes(&[NODE]))).unwrap();
-    call.data = object(data);
+    call.data = to_object(data);
     call
 }
 
@@ -82,11 +82,11 @@ fn names(stages: &[StageTiming]) -> Vec<&'static str> {
 
 #[tokio::test]
 async fn a_change_that_is_followed_tells_every_stage() {
-    let world = World::new(|_| {}).await;
+    let fixture = NodeFixture::new(|_| {}).await;
     let mut asked = call("puppetral", "do", json!({"type": "group", "name": "staff"}));
     asked.trace = true;
     asked.traceparent = Some(TraceContext::parse(TRACE).unwrap());
-    let (answers, stats) = world.caller.call(asked).await;
+    let (answers, stats) = fixture.caller.call(asked).await;
     let answer = answers.first_key_value().unwrap().1;
     assert_eq!(answer.reply.statuscode, ReplyStatus::Ok);
     let stages = &answer.reply.stages;
@@ -97,21 +97,21 @@ async fn a_change_that_is_followed_tells_every_stage() {
     assert!(at_node > 0 && at_node <= whole, "{at_node} of {whole}");
     assert!(!answer.verifying.is_zero());
     assert!(!stats.signing.is_zero() && stats.signing <= stats.publishing);
-    for record in world.node.audit() {
+    for record in fixture.node.audit() {
         assert_eq!(record["traceparent"], TRACE, "{record}");
     }
 }
 
 #[tokio::test]
 async fn a_refusal_shows_where_it_ended() {
-    let world = World::new(|blueprint| {
+    let fixture = NodeFixture::new(|setup| {
         let text = "policy default deny\n".to_owned();
-        blueprint.policies = vec![("default.policy".to_owned(), text)];
+        setup.policies = vec![("default.policy".to_owned(), text)];
     })
     .await;
     let mut asked = call("rpcutil", "ping", json!({}));
     asked.trace = true;
-    let (answers, _) = world.caller.call(asked).await;
+    let (answers, _) = fixture.caller.call(asked).await;
     let reply = &answers.first_key_value().unwrap().1.reply;
     assert!(matches!(reply.reason, Some(ReplyReason::Denied { .. })));
     let refused: Vec<_> = reply.stages.iter().filter(|stage| stage.refused).collect();
@@ -125,52 +125,52 @@ async fn a_refusal_shows_where_it_ended() {
 
 #[tokio::test]
 async fn a_request_that_is_not_followed_tells_no_stage() {
-    let world = World::new(|_| {}).await;
-    let (answers, _) = world.caller.call(call("rpcutil", "ping", json!({}))).await;
+    let fixture = NodeFixture::new(|_| {}).await;
+    let (answers, _) = fixture.caller.call(call("rpcutil", "ping", json!({}))).await;
     let reply = &answers.first_key_value().unwrap().1.reply;
     assert!(reply.stages.is_empty());
-    assert!(world.node.audit()[0].get("traceparent").is_none());
+    assert!(fixture.node.audit()[0].get("traceparent").is_none());
 }
 
 #[tokio::test]
 async fn an_action_knows_the_trace_that_it_is_part_of() {
-    let world = World::new(|blueprint| blueprint.agents = vec![seer()]).await;
+    let fixture = NodeFixture::new(|setup| setup.agents = vec![seer()]).await;
     let mut asked = call("seer", "trace", json!({}));
     asked.traceparent = Some(TraceContext::parse(TRACE).unwrap());
-    let (answers, _) = world.caller.call(asked).await;
+    let (answers, _) = fixture.caller.call(asked).await;
     let reply = &answers.first_key_value().unwrap().1.reply;
     assert_eq!(reply.data["trace"], TRACE);
 }
 
 #[tokio::test]
 async fn who_wants_no_answer_gets_none_and_the_action_is_run() {
-    let world = World::new(|_| {}).await;
-    let before = world.node.core.snapshot_counters().replies;
+    let fixture = NodeFixture::new(|_| {}).await;
+    let before = fixture.node.core.snapshot_counters().replies;
     let mut asked = call("puppetral", "do", json!({"type": "group", "name": "staff"}));
     asked.reply_delivery = ReplyDelivery::Unwanted;
-    let (answers, stats) = world.caller.call(asked).await;
+    let (answers, stats) = fixture.caller.call(asked).await;
     assert!(answers.is_empty() && stats.missing.is_empty());
-    let group = world.node.root().join("etc/group");
+    let group = fixture.node.root().join("etc/group");
     muster_tests::await_state("the group is there", || {
         std::fs::read_to_string(&group).is_ok_and(|text| text.contains("staff:"))
     })
     .await;
-    muster_tests::await_state("the end is on record", || world.node.audit().len() == 2).await;
+    muster_tests::await_state("the end is on record", || fixture.node.audit().len() == 2).await;
     // The node's answer to a later question would come after one to this.
-    world.caller.ask(NODE, "rpcutil", "ping", json!({})).await;
-    assert_eq!(world.node.core.snapshot_counters().replies, before + 1);
+    fixture.caller.call_action(NODE, "rpcutil", "ping", json!({})).await;
+    assert_eq!(fixture.node.core.snapshot_counters().replies, before + 1);
 }
 
 #[tokio::test]
 async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else() {
-    let world = World::new(|_| {}).await;
-    let own = format!("_R.{}", world.caller.signer.public_key());
-    let elsewhere = world.caller.client.mailbox_address("night-shift").unwrap();
-    let second = connect(&world.server, &world.caller.signer).await;
+    let fixture = NodeFixture::new(|_| {}).await;
+    let own = format!("_R.{}", fixture.caller.signer.public_key());
+    let elsewhere = fixture.caller.client.mailbox_address("night-shift").unwrap();
+    let second = connect(&fixture.server, &fixture.caller.signer).await;
     let mut listening = second.subscribe_all(&[elsewhere.subscription_pattern()]).await.unwrap();
     let mut asked = call("rpcutil", "ping", json!({}));
     asked.reply_delivery = ReplyDelivery::Elsewhere(elsewhere);
-    let (answers, stats) = world.caller.call(asked.clone()).await;
+    let (answers, stats) = fixture.caller.call(asked.clone()).await;
     assert!(answers.is_empty());
     let message = tokio::time::timeout(PATIENCE, listening[0].next()).await.unwrap().unwrap();
     let body = String::from_utf8_lossy(message.payload()).into_owned();
@@ -188,16 +188,16 @@ async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else
         "a b",
         "",
     ] {
-        match world.caller.client.mailbox_address(foreign) {
+        match fixture.caller.client.mailbox_address(foreign) {
             Err(ClientError::ForeignInbox { .. }) => {}
             other => panic!("{foreign}: {other:?}"),
         }
     }
     // An address of another caller is refused as well when it was made elsewhere.
-    let anna = world.organisation.caller("anna").public_key().to_string();
+    let anna = fixture.organisation.caller("anna").public_key().to_string();
     asked.reply_delivery =
         ReplyDelivery::Elsewhere(AnswerAddress::of_word(&anna, "night-shift").unwrap());
-    let mut events = world.caller.client.call(asked.clone());
+    let mut events = fixture.caller.client.call(asked.clone());
     match events.next().await.unwrap() {
         CallEvent::Failed(ClientError::ForeignInbox { .. }) => {}
         other => panic!("{other:?}"),
@@ -206,28 +206,29 @@ async fn answers_may_go_to_another_process_of_the_same_caller_and_to_nobody_else
 
 #[tokio::test]
 async fn a_call_ends_when_as_many_have_answered_as_were_wanted() {
-    let world = World::new(|_| {}).await;
+    let fixture = NodeFixture::new(|_| {}).await;
     // It is connected, and will never answer.
-    let silent = world.organisation.node("silent.example.net");
-    let bus = connect(&world.server, &silent).await;
-    let subjects = subject::node_subscriptions(world.organisation.collective(), silent.identity());
+    let silent = fixture.organisation.node("silent.example.net");
+    let bus = connect(&fixture.server, &silent).await;
+    let subjects =
+        subject::node_subscriptions(fixture.organisation.collective(), silent.identity());
     let _held = bus.subscribe_all(&subjects).await.unwrap();
     let asked = nodes(&[NODE, "silent.example.net"]);
     let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(asked)).unwrap();
     call.wait = PATIENCE * 100;
     call.expect = Some(1);
-    let (answers, stats) = world.caller.call(call).await;
+    let (answers, stats) = fixture.caller.call(call).await;
     assert_eq!((answers.len(), stats.ok), (1, 1));
     assert_eq!(stats.missing, nodes(&["silent.example.net"]));
 }
 
 #[tokio::test]
 async fn one_busy_node_holds_up_nobody_else() {
-    let World { organisation, server, node: _first, caller } = World::new(|_| {}).await;
+    let NodeFixture { organisation, server, node: _first, caller } = NodeFixture::new(|_| {}).await;
     let mut others = Vec::new();
     for name in ["node2.example.net", "node3.example.net"] {
-        let blueprint = NodeSetup::new(organisation.node(name));
-        others.push(TestNode::start(&organisation, &server, blueprint).await);
+        let setup = NodeSetup::new(organisation.node(name));
+        others.push(TestNode::start(&organisation, &server, setup).await);
     }
     let busy = NodeSetup {
         limits: muster_host::CallLimits {

@@ -9,46 +9,48 @@ use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use muster_wire::subject;
 use serde_json::Value;
 
-use crate::ask::{Caller, World};
+use crate::ask::{NodeFixture, TestCaller};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_in_silence_is_counted_and_shown() {
-    let world = World::new(|_| {}).await;
-    let caller = &world.caller;
-    let signer = world.organisation.caller("anna");
-    let desk = RpcCommand::new(&world.server, &world.organisation, &signer, "");
+    let fixture = NodeFixture::new(|_| {}).await;
+    let caller = &fixture.caller;
+    let signer = fixture.organisation.caller("anna");
+    let rpc = RpcCommand::new(&fixture.server, &fixture.organisation, &signer, "");
     let shown = async || {
-        let (document, code) = desk.run_json(&["stats"]).await;
+        let (document, code) = rpc.run_json(&["stats"]).await;
         assert_eq!(code, 0, "{document:#}");
         document["nodes"][0].clone()
     };
     let before = shown().await;
 
-    let good = caller.request();
-    let to = Caller::subject(&good);
+    let good = caller.ping_request();
+    let to = TestCaller::request_subject(&good);
     let stranger = muster_tests::organisation::Organisation::new(&["muster"]).caller("rip");
     let forged = sign_envelope(EnvelopeKind::Request, &good, &stranger).unwrap();
-    let text = String::from_utf8(caller.seal(&good).to_vec()).unwrap();
+    let text = String::from_utf8(caller.sign_request(&good).to_vec()).unwrap();
     let broken = text.replace("\"ttl\":60000", "\"ttl\":60001");
-    let elsewhere =
-        caller.seal(&Request { collective: SubjectName::parse("other").unwrap(), ..good.clone() });
+    let elsewhere = caller.sign_request(&Request {
+        collective: SubjectName::parse("other").unwrap(),
+        ..good.clone()
+    });
     for payload in [forged.into(), broken.into(), elsewhere] {
-        assert_eq!(caller.answers_to(&to, payload).await, 0);
+        assert_eq!(caller.count_replies(&to, payload).await, 0);
     }
 
-    let stale = Request { issued_at: now() - 3_600_000, ..caller.request() };
+    let stale = Request { issued_at: now() - 3_600_000, ..caller.ping_request() };
     caller.send(&stale).await;
 
-    let once = caller.request();
+    let once = caller.ping_request();
     caller.send(&once).await;
-    assert_eq!(caller.answers_to(&to, caller.seal(&once)).await, 0);
+    assert_eq!(caller.count_replies(&to, caller.sign_request(&once)).await, 0);
 
     let nobody = NodeFilter::default().with_class("nobody").unwrap();
-    let unmatched = Request { target: RequestTarget::Filter(nobody), ..caller.request() };
+    let unmatched = Request { target: RequestTarget::Filter(nobody), ..caller.ping_request() };
     let everybody =
         subject::broadcast_request(&unmatched.collective, &unmatched.agent, &unmatched.action);
-    let sealed = caller.seal(&unmatched);
-    assert_eq!(caller.answers_to(&everybody, sealed).await, 0);
+    let sealed = caller.sign_request(&unmatched);
+    assert_eq!(caller.count_replies(&everybody, sealed).await, 0);
 
     let after = shown().await;
     let more = |name: &str| number(&after, name) - number(&before, name);
@@ -56,7 +58,7 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
     assert_eq!(more("expired"), 1, "{before} {after}");
     assert_eq!(more("replayed"), 1, "{before} {after}");
     assert_eq!(more("others"), 1, "{before} {after}");
-    let text = desk.run(&["stats"]).await;
+    let text = rpc.run(&["stats"]).await;
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("REPLAYED") && text.contains("node1.example.net"), "{text}");
 }

@@ -10,13 +10,13 @@ use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::json;
 
-use crate::ask::{Caller, World};
+use crate::ask::{NodeFixture, TestCaller};
 
 const NODE: &str = "node1.example.net";
 
 #[tokio::test]
 async fn every_status_comes_from_a_real_case() {
-    let world = World::new(|_| {}).await;
+    let fixture = NodeFixture::new(|_| {}).await;
     let table = [
         ("rpcutil", "ping", json!({}), ReplyStatus::Ok),
         ("puppetral", "do", json!({"type": "exec", "name": "/bin/false"}), ReplyStatus::Failed),
@@ -41,84 +41,99 @@ async fn every_status_comes_from_a_real_case() {
         ),
     ];
     for (agent, action, data, status) in table {
-        let answer = world.caller.ask(NODE, agent, action, data.clone()).await;
+        let answer = fixture.caller.call_action(NODE, agent, action, data.clone()).await;
         assert_eq!(
             answer.reply.statuscode, status,
             "{agent} {action} {data}: {}",
             answer.reply.statusmsg
         );
     }
-    let passwd = std::fs::read_to_string(world.node.root().join("etc/passwd")).unwrap();
+    let passwd = std::fs::read_to_string(fixture.node.root().join("etc/passwd")).unwrap();
     assert!(!passwd.contains("x:x:"), "an invalid request changed something: {passwd}");
 }
 
 #[tokio::test]
 async fn a_denial_names_its_rule_and_is_audited() {
-    let world = World::new(|blueprint| {
+    let fixture = NodeFixture::new(|setup| {
         let text = "policy default deny\nallow\tbob\t*\t*\nallow\t*\tfind\t*\n";
-        blueprint.policies = vec![("puppetral.policy".to_owned(), text.to_owned())];
+        setup.policies = vec![("puppetral.policy".to_owned(), text.to_owned())];
     })
     .await;
     let data = json!({"type": "group", "name": "staff"});
-    let denied = world.caller.ask(NODE, "puppetral", "do", data.clone()).await.reply;
+    let denied = fixture.caller.call_action(NODE, "puppetral", "do", data.clone()).await.reply;
     let Some(ReplyReason::Denied { rule }) = &denied.reason else { panic!("{denied:?}") };
     assert!(rule.starts_with("puppetral.policy"), "{rule}");
     assert_eq!(denied.statuscode, ReplyStatus::Other);
     assert_eq!(
-        world.caller.ask(NODE, "puppetral", "find", data).await.reply.statuscode,
+        fixture.caller.call_action(NODE, "puppetral", "find", data).await.reply.statuscode,
         ReplyStatus::Ok
     );
     // `bobby` is not `bob`.
-    let bobby =
-        Caller::connect(&world.organisation, &world.server, world.organisation.caller("bobby"))
-            .await;
+    let bobby = TestCaller::connect(
+        &fixture.organisation,
+        &fixture.server,
+        fixture.organisation.caller("bobby"),
+    )
+    .await;
     let data = json!({"type": "group", "name": "staff"});
-    assert_eq!(bobby.ask(NODE, "puppetral", "do", data).await.reply.statuscode, ReplyStatus::Other);
+    assert_eq!(
+        bobby.call_action(NODE, "puppetral", "do", data).await.reply.statuscode,
+        ReplyStatus::Other
+    );
     let verdicts: Vec<_> =
-        world.node.audit().iter().map(|record| record["verdict"].clone()).collect();
+        fixture.node.audit().iter().map(|record| record["verdict"].clone()).collect();
     assert_eq!(verdicts, ["denied", "executed", "denied"]);
-    assert_eq!(world.node.core.snapshot_counters().denied, 2);
+    assert_eq!(fixture.node.core.snapshot_counters().denied, 2);
 }
 
 #[tokio::test]
 async fn a_caller_that_wants_no_answer_gets_none() {
-    let world = World::new(|_| {}).await;
-    let request = Request { reply: false, ..world.caller.request() };
-    let sealed = world.caller.seal(&request);
-    assert_eq!(world.caller.answers_to(&Caller::subject(&request), sealed).await, 0);
-    assert_eq!(world.node.audit().len(), 2);
+    let fixture = NodeFixture::new(|_| {}).await;
+    let request = Request { reply: false, ..fixture.caller.ping_request() };
+    let sealed = fixture.caller.sign_request(&request);
+    assert_eq!(
+        fixture.caller.count_replies(&TestCaller::request_subject(&request), sealed).await,
+        0
+    );
+    assert_eq!(fixture.node.audit().len(), 2);
 }
 
 #[tokio::test]
 async fn answers_go_to_the_callers_own_inbox_and_nowhere_else() {
-    let world = World::new(|_| {}).await;
-    let request = world.caller.request();
-    let before = world.node.core.snapshot_counters().replies;
+    let fixture = NodeFixture::new(|_| {}).await;
+    let request = fixture.caller.ping_request();
+    let before = fixture.node.core.snapshot_counters().replies;
     let elsewhere = "_R.UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x";
-    world
+    fixture
         .caller
         .bus
-        .publish_with_reply(&Caller::subject(&request), elsewhere, world.caller.seal(&request))
+        .publish_with_reply(
+            &TestCaller::request_subject(&request),
+            elsewhere,
+            fixture.caller.sign_request(&request),
+        )
         .await
         .unwrap();
-    assert_eq!(world.caller.send(&world.caller.request()).await.statuscode, ReplyStatus::Ok);
-    assert_eq!(world.node.core.snapshot_counters().replies, before + 1);
+    assert_eq!(
+        fixture.caller.send(&fixture.caller.ping_request()).await.statuscode,
+        ReplyStatus::Ok
+    );
+    assert_eq!(fixture.node.core.snapshot_counters().replies, before + 1);
 }
 
 #[tokio::test]
 async fn discovery_finds_by_facts_classes_agents_and_identity() {
-    let World { organisation, server, node: _first, caller } = World::new(|_| {}).await;
+    let NodeFixture { organisation, server, node: _first, caller } = NodeFixture::new(|_| {}).await;
     let mut nodes = Vec::new();
     for (name, environment, class) in [
         ("db1.acme.net", "development", "mysql::master"),
         ("db2.acme.net", "production", "mysql::master"),
         ("web1.acme.net", "development", "apache"),
     ] {
-        let mut blueprint = NodeSetup::new(organisation.node(name));
-        blueprint.facts =
-            json!({"environment": environment, "customer": "acme", "deep": {"er": 7}});
-        blueprint.classes = vec!["common".to_owned(), class.to_owned()];
-        nodes.push(TestNode::start(&organisation, &server, blueprint).await);
+        let mut setup = NodeSetup::new(organisation.node(name));
+        setup.facts = json!({"environment": environment, "customer": "acme", "deep": {"er": 7}});
+        setup.classes = vec!["common".to_owned(), class.to_owned()];
+        nodes.push(TestNode::start(&organisation, &server, setup).await);
     }
     let filter = NodeFilter::default;
     for (filter, expected) in [
@@ -150,11 +165,11 @@ async fn discovery_finds_by_facts_classes_agents_and_identity() {
 
 #[tokio::test]
 async fn a_node_that_is_not_there_is_named_at_once() {
-    let world = World::new(|_| {}).await;
+    let fixture = NodeFixture::new(|_| {}).await;
     let nodes: BTreeSet<Identity> =
         [NODE, "gone.example.net"].iter().map(|name| Identity::parse(name).unwrap()).collect();
     let call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(nodes)).unwrap();
-    let (answers, stats) = world.caller.call(call).await;
+    let (answers, stats) = fixture.caller.call(call).await;
     assert_eq!(answers.len(), 1);
     assert_eq!(stats.absent.iter().map(Identity::as_str).collect::<Vec<_>>(), ["gone.example.net"]);
     assert_eq!(stats.missing, stats.absent);

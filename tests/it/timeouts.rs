@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::ask::World;
+use crate::ask::NodeFixture;
 
 /// More than the agent's two seconds, and the two more that a caller waits for answers on their way.
 const LONGER: Duration = Duration::from_millis(4500);
@@ -92,13 +92,17 @@ fn agent() -> Agent {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_actions_own_timeout_counts_on_the_node_and_at_the_callers() {
-    let world = World::new(|node| node.agents.push(agent())).await;
-    let desk =
-        RpcCommand::new(&world.server, &world.organisation, &world.organisation.caller("anna"), "");
-    desk.add_schema("clock", &ddl());
+    let fixture = NodeFixture::new(|node| node.agents.push(agent())).await;
+    let rpc = RpcCommand::new(
+        &fixture.server,
+        &fixture.organisation,
+        &fixture.organisation.caller("anna"),
+        "",
+    );
+    rpc.add_schema("clock", &ddl());
     let seconds = async |more: &[&str]| {
         let words = [&["clock"], more, &["-I", "node1.example.net"]].concat();
-        let (document, code) = desk.run_json(&words).await;
+        let (document, code) = rpc.run_json(&words).await;
         assert_eq!(code, 0, "{document:#}");
         document["replies"][0]["data"]["seconds"].as_u64().unwrap()
     };

@@ -15,7 +15,7 @@ use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, UserRole};
 use serde_json::json;
 
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 use crate::enrolled_names::{Fleet, await_log, issued};
 
 /// How long the tokens of this fleet live, in seconds.
@@ -44,9 +44,9 @@ async fn a_node_outlives_its_first_token() {
 
     // The broker ends connections whose token is over, and takes no such token.
     let asker = fleet.organisation.caller("rip");
-    let caller = Caller::connect(&fleet.organisation, &fleet.server, asker).await;
+    let caller = TestCaller::connect(&fleet.organisation, &fleet.server, asker).await;
     let ping = async || {
-        let reply = caller.ask("web-1.example.com", "rpcutil", "ping", json!({}));
+        let reply = caller.call_action("web-1.example.com", "rpcutil", "ping", json!({}));
         reply.await.reply
     };
     poll_until_ok("the node comes back with the renewed token", PATIENCE, async || {

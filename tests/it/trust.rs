@@ -17,32 +17,36 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
-use crate::answerer::{Answerer, answer_subject, pong};
-use crate::ask::{Caller, MOMENT, World};
+use crate::answerer::{FakeNodeFixture, pong_reply, reply_subject};
+use crate::ask::{NodeFixture, SHORT_WAIT, TestCaller};
 
 /// Messages that must get no reply; each is counted and audited with its reason.
 #[tokio::test]
 async fn unauthentic_messages_get_no_reply() {
-    let world = World::new(|_| {}).await;
-    let caller = &world.caller;
-    let good = caller.request();
+    let fixture = NodeFixture::new(|_| {}).await;
+    let caller = &fixture.caller;
+    let good = caller.ping_request();
     let signed = caller.sign_request(&good);
-    let subject = Caller::subject(&good);
+    let subject = TestCaller::request_subject(&good);
     let text = String::from_utf8(signed.to_vec()).unwrap();
 
     let foreign_caller = Organisation::new(&["muster"]).caller("rip");
     let forged = sign_envelope(EnvelopeKind::Request, &good, &foreign_caller).unwrap();
-    let other_caller = world.organisation.caller("anna");
+    let other_caller = fixture.organisation.caller("anna");
     let with_wrong_sender = sign_envelope(EnvelopeKind::Request, &good, &other_caller).unwrap();
-    let node_key = world.organisation.node("node2.example.net");
+    let node_key = fixture.organisation.node("node2.example.net");
     let signed_by_node = sign_envelope(
         EnvelopeKind::Request,
         &Request { caller: node_key.identity().clone(), ..good.clone() },
         &node_key,
     )
     .unwrap();
-    let expired_token =
-        world.organisation.user_until(UserRole::Caller, "rip", &["agent:*"], Some(1_700_000_000));
+    let expired_token = fixture.organisation.user_until(
+        UserRole::TestCaller,
+        "rip",
+        &["agent:*"],
+        Some(1_700_000_000),
+    );
     let with_expired_token = sign_envelope(EnvelopeKind::Request, &good, &expired_token).unwrap();
     let with_other_action = caller.sign_request(&Request {
         action: SubjectName::parse("inventory").unwrap(),
@@ -69,61 +73,62 @@ async fn unauthentic_messages_get_no_reply() {
         ("subject_mismatch", with_other_collective),
     ];
     for (reason, payload) in cases {
-        assert_eq!(caller.answers_to(&subject, payload).await, 0, "{reason} was answered");
-        let audited = world.node.audit();
+        assert_eq!(caller.count_replies(&subject, payload).await, 0, "{reason} was answered");
+        let audited = fixture.node.audit();
         assert!(
             audited.iter().any(|record| record["reason"] == reason),
             "{reason} is not in {audited:#?}"
         );
     }
-    assert_eq!(world.node.core.snapshot_counters().unvalidated, 12);
+    assert_eq!(fixture.node.core.snapshot_counters().unvalidated, 12);
 }
 
 #[tokio::test]
 async fn replayed_request_runs_once_even_after_a_restart() {
-    let world = World::new(|_| {}).await;
+    let fixture = NodeFixture::new(|_| {}).await;
     let request = Request {
         agent: SubjectName::parse("puppetral").unwrap(),
         action: SubjectName::parse("do").unwrap(),
-        data: crate::ask::object(
+        data: crate::ask::to_object(
             json!({"type": "exec", "name": "/bin/sh -c 'echo x >> /tmp/ran'"}),
         ),
-        ..world.caller.request()
+        ..fixture.caller.ping_request()
     };
-    let (subject, captured) = (Caller::subject(&request), world.caller.sign_request(&request));
-    let (inbox, mut replies) = world.caller.inbox(&request).await;
-    world.caller.bus.publish_with_reply(&subject, &inbox, captured.clone()).await.unwrap();
+    let (subject, captured) =
+        (TestCaller::request_subject(&request), fixture.caller.sign_request(&request));
+    let (inbox, mut replies) = fixture.caller.subscribe_inbox(&request).await;
+    fixture.caller.bus.publish_with_reply(&subject, &inbox, captured.clone()).await.unwrap();
     let reply = replies.next().await.unwrap();
-    let reply = world.caller.open(&request, reply.payload());
+    let reply = fixture.caller.verify_reply(&request, reply.payload());
     assert_eq!(reply.statuscode, ReplyStatus::Ok, "{}", reply.statusmsg);
-    assert_eq!(world.caller.answers_to(&subject, captured.clone()).await, 0);
-    assert_eq!(world.node.core.snapshot_counters().replayed, 1);
+    assert_eq!(fixture.caller.count_replies(&subject, captured.clone()).await, 0);
+    assert_eq!(fixture.node.core.snapshot_counters().replayed, 1);
 
-    let World { organisation, server, node, caller } = world;
+    let NodeFixture { organisation, server, node, caller } = fixture;
     let signer = node.core.signer().clone();
     let directory = node.stop_and_wait().await;
     let restarted =
         TestNode::start_in(directory, &organisation, &server, NodeSetup::new(signer)).await;
-    assert_eq!(caller.answers_to(&subject, captured).await, 0);
+    assert_eq!(caller.count_replies(&subject, captured).await, 0);
     assert_eq!(restarted.core.snapshot_counters().replayed, 1);
     assert_eq!(std::fs::read_to_string(restarted.root().join("tmp/ran")).unwrap(), "x\n");
 }
 
 #[tokio::test]
 async fn stale_request_is_answered_once_with_its_age() {
-    let world = World::new(|_| {}).await;
-    let old = Request { issued_at: now() - 600_000, ..world.caller.request() };
-    let reply = world.caller.send(&old).await;
+    let fixture = NodeFixture::new(|_| {}).await;
+    let old = Request { issued_at: now() - 600_000, ..fixture.caller.ping_request() };
+    let reply = fixture.caller.send(&old).await;
     assert_eq!(reply.statuscode, ReplyStatus::Other);
     assert!(matches!(reply.reason, Some(ReplyReason::Expired { age_ms: 600_000.. })), "{reply:?}");
-    let again = world.caller.sign_request(&old);
-    assert_eq!(world.caller.answers_to(&Caller::subject(&old), again).await, 0);
+    let again = fixture.caller.sign_request(&old);
+    assert_eq!(fixture.caller.count_replies(&TestCaller::request_subject(&old), again).await, 0);
 
-    let future_request = Request { issued_at: now() + 600_000, ..world.caller.request() };
-    let reply = world.caller.send(&future_request).await;
+    let future_request = Request { issued_at: now() + 600_000, ..fixture.caller.ping_request() };
+    let reply = fixture.caller.send(&future_request).await;
     assert!(matches!(reply.reason, Some(ReplyReason::Expired { age_ms: ..-500_000 })), "{reply:?}");
-    assert_eq!(world.node.core.snapshot_counters().ttlexpired, 2);
-    let audited = world.node.audit();
+    assert_eq!(fixture.node.core.snapshot_counters().ttlexpired, 2);
+    let audited = fixture.node.audit();
     assert_eq!(
         audited.iter().filter(|record| record["reason"] == "expired").count(),
         2,
@@ -134,21 +139,21 @@ async fn stale_request_is_answered_once_with_its_age() {
 #[tokio::test]
 async fn clocks_may_differ_by_at_most_the_allowed_skew() {
     for (offset, status) in [(25_000, ReplyStatus::Ok), (120_000, ReplyStatus::Other)] {
-        let world = World::new(|blueprint| {
-            blueprint.clock = WallClock::new(move || now() + offset);
+        let fixture = NodeFixture::new(|setup| {
+            setup.clock = WallClock::new(move || now() + offset);
         })
         .await;
-        let short = Request { ttl: 1_000, ..world.caller.request() };
-        assert_eq!(world.caller.send(&short).await.statuscode, status, "{offset} ms ahead");
+        let short = Request { ttl: 1_000, ..fixture.caller.ping_request() };
+        assert_eq!(fixture.caller.send(&short).await.statuscode, status, "{offset} ms ahead");
     }
 }
 
 #[tokio::test]
 async fn broker_restricts_users_to_their_subjects() {
-    let world = World::new(|_| {}).await;
-    let limited = world.organisation.user(UserRole::Caller, "limited", &["agent:rpcutil"]);
-    let node = world.organisation.node("node2.example.net");
-    let inbox = subject::inbox_prefix(&world.caller.signer.public_key().to_string());
+    let fixture = NodeFixture::new(|_| {}).await;
+    let limited = fixture.organisation.user(UserRole::TestCaller, "limited", &["agent:rpcutil"]);
+    let node = fixture.organisation.node("node2.example.net");
+    let inbox = subject::inbox_prefix(&fixture.caller.signer.public_key().to_string());
     let request_subject = "muster.rpcutil.ping.all";
     for (user, subject, publishes) in [
         (&limited, "muster.puppetral.do.all", true),
@@ -161,7 +166,7 @@ async fn broker_restricts_users_to_their_subjects() {
         (&node, "muster.*.*.node.node1.example.net", false),
         (&node, &*format!("{inbox}.>"), false),
     ] {
-        let bus = connect(&world.server, user).await;
+        let bus = connect(&fixture.server, user).await;
         let events = bus.subscribe_events();
         if publishes {
             bus.publish(subject, Bytes::from_static(b"x")).await.unwrap();
@@ -176,14 +181,14 @@ async fn broker_restricts_users_to_their_subjects() {
             user.identity()
         );
     }
-    let audited = world.node.audit();
+    let audited = fixture.node.audit();
     assert!(audited.is_empty(), "a message arrived: {audited:#?}");
 }
 
 pub(crate) async fn await_refusal(mut events: broadcast::Receiver<BusEvent>) -> String {
     loop {
         if let BusEvent::Refused(reason) =
-            tokio::time::timeout(MOMENT * 10, events.recv()).await.unwrap().unwrap()
+            tokio::time::timeout(SHORT_WAIT * 10, events.recv()).await.unwrap().unwrap()
         {
             return reason;
         }
@@ -195,16 +200,17 @@ pub(crate) async fn await_refusal(mut events: broadcast::Receiver<BusEvent>) -> 
 async fn node_cannot_reply_for_another() {
     let organisation = Organisation::new(&["muster"]);
     let impostor = organisation.node("liar.example.net");
-    let mut world = Answerer::of(organisation, &impostor, MOMENT).await;
+    let mut fixture = FakeNodeFixture::start(organisation, &impostor, SHORT_WAIT).await;
     let send_replies = async {
-        let message = world.requests.next().await.unwrap();
+        let message = fixture.requests.next().await.unwrap();
         let victim = Identity::parse("victim.example.net").unwrap();
         let forged =
-            sign_envelope(EnvelopeKind::Reply, &pong(&message, &victim, 1), &impostor).unwrap();
-        let to = answer_subject(&message, impostor.identity());
-        world.bus.publish(&to, forged.into()).await.unwrap();
+            sign_envelope(EnvelopeKind::Reply, &pong_reply(&message, &victim, 1), &impostor)
+                .unwrap();
+        let to = reply_subject(&message, impostor.identity());
+        fixture.bus.publish(&to, forged.into()).await.unwrap();
     };
-    let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), send_replies);
+    let ((answers, stats), ()) = tokio::join!(fixture.caller.call(fixture.call), send_replies);
     assert!(answers.is_empty(), "{answers:?}");
     assert_eq!(stats.rejected, 1);
 }
@@ -216,23 +222,23 @@ async fn only_forged_replies_of_a_large_batch_are_rejected() {
     let organisation = Organisation::new(&["muster"]);
     let answerers: Vec<Signer> =
         (0..NODE_COUNT).map(|n| organisation.node(&format!("node{n}.example.net"))).collect();
-    let mut world = Answerer::of(organisation, &answerers[0], MOMENT * 10).await;
+    let mut fixture = FakeNodeFixture::start(organisation, &answerers[0], SHORT_WAIT * 10).await;
     let send_replies = async {
-        let message = world.requests.next().await.unwrap();
-        let to = answer_subject(&message, answerers[0].identity());
+        let message = fixture.requests.next().await.unwrap();
+        let to = reply_subject(&message, answerers[0].identity());
         for (n, answerer) in answerers.iter().enumerate() {
-            let reply = pong(&message, answerer.identity(), n);
+            let reply = pong_reply(&message, answerer.identity(), n);
             let mut signed =
                 String::from_utf8(sign_envelope(EnvelopeKind::Reply, &reply, answerer).unwrap())
                     .unwrap();
             if n % 7 == 3 {
                 signed = signed.replace("\"took\":0", "\"took\":1");
             }
-            world.bus.publish(&to, signed.into()).await.unwrap();
+            fixture.bus.publish(&to, signed.into()).await.unwrap();
         }
-        world.bus.flush().await.unwrap();
+        fixture.bus.flush().await.unwrap();
     };
-    let ((answers, stats), ()) = tokio::join!(world.caller.call(world.call), send_replies);
+    let ((answers, stats), ()) = tokio::join!(fixture.caller.call(fixture.call), send_replies);
     let forged = (0..NODE_COUNT).filter(|n| n % 7 == 3).count();
     assert_eq!((stats.rejected, answers.len()), (forged, NODE_COUNT - forged));
     for (sender, answer) in answers {
@@ -244,15 +250,18 @@ async fn only_forged_replies_of_a_large_batch_are_rejected() {
 
 #[tokio::test]
 async fn request_for_other_nodes_is_ignored() {
-    let world = World::new(|_| {}).await;
+    let fixture = NodeFixture::new(|_| {}).await;
     let others = [Identity::parse("node2.example.net").unwrap()].into();
-    let request = Request { target: RequestTarget::Nodes(others), ..world.caller.request() };
-    let signed = world.caller.sign_request(&request);
-    assert_eq!(world.caller.answers_to(&Caller::subject(&request), signed.clone()).await, 0);
-    assert_eq!(world.node.core.snapshot_counters().filtered, 1);
+    let request = Request { target: RequestTarget::Nodes(others), ..fixture.caller.ping_request() };
+    let signed = fixture.caller.sign_request(&request);
+    assert_eq!(
+        fixture.caller.count_replies(&TestCaller::request_subject(&request), signed.clone()).await,
+        0
+    );
+    assert_eq!(fixture.node.core.snapshot_counters().filtered, 1);
     // Published to the node's own subject, the request still names another node.
     assert_eq!(
-        world.caller.answers_to("muster.rpcutil.ping.node.node1.example.net", signed).await,
+        fixture.caller.count_replies("muster.rpcutil.ping.node.node1.example.net", signed).await,
         0
     );
 }
@@ -261,9 +270,10 @@ async fn request_for_other_nodes_is_ignored() {
 /// its requests.
 #[tokio::test]
 async fn revoked_user_is_refused_by_broker_and_node() {
-    let World { mut organisation, server, node, caller } = World::storing(|_| {}).await;
-    assert_eq!(caller.send(&caller.request()).await.statuscode, ReplyStatus::Ok);
-    let captured = caller.request();
+    let NodeFixture { mut organisation, server, node, caller } =
+        NodeFixture::with_stores(|_| {}).await;
+    assert_eq!(caller.send(&caller.ping_request()).await.statuscode, ReplyStatus::Ok);
+    let captured = caller.ping_request();
     let signed = caller.sign_request(&captured);
     let events = caller.bus.subscribe_events();
 
@@ -273,7 +283,7 @@ async fn revoked_user_is_refused_by_broker_and_node() {
         .await;
     // The broker does not have the revocation yet: the message arrives, and the node refuses it.
     let before = node.core.snapshot_counters().unvalidated;
-    caller.bus.publish(&Caller::subject(&captured), signed).await.unwrap();
+    caller.bus.publish(&TestCaller::request_subject(&captured), signed).await.unwrap();
     await_state("the node refuses the revoked caller", || {
         node.core.snapshot_counters().unvalidated > before
     })
@@ -283,7 +293,7 @@ async fn revoked_user_is_refused_by_broker_and_node() {
     organisation.push_account(&server, &token).await;
     let reason = await_refusal(events).await;
     assert!(reason.to_lowercase().contains("auth"), "{reason}");
-    let other = Caller::connect(&organisation, &server, organisation.caller("anna")).await;
+    let other = TestCaller::connect(&organisation, &server, organisation.caller("anna")).await;
     assert_eq!(other.send(&other.request()).await.statuscode, ReplyStatus::Ok);
 }
 
@@ -339,18 +349,18 @@ async fn broker_gets_only_nonces_signed() {
 async fn command_uses_only_its_own_cache_of_verified_tokens() {
     use std::os::unix::fs::PermissionsExt as _;
 
-    let world = World::new(|_| {}).await;
-    let signer = world.organisation.caller("anna");
-    let desk = RpcCommand::new(&world.server, &world.organisation, &signer, "");
-    let cache_file = desk.path(&format!(".cache/muster/vouched/{}", signer.public_key()));
+    let fixture = NodeFixture::new(|_| {}).await;
+    let signer = fixture.organisation.caller("anna");
+    let rpc = RpcCommand::new(&fixture.server, &fixture.organisation, &signer, "");
+    let cache_file = rpc.path(&format!(".cache/muster/vouched/{}", signer.public_key()));
     let ping_and_read_cache = async || {
-        let (document, code) = desk.run_json(&["rpcutil", "ping"]).await;
+        let (document, code) = rpc.run_json(&["rpcutil", "ping"]).await;
         assert_eq!(code, 0, "{document:#}");
         std::fs::read(&cache_file).unwrap()
     };
     let first = ping_and_read_cache().await;
     assert_eq!(cache_file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    let trust = world.organisation.trust();
+    let trust = fixture.organisation.trust();
     let count_imported = |bytes: &[u8]| {
         TokenCache::default().import_verified(&trust, signer.public_key(), bytes, now())
     };
@@ -362,7 +372,7 @@ async fn command_uses_only_its_own_cache_of_verified_tokens() {
     assert_eq!(cache_file.metadata().unwrap().modified().unwrap(), written);
 
     // A cache of another signer is ignored, and replaced when a new token is verified.
-    let node = world.organisation.node("somebody.example.net");
+    let node = fixture.organisation.node("somebody.example.net");
     let others = TokenCache::default();
     others.verify_user(&trust, &node.token(), now()).unwrap();
     let others = others.export_verified(&trust, node.key_pair(), now()).unwrap();

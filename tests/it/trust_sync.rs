@@ -14,13 +14,14 @@ use muster_tests::{await_state, now};
 use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 
-use crate::ask::{Caller, World};
+use crate::ask::{NodeFixture, TestCaller};
 use crate::enrolled_names::await_log;
 
 #[tokio::test]
 async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
-    let World { mut organisation, server, node, caller } = World::storing(|_| {}).await;
-    assert_eq!(caller.send(&caller.request()).await.statuscode, ReplyStatus::Ok);
+    let NodeFixture { mut organisation, server, node, caller } =
+        NodeFixture::with_stores(|_| {}).await;
+    assert_eq!(caller.send(&caller.ping_request()).await.statuscode, ReplyStatus::Ok);
     let signer = node.core.signer().clone();
     let directory = node.stop_and_wait().await;
     // The broker itself is not told, so that only the node can refuse.
@@ -30,9 +31,9 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
     let back = NodeSetup { account: Some(before.clone()), ..NodeSetup::new(signer) };
     let node = TestNode::start_in(directory, &organisation, &server, back).await;
     assert_eq!(node.core.trust().account_token(), token);
-    let request = caller.request();
-    let sealed = caller.seal(&request);
-    let subject = Caller::subject(&request);
+    let request = caller.ping_request();
+    let sealed = caller.sign_request(&request);
+    let subject = TestCaller::request_subject(&request);
     caller.bus.publish(&subject, sealed).await.unwrap();
     await_state("the request is refused", || {
         node.audit().iter().any(|record| record["reason"] == "revoked")
@@ -51,7 +52,7 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
 
 #[tokio::test]
 async fn a_caller_knows_a_revocation_before_it_asks() {
-    let World { mut organisation, server, .. } = World::storing(|_| {}).await;
+    let NodeFixture { mut organisation, server, .. } = NodeFixture::with_stores(|_| {}).await;
     let trust = organisation.trust();
     let token = organisation.revoke_user(&organisation.node("gone.example.net"));
     organisation.publish_account(&server, &token).await;
@@ -69,13 +70,13 @@ async fn a_caller_knows_a_revocation_before_it_asks() {
 async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_time() {
     const AHEAD: u64 = 2 * 60 * 60 * 1000;
     let ahead = Arc::new(AtomicU64::new(0));
-    let World { node, caller, .. } = &World::new(|blueprint| {
+    let NodeFixture { node, caller, .. } = &NodeFixture::new(|setup| {
         let ahead = Arc::clone(&ahead);
-        blueprint.clock = WallClock::new(move || now() + ahead.load(Ordering::Acquire));
+        setup.clock = WallClock::new(move || now() + ahead.load(Ordering::Acquire));
     })
     .await;
     ahead.store(AHEAD, Ordering::Release);
-    let request = || Request { issued_at: now() + AHEAD, ..caller.request() };
+    let request = || Request { issued_at: now() + AHEAD, ..caller.ping_request() };
     assert_eq!(caller.send(&request()).await.statuscode, ReplyStatus::Ok);
     let findings = node.core.collect_findings();
     let is_reported = |finding: &HealthFinding| {
@@ -97,10 +98,10 @@ async fn a_restart_makes_no_token_fresher() {
     let config = "[trust]\nmax_age_seconds = 3600\n";
     let node = organisation.node("web1.example.com");
     let home = DaemonHome::new(&organisation, &node, &server.url(), config);
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut fresh = home.clone().start();
     await_log(&mut fresh, "ready identity=").await;
-    assert_eq!(caller.send(&caller.request()).await.statuscode, ReplyStatus::Ok);
+    assert_eq!(caller.send(&caller.ping_request()).await.statuscode, ReplyStatus::Ok);
     drop(fresh);
     home.write("state/account.confirmed", "", 0o644);
     let confirmed =
@@ -109,6 +110,6 @@ async fn a_restart_makes_no_token_fresher() {
     confirmed.set_modified(before).unwrap();
     let mut again = home.start();
     await_log(&mut again, "ready identity=").await;
-    let reply = caller.send(&caller.request()).await;
+    let reply = caller.send(&caller.ping_request()).await;
     assert!(matches!(reply.reason, Some(ReplyReason::Expired { .. })), "{reply:?}");
 }

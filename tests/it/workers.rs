@@ -1,4 +1,4 @@
-//! A fleet whose action changes nothing, counts how often it began, and may be held up; with a desk from which it is asked.
+//! A fleet with an agent that changes nothing, counts its calls and can be blocked; and a caller's `rpc`.
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
@@ -15,60 +15,64 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-/// Which node has begun how often, and who may not end yet.
+/// Counts the calls of each node, and blocks the calls of one node.
 #[derive(Default)]
-pub(crate) struct Gate {
-    begun: Mutex<BTreeMap<String, usize>>,
-    held: Mutex<Option<(String, Arc<Semaphore>)>>,
+pub(crate) struct WorkGate {
+    call_counts: Mutex<BTreeMap<String, usize>>,
+    blocked: Mutex<Option<(String, Arc<Semaphore>)>>,
     pub(crate) total: AtomicUsize,
 }
 
-impl Gate {
-    /// From now on this node's actions wait for the semaphore.
-    pub(crate) fn hold(&self, node: &str) -> Arc<Semaphore> {
+impl WorkGate {
+    /// Blocks this node's calls from now on until permits are added to the semaphore.
+    pub(crate) fn block(&self, node: &str) -> Arc<Semaphore> {
         let semaphore = Arc::new(Semaphore::new(0));
-        *self.held.lock().unwrap() = Some((node.to_owned(), Arc::clone(&semaphore)));
+        *self.blocked.lock().unwrap() = Some((node.to_owned(), Arc::clone(&semaphore)));
         semaphore
     }
 
-    pub(crate) fn begun(&self, node: &str) -> usize {
-        self.begun.lock().unwrap().get(node).copied().unwrap_or(0)
+    pub(crate) fn call_count(&self, node: &str) -> usize {
+        self.call_counts.lock().unwrap().get(node).copied().unwrap_or(0)
     }
 
-    fn held(&self, node: &str) -> Option<Arc<Semaphore>> {
-        let held = self.held.lock().unwrap();
-        let (name, semaphore) = held.as_ref()?;
+    fn blocked(&self, node: &str) -> Option<Arc<Semaphore>> {
+        let blocked = self.blocked.lock().unwrap();
+        let (name, semaphore) = blocked.as_ref()?;
         (name == node).then(|| Arc::clone(semaphore))
     }
 }
 
-/// Changes nothing but counts as a change; may be held up.
-struct Work(Arc<Gate>);
+/// An action that counts as a change but changes nothing; the gate may block it.
+struct CountedAction(Arc<WorkGate>);
 
 #[derive(Deserialize)]
-struct Given {
+struct CountedInput {
     what: String,
     token: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Done {
+struct CountedOutput {
     done: String,
     authorised: bool,
 }
 
-impl AgentAction for Work {
+impl AgentAction for CountedAction {
     const NAME: &'static str = "do";
-    type Input = Given;
-    type Output = Done;
-    async fn run(&self, cx: &CallContext, given: Given) -> Result<Done, ActionError> {
+    type Input = CountedInput;
+    type Output = CountedOutput;
+    async fn run(
+        &self,
+        cx: &CallContext,
+        given: CountedInput,
+    ) -> Result<CountedOutput, ActionError> {
         let node = cx.node.identity().to_string();
-        *self.0.begun.lock().unwrap().entry(node.clone()).or_default() += 1;
+        *self.0.call_counts.lock().unwrap().entry(node.clone()).or_default() += 1;
         self.0.total.fetch_add(1, Ordering::Relaxed);
-        if let Some(held) = self.0.held(&node) {
+        if let Some(blocked) = self.0.blocked(&node) {
             tokio::select! {
-                // A semaphore is closed by nobody here.
-                permit = held.acquire() => permit.unwrap().forget(),
+                // The semaphore is never closed.
+                permit = blocked.acquire() => permit.unwrap().forget(),
                 () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
             }
         }
@@ -76,7 +80,7 @@ impl AgentAction for Work {
             return Err(ActionError::failed("it did not work"));
         }
         let authorised = given.token.as_deref() == Some("s3cret");
-        Ok(Done { done: given.what, authorised })
+        Ok(CountedOutput { done: given.what, authorised })
     }
 }
 
@@ -94,39 +98,40 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-/// A fleet of workers, and a desk.
-pub(crate) struct World {
+/// A fleet with the counted action, and a caller's `rpc`.
+pub(crate) struct WorkerFixture {
     pub(crate) organisation: Organisation,
     pub(crate) server: NatsServer,
     pub(crate) nodes: Vec<TestNode>,
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) desk: RpcCommand,
+    pub(crate) gate: Arc<WorkGate>,
+    pub(crate) rpc: RpcCommand,
 }
 
-impl World {
+impl WorkerFixture {
     pub(crate) async fn new(nodes: usize, more: &str) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(WorkGate::default());
         let mut running = Vec::new();
         for n in 1..=nodes {
-            let mut blueprint = NodeSetup::new(organisation.node(&format!("n{n}")));
-            blueprint.facts = json!({"number": n});
+            let mut setup = NodeSetup::new(organisation.node(&format!("n{n}")));
+            setup.facts = json!({"number": n});
             let agent = Agent::builder(&schema().to_string()).unwrap();
-            blueprint.agents = vec![agent.with_action(Work(Arc::clone(&gate))).build().unwrap()];
-            running.push(TestNode::start(&organisation, &server, blueprint).await);
+            setup.agents =
+                vec![agent.with_action(CountedAction(Arc::clone(&gate))).build().unwrap()];
+            running.push(TestNode::start(&organisation, &server, setup).await);
         }
-        let desk = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), more);
-        desk.add_schema("work", &schema());
-        Self { organisation, server, nodes: running, gate, desk }
+        let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), more);
+        rpc.add_schema("work", &schema());
+        Self { organisation, server, nodes: running, gate, rpc }
     }
 
-    /// The only job, in full.
-    pub(crate) async fn job(&self) -> Value {
-        let (jobs, _) = self.desk.run_json(&["job", "list"]).await;
+    /// The details of the only job.
+    pub(crate) async fn only_job(&self) -> Value {
+        let (jobs, _) = self.rpc.run_json(&["job", "list"]).await;
         assert_eq!(jobs["jobs"].as_array().unwrap().len(), 1, "{jobs}");
         let id = jobs["jobs"][0]["id"].as_str().unwrap().to_owned();
-        self.desk.run_json(&["job", "show", &id]).await.0
+        self.rpc.run_json(&["job", "show", &id]).await.0
     }
 }
 

@@ -13,7 +13,7 @@ use crate::floor::PATIENCE;
 use crate::process::{Stopwatch, Took, look_away};
 
 /// A caller whom every node knows after its first call.
-pub(crate) struct Caller {
+pub(crate) struct TestCaller {
     url: String,
     signer: Signer,
     trust: AccountTrust,
@@ -27,7 +27,7 @@ pub(crate) struct Caller {
     pub(crate) pause: Duration,
 }
 
-impl Caller {
+impl TestCaller {
     /// Connects, and hears every node once.
     pub(crate) async fn connect(
         url: String,

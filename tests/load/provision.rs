@@ -72,17 +72,17 @@ async fn measure(nodes: usize) -> Duration {
     let server = organisation.start_broker_with_stores().await;
     let authority = Arc::new(SimulatedCa::default());
     let address = "192.0.2.1";
-    let mut blueprint = NodeSetup::new(organisation.node("puppet.example.net"));
-    blueprint.facts = json!({ "region": "a", "address": address });
-    blueprint.agents = vec![puppetca(&authority)];
-    let _master = TestNode::start(&organisation, &server, blueprint).await;
+    let mut setup = NodeSetup::new(organisation.node("puppet.example.net"));
+    setup.facts = json!({ "region": "a", "address": address });
+    setup.agents = vec![puppetca(&authority)];
+    let _master = TestNode::start(&organisation, &server, setup).await;
     let masters = BTreeMap::from([(address.to_owned(), Arc::clone(&authority))]);
     let machines: Vec<Arc<SimulatedMachine>> = (0..nodes).map(|_| Arc::default()).collect();
     let newcomers = machines.iter().enumerate().map(|(number, machine)| {
-        let mut blueprint = NodeSetup::new(organisation.node(&format!("web{number}.example.net")));
-        blueprint.facts = json!({ "region": "a" });
-        blueprint.agents = vec![provision(machine, &masters)];
-        TestNode::start(&organisation, &server, blueprint)
+        let mut setup = NodeSetup::new(organisation.node(&format!("web{number}.example.net")));
+        setup.facts = json!({ "region": "a" });
+        setup.agents = vec![provision(machine, &masters)];
+        TestNode::start(&organisation, &server, setup)
     });
     let _newcomers: Vec<TestNode> =
         stream::iter(newcomers).buffer_unordered(STARTING).collect().await;

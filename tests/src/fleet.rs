@@ -96,10 +96,10 @@ impl TestNode {
     pub async fn start(
         organisation: &Organisation,
         server: &impl Broker,
-        blueprint: NodeSetup,
+        setup: NodeSetup,
     ) -> Self {
         let directory = TempDir::new().unwrap();
-        Box::pin(Self::start_in(directory, organisation, server, blueprint)).await
+        Box::pin(Self::start_in(directory, organisation, server, setup)).await
     }
 
     /// Like [`Self::start`], in a directory that may contain the state of an earlier run.
@@ -107,10 +107,10 @@ impl TestNode {
         directory: TempDir,
         organisation: &Organisation,
         server: &impl Broker,
-        blueprint: NodeSetup,
+        setup: NodeSetup,
     ) -> Self {
-        let permits = blueprint.permits.clone();
-        let core = build_core(directory.path(), organisation, blueprint, &permits);
+        let permits = setup.permits.clone();
+        let core = build_core(directory.path(), organisation, setup, &permits);
         let core = Arc::new(core);
         let bus = connect(server, core.signer()).await;
         permits.connect(bus.clone());
@@ -174,22 +174,22 @@ impl Drop for TestNode {
 fn build_core(
     directory: &Path,
     organisation: &Organisation,
-    blueprint: NodeSetup,
+    setup: NodeSetup,
     permits: &PermitClient,
 ) -> DaemonCore {
     let path = |name: &str| directory.join(name);
     for name in ["facts.d", "policies", "root/etc", "root/tmp", "root/home"] {
         std::fs::create_dir_all(path(name)).unwrap();
     }
-    std::fs::write(path("facts.d/test.json"), blueprint.facts.to_string()).unwrap();
-    std::fs::write(path("classes.txt"), blueprint.classes.join("\n")).unwrap();
-    for (name, text) in &blueprint.policies {
+    std::fs::write(path("facts.d/test.json"), setup.facts.to_string()).unwrap();
+    std::fs::write(path("classes.txt"), setup.classes.join("\n")).unwrap();
+    for (name, text) in &setup.policies {
         std::fs::write(path("policies").join(name), text).unwrap();
     }
     std::fs::write(path("root/etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
     std::fs::write(path("root/etc/group"), "root:x:0:\n").unwrap();
     let mut registry = AgentRegistry::new();
-    let puppetral = serde_json::from_value(blueprint.puppetral).unwrap();
+    let puppetral = serde_json::from_value(setup.puppetral).unwrap();
     let mut agents = vec![
         muster_rpcutil::build_agent().unwrap(),
         muster_puppetral::build_agent(puppetral).unwrap(),
@@ -197,16 +197,16 @@ fn build_core(
         muster_permits::build_agent(permits.clone()).unwrap(),
         muster_service::build_agent().unwrap(),
     ];
-    agents.extend(blueprint.agents);
+    agents.extend(setup.agents);
     for agent in agents {
-        registry.add(agent, blueprint.limits).unwrap();
+        registry.add(agent, setup.limits).unwrap();
     }
     let mut data_sources =
-        agents::default_data_sources(blueprint.signer.identity().clone(), directory).unwrap();
-    data_sources.extend(blueprint.data);
-    let now = blueprint.clock.now();
+        agents::default_data_sources(setup.signer.identity().clone(), directory).unwrap();
+    data_sources.extend(setup.data);
+    let now = setup.clock.now();
     let mut trust = organisation.trust();
-    if let Some(account) = &blueprint.account {
+    if let Some(account) = &setup.account {
         trust = AccountTrust::new(trust.operator_key(), account).unwrap();
     }
     let (policy, problems) = policy::load_policies(&path("policies"), RuleVerdict::Deny);
@@ -215,17 +215,14 @@ fn build_core(
         head: Some(path("audit.head")),
         ..audit_records::AuditOptions::new(
             path("audit.log"),
-            blueprint.signer.clone(),
+            setup.signer.clone(),
             organisation.account_token(),
         )
     };
     let core = DaemonCore::new(CoreParts {
         trust: Arc::new(trust),
         collectives: vec![organisation.collective().clone()],
-        facts: FactStore::new(FactSources::new(
-            blueprint.signer.identity().clone(),
-            path("facts.d"),
-        )),
+        facts: FactStore::new(FactSources::new(setup.signer.identity().clone(), path("facts.d"))),
         classes: ClassStore::new(path("classes.txt")),
         policy: Arc::new(policy),
         registry: Arc::new(registry),
@@ -234,12 +231,12 @@ fn build_core(
         seen: SeenRequests::open(&path("seen"), now, false).unwrap(),
         audit_records: Arc::new(AuditLog::open(audit_records).unwrap()),
         skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
-        authority: blueprint.authority,
-        plain_secrets: blueprint.plain_secrets,
-        clock: blueprint.clock,
+        authority: setup.authority,
+        plain_secrets: setup.plain_secrets,
+        clock: setup.clock,
         config: None,
         config_file: PathBuf::from("rpcd.toml"),
-        signer: blueprint.signer,
+        signer: setup.signer,
     });
     assemble::reload_facts(&core, &RealSystem::new("/".into()));
     core

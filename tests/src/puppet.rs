@@ -420,7 +420,7 @@ pub struct SimulatedFleet {
     /// The nodes by name.
     pub nodes: BTreeMap<Identity, SimulatedNode>,
     /// The real `rpc`.
-    pub command: RpcCommand,
+    pub rpc: RpcCommand,
     caller: Signer,
     records: Arc<Mutex<RunRecords>>,
 }
@@ -437,8 +437,8 @@ impl SimulatedFleet {
             nodes.insert(node.sim.node.clone(), node);
         }
         let caller = organisation.caller("rip");
-        let command = RpcCommand::new(&server, &organisation, &caller, "confirm = \"never\"");
-        Self { organisation, server, nodes, command, caller, records }
+        let rpc = RpcCommand::new(&server, &organisation, &caller, "confirm = \"never\"");
+        Self { organisation, server, nodes, rpc, caller, records }
     }
 
     /// A fleet of this size.
@@ -454,10 +454,10 @@ impl SimulatedFleet {
         records: &Arc<Mutex<RunRecords>>,
     ) -> SimulatedNode {
         let signer = organisation.node(name);
-        let mut blueprint = NodeSetup::new(signer);
+        let mut setup = NodeSetup::new(signer);
         let sim = Arc::new(SimulatedPuppet {
-            node: blueprint.signer.identity().clone(),
-            permits: blueprint.permits.clone(),
+            node: setup.signer.identity().clone(),
+            permits: setup.permits.clone(),
             behaviour: Mutex::default(),
             lock: tokio::sync::Mutex::default(),
             runs: Mutex::default(),
@@ -467,8 +467,8 @@ impl SimulatedFleet {
         for action in ACTIONS {
             agent = agent.with_handler(action, Arc::new(SimulatedAction(Arc::clone(&sim), action)));
         }
-        blueprint.agents = vec![agent.build().unwrap()];
-        let node = TestNode::start(organisation, server, blueprint).await;
+        setup.agents = vec![agent.build().unwrap()];
+        let node = TestNode::start(organisation, server, setup).await;
         SimulatedNode { node, sim }
     }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::books::{Effects, Entry, Fate, ask, compare};
 use super::{BACK, Nodes, assert_memory_is_back, note, our_memory, strike};
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_is_killed_under_200_nodes_loses_no_request_untold() {
@@ -25,7 +25,7 @@ async fn a_broker_that_is_killed_under_200_nodes_loses_no_request_untold() {
     let mut server = organisation.start_broker().await;
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &server, 0..200, &effects).await;
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     let names = nodes.names();
     let wait = Duration::from_secs(3);
     let mut entries = vec![ask(&caller.client, strike(&names, wait)).await];
@@ -90,7 +90,7 @@ async fn a_cluster_that_is_restarted_server_by_server_answers_and_keeps_its_stor
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &cluster, 0..12, &effects).await;
     let names: Vec<Identity> = nodes.names().into_iter().collect();
-    let caller = Caller::connect(&organisation, &cluster, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &cluster, organisation.caller("rip")).await;
     let service = organisation.unrestricted_user("reader");
     let mut reading: BusOptions = options(&cluster, &service);
     reading.inbox_prefix = Some(format!("_INBOX.{}", service.public_key()));

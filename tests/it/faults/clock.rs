@@ -12,13 +12,13 @@ use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 
 use super::books::{self, Effects};
-use crate::ask::{Caller, World};
+use crate::ask::{NodeFixture, TestCaller};
 
 const HOUR: i64 = 3_600_000;
 
 /// A node whose clock is as far off as is written here, in milliseconds.
 struct Off {
-    world: World,
+    fixture: NodeFixture,
     by: Arc<AtomicI64>,
     effects: Arc<Effects>,
 }
@@ -32,8 +32,8 @@ struct Kept {
 impl Off {
     async fn new() -> Self {
         let (by, effects) = (Arc::<AtomicI64>::default(), Arc::<Effects>::default());
-        let world = World::new(|blueprint| prepare(blueprint, &by, &effects)).await;
-        Self { world, by, effects }
+        let fixture = NodeFixture::new(|setup| prepare(setup, &by, &effects)).await;
+        Self { fixture, by, effects }
     }
 
     fn jump_to(&self, milliseconds: i64) {
@@ -42,43 +42,43 @@ impl Off {
 
     /// Asks for a change, with the right time.
     async fn strike(&self) -> (Kept, Reply) {
-        let caller = &self.world.caller;
+        let caller = &self.fixture.caller;
         let request = Request {
             agent: SubjectName::parse("ledger").unwrap(),
             action: SubjectName::parse("strike").unwrap(),
-            ..caller.request()
+            ..caller.ping_request()
         };
-        let bytes = caller.seal(&request);
-        let (inbox, mut replies) = caller.inbox(&request).await;
-        let subject = Caller::subject(&request);
+        let bytes = caller.sign_request(&request);
+        let (inbox, mut replies) = caller.subscribe_inbox(&request).await;
+        let subject = TestCaller::request_subject(&request);
         caller.bus.publish_with_reply(&subject, &inbox, bytes.clone()).await.unwrap();
         let message = replies.next().await.unwrap();
-        let reply = caller.open(&request, message.payload());
+        let reply = caller.verify_reply(&request, message.payload());
         (Kept { request, bytes }, reply)
     }
 
     /// Sends it again: it is recognised, which is counted, and neither carried out nor answered.
     async fn assert_known(&self, kept: &Kept) {
-        let (done, core) = (self.done(kept), &self.world.node.core);
+        let (done, core) = (self.done(kept), &self.fixture.node.core);
         let replayed = core.snapshot_counters().replayed;
-        let subject = Caller::subject(&kept.request);
+        let subject = TestCaller::request_subject(&kept.request);
         let bytes = kept.bytes.clone();
-        assert_eq!(self.world.caller.answers_to(&subject, bytes).await, 0);
+        assert_eq!(self.fixture.caller.count_replies(&subject, bytes).await, 0);
         assert_eq!(core.snapshot_counters().replayed, replayed + 1, "it was taken for new");
         assert_eq!(self.done(kept), done);
     }
 
     fn done(&self, kept: &Kept) -> u32 {
-        self.effects.of(self.world.node.core.identity(), kept.request.id)
+        self.effects.of(self.fixture.node.core.identity(), kept.request.id)
     }
 }
 
-fn prepare(blueprint: &mut NodeSetup, by: &Arc<AtomicI64>, effects: &Arc<Effects>) {
+fn prepare(setup: &mut NodeSetup, by: &Arc<AtomicI64>, effects: &Arc<Effects>) {
     let by = Arc::clone(by);
-    blueprint.clock = WallClock::new(move || {
+    setup.clock = WallClock::new(move || {
         muster_tests::now().saturating_add_signed(by.load(Ordering::SeqCst))
     });
-    blueprint.agents = vec![books::agent(effects)];
+    setup.agents = vec![books::agent(effects)];
 }
 
 /// The clock is blamed, by as much as it is off.
@@ -143,15 +143,15 @@ async fn a_daemon_that_starts_while_the_clock_is_wrong_repeats_nothing() {
         let node = Off::new().await;
         let (before, reply) = node.strike().await;
         assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
-        let Off { world, by, effects } = node;
-        let World { organisation, server, node, caller } = world;
+        let Off { fixture, by, effects } = node;
+        let NodeFixture { organisation, server, node, caller } = fixture;
         by.store(off, Ordering::SeqCst);
-        let mut blueprint = NodeSetup::new(node.core.signer().clone());
-        prepare(&mut blueprint, &by, &effects);
+        let mut setup = NodeSetup::new(node.core.signer().clone());
+        prepare(&mut setup, &by, &effects);
         let directory = node.stop_and_wait().await;
-        let node = TestNode::start_in(directory, &organisation, &server, blueprint).await;
-        let world = World { organisation, server, node, caller };
-        let node = Off { world, by, effects };
+        let node = TestNode::start_in(directory, &organisation, &server, setup).await;
+        let fixture = NodeFixture { organisation, server, node, caller };
+        let node = Off { fixture, by, effects };
         let (_, reply) = node.strike().await;
         assert_refused(&reply, off);
         node.jump_to(0);
@@ -168,11 +168,11 @@ async fn who_is_right_about_the_time_is_answered_by_those_who_are() {
     let effects = Arc::<Effects>::default();
     let mut nodes = Vec::new();
     for (name, off) in [("early", HOUR), ("late", -HOUR), ("right", 0)] {
-        let mut blueprint = NodeSetup::new(organisation.node(name));
-        prepare(&mut blueprint, &Arc::new(AtomicI64::new(off)), &effects);
-        nodes.push(TestNode::start(&organisation, &server, blueprint).await);
+        let mut setup = NodeSetup::new(organisation.node(name));
+        prepare(&mut setup, &Arc::new(AtomicI64::new(off)), &effects);
+        nodes.push(TestNode::start(&organisation, &server, setup).await);
     }
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     let names = nodes.iter().map(|node| node.core.identity().clone()).collect();
     let entry =
         books::ask(&caller.client, super::strike(&names, muster_tests::nats_server::PATIENCE))

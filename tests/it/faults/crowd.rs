@@ -11,7 +11,7 @@ use tokio::sync::Barrier;
 
 use super::books::{Effects, ask, compare};
 use super::{Nodes, assert_memory_is_back, note, our_memory, strike};
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 
 const CALLERS: usize = 500;
 const NODES: usize = 20;
@@ -23,10 +23,10 @@ async fn five_hundred_callers_at_once_are_all_answered_or_told() {
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &server, 0..NODES, &effects).await;
     let names: Vec<Identity> = nodes.names().into_iter().collect();
-    let callers: Vec<Caller> = stream::iter(0..CALLERS)
+    let callers: Vec<TestCaller> = stream::iter(0..CALLERS)
         .map(async |number| {
             let signer = organisation.caller(&format!("caller{number}"));
-            Caller::connect(&organisation, &server, signer).await
+            TestCaller::connect(&organisation, &server, signer).await
         })
         .buffer_unordered(32)
         .collect()

@@ -9,7 +9,7 @@ use muster_tests::organisation::Organisation;
 
 use super::books::{Effects, ask, compare};
 use super::{Nodes, note, strike};
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_delivered_four_times_is_done_once_and_counted_once() {
@@ -19,7 +19,7 @@ async fn what_is_delivered_four_times_is_done_once_and_counted_once() {
     proxy.inject(NetworkFault::Duplicate);
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &proxy, 0..8, &effects).await;
-    let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &proxy, organisation.caller("rip")).await;
     let mut entries = Vec::new();
     for _ in 0..40 {
         let entry = ask(&caller.client, strike(&nodes.names(), Duration::from_secs(20))).await;

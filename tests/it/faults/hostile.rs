@@ -43,7 +43,7 @@ impl Seeds {
             files.iter().map(|file| std::fs::read(file).unwrap()).collect();
         let ping = rig.other.request();
         let request = serde_json::to_value(&ping).unwrap();
-        bytes.push(rig.other.seal(&ping).to_vec());
+        bytes.push(rig.other.sign_request(&ping).to_vec());
         bytes.push(rig.organisation.account_token().into_bytes());
         bytes.push(rig.signer.token().as_bytes().to_vec());
         let of = |agent: &str, action: &str, data: Value| {

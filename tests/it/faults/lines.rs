@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::books::{Effects, ask, compare};
 use super::{BACK, Nodes, assert_memory_is_back, note, our_memory, strike};
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_third_of_the_fleet_behind_a_dead_line_is_named_and_comes_back_by_itself() {
@@ -28,7 +28,7 @@ async fn a_third_of_the_fleet_behind_a_dead_line_is_named_and_comes_back_by_itse
     let far = Nodes::start(&organisation, &proxy, 20..30, &effects).await;
     let names = &near.names() | &far.names();
     let rip = organisation.caller("rip");
-    let caller = Caller::connect(&organisation, &server, rip.clone()).await;
+    let caller = TestCaller::connect(&organisation, &server, rip.clone()).await;
     let mut entries = vec![ask(&caller.client, strike(&names, BACK)).await];
     assert!(entries.iter().all(super::books::Entry::is_done));
     let before = our_memory();
@@ -73,7 +73,7 @@ async fn connections_that_break_at_random_moments_lose_no_request_untold() {
         (FaultProxy::start(&server).await, FaultProxy::start(&server).await);
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &of_nodes, 0..10, &effects).await;
-    let caller = Caller::connect(&organisation, &of_caller, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &of_caller, organisation.caller("rip")).await;
     let names = nodes.names();
     let wait = Duration::from_secs(1);
     let over = AtomicBool::new(false);
@@ -127,7 +127,7 @@ async fn a_slow_line_costs_time_and_no_answer() {
     let proxy = FaultProxy::start(&server).await;
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &proxy, 0..10, &effects).await;
-    let caller = Caller::connect(&organisation, &server, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     let mut entries = Vec::new();
     for fault in [NetworkFault::Delay(Duration::from_millis(700)), NetworkFault::Throttle(8_000)] {
         proxy.inject(fault);

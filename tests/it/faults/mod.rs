@@ -52,9 +52,9 @@ impl Nodes {
     ) -> Self {
         let nodes = stream::iter(numbers).map(async |number| {
             let signer = organisation.node(&format!("node{number}.example.net"));
-            let mut blueprint = NodeSetup::new(signer);
-            blueprint.agents = vec![books::agent(effects)];
-            TestNode::start(organisation, broker, blueprint).await
+            let mut setup = NodeSetup::new(signer);
+            setup.agents = vec![books::agent(effects)];
+            TestNode::start(organisation, broker, setup).await
         });
         Self(nodes.buffer_unordered(STARTING).collect().await)
     }

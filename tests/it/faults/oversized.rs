@@ -11,19 +11,19 @@ use serde_json::{Value, json};
 
 use super::Nodes;
 use super::books::{Effects, ask};
-use crate::ask::{Caller, object};
+use crate::ask::{TestCaller, to_object};
 
 /// What this broker takes as one message.
 const PAYLOAD: usize = 64 * 1024;
 
 async fn fill(
     nodes: &Nodes,
-    caller: &Caller,
+    caller: &TestCaller,
     data: Value,
     stream: bool,
 ) -> (ReplyStatus, String, Option<ReplyReason>) {
     let mut call = RpcCall::new("ledger", "fill", CallTarget::Nodes(nodes.names())).unwrap();
-    call.data = object(data);
+    call.data = to_object(data);
     call.stream = stream;
     call.wait = Duration::from_secs(10);
     let entry = ask(&caller.client, call).await;
@@ -44,7 +44,7 @@ async fn who_asks_for_too_much_is_told_so_in_words() {
     for (server, fits) in [(&usual, within.as_slice()), (&small, &within[..1])] {
         let effects = Arc::<Effects>::default();
         let nodes = Nodes::start(&organisation, server, 0..1, &effects).await;
-        let caller = Caller::connect(&organisation, server, organisation.caller("rip")).await;
+        let caller = TestCaller::connect(&organisation, server, organisation.caller("rip")).await;
         for stream in [false, true] {
             for data in fits {
                 let (status, words, _) = fill(&nodes, &caller, data.clone(), stream).await;

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::books::{Entry, ask};
 use super::{BACK, ready};
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 
 pub(super) const NODE: &str = "node1.example.net";
 
@@ -50,9 +50,9 @@ pub(super) struct Rig {
     pub(super) server: NatsServer,
     pub(super) signer: Signer,
     pub(super) home: DaemonHome,
-    pub(super) caller: Caller,
+    pub(super) caller: TestCaller,
     /// Somebody else, through whom captured messages come again, and who asks how the node is.
-    pub(super) other: Caller,
+    pub(super) other: TestCaller,
     captured: Arc<Mutex<Vec<CapturedMessage>>>,
     _proxy: FaultProxy,
 }
@@ -72,8 +72,8 @@ impl Rig {
         home.write("ddl/tally", TALLY, 0o755);
         home.write("effects", "", 0o644);
         let (proxy, mut published) = FaultProxy::start_tapped(&server).await;
-        let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;
-        let other = Caller::connect(&organisation, &server, organisation.caller("eve")).await;
+        let caller = TestCaller::connect(&organisation, &proxy, organisation.caller("rip")).await;
+        let other = TestCaller::connect(&organisation, &server, organisation.caller("eve")).await;
         let captured = Arc::<Mutex<Vec<CapturedMessage>>>::default();
         let kept = Arc::clone(&captured);
         tokio::spawn(async move {
@@ -127,7 +127,7 @@ impl Rig {
 
     /// One of the daemon's own figures.
     pub(super) async fn counted(&self, what: &str) -> u64 {
-        let answer = self.other.ask(NODE, "rpcutil", "daemon_stats", json!({})).await;
+        let answer = self.other.call_action(NODE, "rpcutil", "daemon_stats", json!({})).await;
         let data = answer.reply.data;
         data.get(what).and_then(Value::as_u64).unwrap()
     }
@@ -155,7 +155,7 @@ impl Rig {
 
     /// How many requests are at work on the node, or wait.
     pub(super) async fn at_work(&self) -> u64 {
-        let answer = self.other.ask(NODE, "rpcutil", "running", json!({})).await;
+        let answer = self.other.call_action(NODE, "rpcutil", "running", json!({})).await;
         let data = answer.reply.data;
         data.get("count").and_then(Value::as_u64).unwrap()
     }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::Nodes;
 use super::books::{Effects, ask};
-use crate::ask::{Caller, object};
+use crate::ask::{TestCaller, to_object};
 
 /// Longer than it takes, and shorter than a test waits for what happens next.
 const LONG: Duration = Duration::from_secs(15);
@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(15);
 /// More than what waits in sockets on the way, when forty nodes answer it.
 fn much(aim: CallTarget) -> RpcCall {
     let mut call = RpcCall::new("ledger", "fill", aim).unwrap();
-    call.data = object(json!({"bytes": 500_000}));
+    call.data = to_object(json!({"bytes": 500_000}));
     call.wait = Duration::from_secs(15);
     call
 }
@@ -37,8 +37,8 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     let proxy = FaultProxy::start(&server).await;
     let effects = Arc::<Effects>::default();
     let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
-    let slow = Caller::connect(&organisation, &proxy, organisation.caller("slow")).await;
-    let quick = Caller::connect(&organisation, &server, organisation.caller("quick")).await;
+    let slow = TestCaller::connect(&organisation, &proxy, organisation.caller("slow")).await;
+    let quick = TestCaller::connect(&organisation, &server, organisation.caller("quick")).await;
     proxy.inject(NetworkFault::Throttle(3_000_000));
     let named = async {
         let entry = ask(&slow.client, much(CallTarget::Nodes(nodes.names()))).await;
@@ -51,7 +51,7 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     let meanwhile = async {
         for _ in 0..10 {
             let mut call = much(CallTarget::Nodes(nodes.names()));
-            call.data = object(json!({"bytes": 100}));
+            call.data = to_object(json!({"bytes": 100}));
             let entry = ask(&quick.client, call).await;
             assert!(entry.is_done(), "{:?}", entry.told().0);
         }
@@ -71,7 +71,7 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     proxy.heal();
     let again = ask(&slow.client, {
         let mut call = much(CallTarget::Nodes(nodes.names()));
-        call.data = object(json!({"bytes": 10}));
+        call.data = to_object(json!({"bytes": 10}));
         call
     });
     assert!(again.await.is_done());
@@ -80,7 +80,7 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
 /// Asks whoever is there, and waits so long for the end of it.
 async fn everybody(client: &Client, wait: Duration) -> CallStats {
     let mut call = much(CallTarget::Filter(NodeFilter::default()));
-    call.data = object(json!({"bytes": 100_000}));
+    call.data = to_object(json!({"bytes": 100_000}));
     call.wait = wait;
     let mut events = client.call(call);
     loop {
@@ -100,7 +100,7 @@ async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
     let proxy = FaultProxy::start(&server).await;
     let effects = Arc::<Effects>::default();
     let _nodes = Nodes::start(&organisation, &server, 0..10, &effects).await;
-    let caller = Caller::connect(&organisation, &proxy, organisation.caller("rip")).await;
+    let caller = TestCaller::connect(&organisation, &proxy, organisation.caller("rip")).await;
     proxy.inject(NetworkFault::Throttle(200_000));
     let stats = everybody(&caller.client, LONG).await;
     assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");

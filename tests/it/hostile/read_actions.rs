@@ -14,7 +14,7 @@ use muster_wire::status::ReplyStatus;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::ask::Caller;
+use crate::ask::TestCaller;
 use crate::enrolled_names::await_log;
 
 /// Actions that this daemon cannot carry out, because their agent needs a service or a program that is not part of this test. Their inputs
@@ -160,10 +160,10 @@ async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
     let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;
     let asker = organisation.caller("rip");
-    let caller = Caller::connect(&organisation, &server, asker).await;
+    let caller = TestCaller::connect(&organisation, &server, asker).await;
     let canary = Canary::new();
     let command = json!({"command": ["/bin/true"]});
-    let started = caller.ask("web1.example.com", "shell", "start", command);
+    let started = caller.call_action("web1.example.com", "shell", "start", command);
     let job = started.await.reply.data;
     let job = job["job"].clone();
     let mut actions = read_actions();
@@ -181,7 +181,7 @@ async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
                 agent: SubjectName::parse(&tried.agent).unwrap(),
                 action: SubjectName::parse(&tried.action).unwrap(),
                 data: data.clone(),
-                ..caller.request()
+                ..caller.ping_request()
             };
             let reply = caller.send(&request).await;
             *count +=
@@ -207,10 +207,10 @@ async fn an_action_that_may_run_programs_starts_the_canary() {
     let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;
     let asker = organisation.caller("rip");
-    let caller = Caller::connect(&organisation, &server, asker).await;
+    let caller = TestCaller::connect(&organisation, &server, asker).await;
     let canary = Canary::new();
     let data = json!({"type": "exec", "name": canary.program()});
-    let answer = caller.ask("web1.example.com", "puppetral", "do", data).await;
+    let answer = caller.call_action("web1.example.com", "puppetral", "do", data).await;
     assert_eq!(answer.reply.statuscode, ReplyStatus::Ok, "{:?}", answer.reply);
     assert!(canary.mark().exists());
 }

@@ -64,11 +64,11 @@ impl ProvisioningFixture {
     pub(super) async fn add_master(&mut self, name: &str, region: &str) -> Arc<SimulatedCa> {
         let authority = Arc::new(SimulatedCa::default());
         let address = format!("192.0.2.{}", self.authorities.len() + 1);
-        let mut blueprint = NodeSetup::new(self.organisation.node(name));
-        blueprint.facts = json!({ "region": region, "address": address });
-        blueprint.agents = vec![puppetca(&authority)];
+        let mut setup = NodeSetup::new(self.organisation.node(name));
+        setup.facts = json!({ "region": region, "address": address });
+        setup.agents = vec![puppetca(&authority)];
         self.authorities.insert(address, Arc::clone(&authority));
-        let node = TestNode::start(&self.organisation, self.server(), blueprint).await;
+        let node = TestNode::start(&self.organisation, self.server(), setup).await;
         self.masters.push(node);
         authority
     }
@@ -91,11 +91,11 @@ impl ProvisioningFixture {
     pub(super) async fn restart_daemon(&mut self, name: &str) {
         let entry = self.machines.get_mut(name).unwrap();
         drop(entry.node.take());
-        let mut blueprint = NodeSetup::new(self.organisation.node(&entry.name));
-        blueprint.facts = entry.facts.clone();
-        blueprint.agents = vec![provision(&entry.simulated, &self.authorities)];
+        let mut setup = NodeSetup::new(self.organisation.node(&entry.name));
+        setup.facts = entry.facts.clone();
+        setup.agents = vec![provision(&entry.simulated, &self.authorities)];
         let server = self.server.as_ref().unwrap();
-        let node = TestNode::start(&self.organisation, server, blueprint).await;
+        let node = TestNode::start(&self.organisation, server, setup).await;
         entry.node = Some(node);
     }
 

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::World;
-use crate::ask::{Caller, object};
+use crate::ask::{TestCaller, to_object};
 
 const NODE: &str = "node1.example.net";
 
@@ -179,7 +179,7 @@ async fn a11_8_a_hundred_restarts_lose_no_request() {
     let fleet = Fleet::new().await;
     let mut node = fleet.start().await;
     let caller =
-        Caller::connect(&fleet.organisation, &fleet.server, fleet.organisation.caller("anna"))
+        TestCaller::connect(&fleet.organisation, &fleet.server, fleet.organisation.caller("anna"))
             .await;
     let stop = tokio_util::sync::CancellationToken::new();
     let answered = AtomicU32::new(0);
@@ -229,10 +229,10 @@ enum Fate {
     Lost(String),
 }
 
-async fn one(caller: &Caller) -> Fate {
+async fn one(caller: &TestCaller) -> Fate {
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let mut call = RpcCall::new("rpcutil", "get_fact", CallTarget::Nodes(nodes)).unwrap();
-    call.data = object(json!({"fact": "identity"}));
+    call.data = to_object(json!({"fact": "identity"}));
     call.wait = Duration::from_secs(20);
     let mut events = caller.client.call(call);
     let mut fate = None;
