@@ -1,4 +1,5 @@
-//! Policies of real nodes and daemons when something that they decide by is missing, or is not the operator's: they deny.
+//! Real nodes and daemons deny requests if something that their policies depend on is missing, or was not written by
+//! the operator.
 
 use std::time::Duration;
 
@@ -17,11 +18,11 @@ use serde_json::json;
 use crate::ask::{NodeFixture, TestCaller};
 
 const NODE: &str = "node1.example.net";
-const WAIT: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a daemon with these files answers to a harmless question; asked until it is there.
-async fn asked(caller: &TestCaller, node: &Rpcd) -> Reply {
-    poll_until_ok("the daemon answers", WAIT, async || {
+/// The daemon's reply to a harmless request; repeated until the daemon is connected.
+async fn get_reply(caller: &TestCaller, node: &Rpcd) -> Reply {
+    poll_until_ok("the daemon replies", REPLY_TIMEOUT, async || {
         let nodes = [Identity::parse(NODE).unwrap()].into();
         let mut call = RpcCall::new("rpcutil", "get_fact", CallTarget::Nodes(nodes)).unwrap();
         call.data.insert("fact".to_owned(), json!("identity"));
@@ -32,7 +33,7 @@ async fn asked(caller: &TestCaller, node: &Rpcd) -> Reply {
     .await
 }
 
-fn rule(reply: &Reply) -> Option<&str> {
+fn denial_rule(reply: &Reply) -> Option<&str> {
     match &reply.reason {
         Some(ReplyReason::Denied { rule }) => Some(rule),
         other => {
@@ -44,7 +45,7 @@ fn rule(reply: &Reply) -> Option<&str> {
 
 async fn restart(home: &DaemonHome, mut node: Rpcd) -> Rpcd {
     kill(Pid::from_raw(node.pid()), Signal::SIGTERM).unwrap();
-    await_state("it has stopped", || !node.is_running()).await;
+    await_state("the daemon has stopped", || !node.is_running()).await;
     home.clone().start()
 }
 
@@ -52,8 +53,8 @@ fn reload(node: &Rpcd) {
     kill(Pid::from_raw(node.pid()), Signal::SIGHUP).unwrap();
 }
 
-/// A daemon's files, and a caller.
-async fn daemon() -> (DaemonHome, TestCaller, muster_tests::nats_server::NatsServer) {
+/// The home of a daemon, a caller, and the broker.
+async fn prepare_daemon() -> (DaemonHome, TestCaller, muster_tests::nats_server::NatsServer) {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let home = DaemonHome::new(&organisation, &organisation.node(NODE), &server.url(), "");
@@ -62,67 +63,70 @@ async fn daemon() -> (DaemonHome, TestCaller, muster_tests::nats_server::NatsSer
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_by_a_fact_holds_when_the_facts_file_is_broken_after_a_restart() {
-    let (home, caller, _server) = daemon().await;
+async fn denial_by_a_fact_holds_with_a_broken_facts_file() {
+    let (home, caller, _server) = prepare_daemon().await;
     let policy = "policy default allow\ndeny\t*\tget_fact\tenvironment=production\n\
                   deny\t*\tget_facts\t*\trole::db\n";
     home.write("policies/rpcutil.policy", policy, 0o644);
     home.write("facts.d/site.json", r#"{"environment": "production"}"#, 0o644);
     let node = home.clone().start();
-    assert_eq!(rule(&asked(&caller, &node).await), Some("rpcutil.policy:2"));
+    assert_eq!(denial_rule(&get_reply(&caller, &node).await), Some("rpcutil.policy:2"));
 
-    // While it runs, the last good facts are kept; after a restart there are none, and that is not `false`.
+    // A running daemon keeps the last valid facts; after a restart the fact is unknown, which is not the same as
+    // `false`.
     home.write("facts.d/site.json", r#"{"environment": "#, 0o644);
     reload(&node);
-    await_state("it has reloaded", || node.log().contains("reloaded policies")).await;
-    assert_eq!(rule(&asked(&caller, &node).await), Some("rpcutil.policy:2"));
+    await_state("the daemon has reloaded", || node.log().contains("reloaded policies")).await;
+    assert_eq!(denial_rule(&get_reply(&caller, &node).await), Some("rpcutil.policy:2"));
     let node = restart(&home, node).await;
     assert_eq!(
-        rule(&asked(&caller, &node).await),
+        denial_rule(&get_reply(&caller, &node).await),
         Some("rpcutil.policy:2 (unknown: environment==production)")
     );
 
     home.write("facts.d/site.json", r#"{"environment": "test"}"#, 0o644);
     reload(&node);
-    poll_until_ok("it may be asked", WAIT, async || match rule(&asked(&caller, &node).await) {
-        None => Ok(()),
-        Some(rule) => Err(rule.to_owned()),
+    poll_until_ok("the request is allowed", REPLY_TIMEOUT, async || {
+        match denial_rule(&get_reply(&caller, &node).await) {
+            None => Ok(()),
+            Some(rule) => Err(rule.to_owned()),
+        }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn policies_that_others_could_change_are_refused_at_the_start_and_at_a_reload() {
-    let (home, caller, _server) = daemon().await;
+async fn writable_policies_are_refused_at_start_and_reload() {
+    let (home, caller, _server) = prepare_daemon().await;
     home.write("policies/rpcutil.policy", "policy default allow\n", 0o666);
     let node = home.clone().start();
     let advice = format!("run `chmod go-w {}`", home.path("policies/rpcutil.policy").display());
-    assert_eq!(rule(&asked(&caller, &node).await), Some("rpcutil.policy: unusable"));
+    assert_eq!(denial_rule(&get_reply(&caller, &node).await), Some("rpcutil.policy: unusable"));
     assert!(node.log().contains(&advice), "{}", node.log());
 
-    let settled = async |expected: Option<&str>| {
+    let reload_until = async |expected: Option<&str>| {
         reload(&node);
-        poll_until_ok("the reload counts", WAIT, async || {
-            let reply = asked(&caller, &node).await;
-            if rule(&reply) == expected { Ok(()) } else { Err(reply.statusmsg) }
+        poll_until_ok("the reload takes effect", REPLY_TIMEOUT, async || {
+            let reply = get_reply(&caller, &node).await;
+            if denial_rule(&reply) == expected { Ok(()) } else { Err(reply.statusmsg) }
         })
         .await;
     };
     home.write("policies/rpcutil.policy", "policy default allow\n", 0o644);
-    settled(None).await;
-    let mode = |mode| {
+    reload_until(None).await;
+    let set_mode = |mode| {
         use std::os::unix::fs::PermissionsExt as _;
         let permissions = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(home.path("policies"), permissions).unwrap();
     };
-    mode(0o777);
-    settled(Some("policies: unusable")).await;
-    mode(0o755);
-    settled(None).await;
+    set_mode(0o777);
+    reload_until(Some("policies: unusable")).await;
+    set_mode(0o755);
+    reload_until(None).await;
 }
 
 #[tokio::test]
-async fn a_service_does_not_pass_what_is_written_for_the_caller_of_its_name() {
+async fn rule_for_a_caller_does_not_match_a_service_of_that_name() {
     let policy = "allow\trip\tget_fact\t*\nallow\tservice=prov\tget_facts\t*\n";
     let fixture = NodeFixture::new(|setup| {
         setup.policies = vec![("rpcutil.policy".to_owned(), policy.to_owned())];
@@ -132,28 +136,28 @@ async fn a_service_does_not_pass_what_is_written_for_the_caller_of_its_name() {
         async |signer| TestCaller::connect(&fixture.organisation, &fixture.server, signer).await;
     let service = connect(fixture.organisation.service("rip")).await;
     let prov = connect(fixture.organisation.service("prov")).await;
-    let person = connect(fixture.organisation.caller("prov")).await;
+    let user = connect(fixture.organisation.caller("prov")).await;
     let data = || json!({"fact": "identity"});
     let denied = "rpcutil.policy (no line matches)";
     for (caller, action, data, expected) in [
         (&fixture.caller, "get_fact", data(), None),
         (&service, "get_fact", data(), Some(denied)),
         (&prov, "get_facts", json!({"facts": "identity"}), None),
-        (&person, "get_facts", json!({"facts": "identity"}), Some(denied)),
+        (&user, "get_facts", json!({"facts": "identity"}), Some(denied)),
     ] {
         let reply = caller.call_action(NODE, "rpcutil", action, data).await.reply;
-        assert_eq!(rule(&reply), expected, "{action}");
+        assert_eq!(denial_rule(&reply), expected, "{action}");
     }
     let refused = fixture.node.audit();
-    let of_service = refused.iter().find(|record| record["verdict"] == "denied").unwrap();
+    let denied_service = refused.iter().find(|record| record["verdict"] == "denied").unwrap();
     assert_eq!(
-        (&of_service["caller"], &of_service["caller_role"]),
+        (&denied_service["caller"], &denied_service["caller_role"]),
         (&json!("rip"), &json!("service"))
     );
 }
 
 #[tokio::test]
-async fn contents_of_files_are_digests_in_audit_records_and_kept_jobs() {
+async fn file_contents_are_digests_in_audit_records_and_jobs() {
     const CONTENT: &str = "password=hushhush";
     let fixture = NodeFixture::new(|setup| {
         setup.policies = vec![("puppetral.policy".to_owned(), "policy default allow\n".to_owned())];
@@ -173,20 +177,20 @@ async fn contents_of_files_are_digests_in_audit_records_and_kept_jobs() {
     assert_eq!(written, CONTENT);
 
     let audit = fixture.node.audit();
-    let of_change: Vec<_> = audit.iter().filter(|record| record["action"] == "do").collect();
-    assert_eq!(of_change.len(), 2, "{audit:?}");
-    for record in of_change {
+    let changes: Vec<_> = audit.iter().filter(|record| record["action"] == "do").collect();
+    assert_eq!(changes.len(), 2, "{audit:?}");
+    for record in changes {
         assert_eq!(record["data"]["content"]["bytes"], CONTENT.len(), "{record}");
         assert_eq!(record["data"]["name"], "/tmp/note");
     }
     assert!(!format!("{audit:?}").contains(CONTENT));
 
-    // The job knows that it kept a digest, and does not send that in the content's place.
+    // The job records that it stored a digest, and does not send the digest as content.
     let retry = rpc.run(&["do", "--retry-failed", "last"]).await;
     let jobs = rpc.run(&["job", "show", "last", "-j"]).await;
     let shown = describe_output(&jobs) + &describe_output(&retry);
     assert!(!shown.contains(CONTENT), "{shown}");
-    let mut kept = 0;
+    let mut jobs_with_digest = 0;
     let mut directories = vec![rpc.home()];
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {
@@ -198,8 +202,8 @@ async fn contents_of_files_are_digests_in_audit_records_and_kept_jobs() {
             let text = std::fs::read(&path).unwrap();
             let text = String::from_utf8_lossy(&text);
             assert!(!text.contains(CONTENT), "{}", path.display());
-            kept += usize::from(text.contains("\"digested\":[\"content\"]"));
+            jobs_with_digest += usize::from(text.contains("\"digested\":[\"content\"]"));
         }
     }
-    assert_eq!(kept, 1, "no job was kept");
+    assert_eq!(jobs_with_digest, 1, "no job was stored");
 }

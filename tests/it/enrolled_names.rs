@@ -1,4 +1,5 @@
-//! Which names and keys a real enroller accepts: it knows what the organisation issued, which nodes are connected, and what was revoked.
+//! Which names and keys a real enroller accepts, depending on the names that the organisation issued, the connected
+//! nodes, and revocations.
 
 use muster_bus::{Bus, Bytes, NameStore};
 use muster_enrol::NameEntry;
@@ -11,10 +12,10 @@ use muster_wire::sign::Signer;
 use muster_wire::stores::{PROVISION_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET};
 use muster_wire::token::{UserCredentials, UserRole};
 
-const WEB: [&str; 1] = ["name:web-*.example.com"];
+const WEB_TAGS: [&str; 1] = ["name:web-*.example.com"];
 
-/// A fleet whose provisioner's host is a real daemon.
-pub(crate) struct Fleet {
+/// A fleet whose provisioner runs in a real daemon.
+pub(crate) struct EnrolledFleet {
     pub(crate) organisation: Organisation,
     pub(crate) server: NatsServer,
     bootstrap: Signer,
@@ -23,44 +24,48 @@ pub(crate) struct Fleet {
     _host: Rpcd,
 }
 
-impl Fleet {
+impl EnrolledFleet {
     async fn new() -> Self {
-        Self::enrolling("").await
+        Self::start_with("").await
     }
 
-    /// With these settings of the enroller.
-    pub(crate) async fn enrolling(settings: &str) -> Self {
+    /// Starts the fleet with these settings of the enroller.
+    pub(crate) async fn start_with(settings: &str) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker_with_stores().await;
-        let bootstrap = organisation.bootstrap_account().bootstrap(&WEB, None);
+        let bootstrap = organisation.bootstrap_account().bootstrap(&WEB_TAGS, None);
         let bus = connect(&server, &organisation.service("organisation")).await;
         let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
-        let mut host = provisioner(&organisation, &server, settings).start();
+        let mut host = provisioner_home(&organisation, &server, settings).start();
         await_log(&mut host, "became the provisioning leader").await;
         Self { organisation, server, bootstrap, bus, names, _host: host }
     }
 
-    /// What `rpc org push` writes last.
-    pub(crate) async fn say_that_names_are_written(&self) {
+    /// Writes the entry that `rpc org push` writes last.
+    pub(crate) async fn mark_names_as_written(&self) {
         self.names.set_issued_at(muster_tests::now()).await.unwrap();
     }
 
-    pub(crate) fn machine(&self, name: &str) -> DaemonHome {
+    pub(crate) fn create_machine(&self, name: &str) -> DaemonHome {
         let identity = format!("identity = \"{name}\"\n");
         let url = self.server.url();
         DaemonHome::bootstrapping(&self.organisation, &self.bootstrap, &url, &identity, "")
     }
 
-    /// A new machine, with a key of its own, is not enrolled, and says why.
-    async fn refuses(&self, name: &str, words: &str) {
-        let mut machine = self.machine(name).start();
-        await_log(&mut machine, words).await;
+    /// Checks that a new machine with its own key is not enrolled, for the expected reason.
+    async fn assert_refused(&self, name: &str, expected: &str) {
+        let mut machine = self.create_machine(name).start();
+        await_log(&mut machine, expected).await;
         assert!(!machine.home().path("state/node.creds").exists(), "{name}");
     }
 }
 
-/// The host of the provisioner, as `rpc provision host` sets it up.
-fn provisioner(organisation: &Organisation, server: &NatsServer, settings: &str) -> DaemonHome {
+/// The home of the provisioner's host, as `rpc provision host` creates it.
+fn provisioner_home(
+    organisation: &Organisation,
+    server: &NatsServer,
+    settings: &str,
+) -> DaemonHome {
     let node = organisation.node("prov1.example.com");
     let files = [
         ("service.creds", organisation.service("provisioner")),
@@ -74,8 +79,8 @@ fn provisioner(organisation: &Organisation, server: &NatsServer, settings: &str)
     let home = DaemonHome::new(organisation, &node, &server.url(), "");
     config = config.replace('@', home.path("").to_str().unwrap().trim_end_matches('/'));
     home.write("conf.d/test.toml", &config, 0o644);
-    for (file, party) in files {
-        let creds = UserCredentials::new(&party.token(), party.key_pair().clone()).unwrap();
+    for (file, user) in files {
+        let creds = UserCredentials::new(&user.token(), user.key_pair().clone()).unwrap();
         home.write(file, &creds.to_text(), 0o600);
     }
     home.write("newcomers.jwt", organisation.bootstrap_account().token(), 0o644);
@@ -84,23 +89,23 @@ fn provisioner(organisation: &Organisation, server: &NatsServer, settings: &str)
     home
 }
 
-pub(crate) async fn await_log(daemon: &mut Rpcd, words: &str) {
-    await_state(words, || {
+pub(crate) async fn await_log(daemon: &mut Rpcd, expected: &str) {
+    await_state(expected, || {
         let log = daemon.log();
-        assert!(log.contains(words) || daemon.is_running(), "rpcd ended: {log}");
-        log.contains(words)
+        assert!(log.contains(expected) || daemon.is_running(), "rpcd ended: {log}");
+        log.contains(expected)
     })
     .await;
 }
 
-fn identity(name: &str) -> Identity {
+fn parse_identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()
 }
 
-pub(crate) fn issued(party: &Signer) -> NameEntry {
+pub(crate) fn name_entry(user: &Signer) -> NameEntry {
     NameEntry {
-        identity: party.identity().clone(),
-        key: party.public_key(),
+        identity: user.identity().clone(),
+        key: user.public_key(),
         credential: None,
         at: muster_tests::now(),
         released: false,
@@ -110,27 +115,27 @@ pub(crate) fn issued(party: &Signer) -> NameEntry {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
-    let fleet = Fleet::new().await;
-    // Nobody has said which names the organisation issued.
-    fleet.refuses("web-1.example.com", "run `rpc org push` once").await;
-    fleet.say_that_names_are_written().await;
+async fn bootstrap_token_never_gets_the_name_of_an_existing_node() {
+    let fleet = EnrolledFleet::new().await;
+    // `rpc org push` has not been run yet.
+    fleet.assert_refused("web-1.example.com", "run `rpc org push` once").await;
+    fleet.mark_names_as_written().await;
 
-    // Issued, and not connected.
-    let away = fleet.organisation.node("web-1.example.com");
-    let entry = issued(&away);
+    // The name is issued, and the node is not connected.
+    let disconnected = fleet.organisation.node("web-1.example.com");
+    let entry = name_entry(&disconnected);
     let write = |_| (Some(entry.clone()), ());
-    fleet.names.edit_entry(away.identity(), write).await.unwrap();
-    fleet.refuses("web-1.example.com", "belongs to another key").await;
+    fleet.names.edit_entry(disconnected.identity(), write).await.unwrap();
+    fleet.assert_refused("web-1.example.com", "belongs to another key").await;
 
-    // Connected, and in no list.
+    // The node is connected, and the name is not registered.
     let connected = fleet.organisation.node("web-2.example.com");
     let url = fleet.server.url();
     let mut node = DaemonHome::new(&fleet.organisation, &connected, &url, "").start();
     await_log(&mut node, "ready identity=").await;
-    fleet.refuses("web-2.example.com", "is registered or connected").await;
+    fleet.assert_refused("web-2.example.com", "is registered or connected").await;
 
-    // Registered: the service provisions it, and it is away at the moment.
+    // The name is registered by the provisioner, and the node is not connected.
     let record = serde_json::json!({
         "identity": "web-3.example.com", "id": uuid::Uuid::now_v7(), "state": "done", "done": [],
         "current": null, "since": 0, "changed": 0,
@@ -138,70 +143,70 @@ async fn a_bootstrap_token_never_gets_the_name_of_an_existing_node() {
     let bucket = fleet.bus.bucket(PROVISION_BUCKET.name);
     let bytes = Bytes::from(record.to_string());
     bucket.put("node.web-3.example.com", bytes).await.unwrap();
-    fleet.refuses("web-3.example.com", "is registered or connected").await;
+    fleet.assert_refused("web-3.example.com", "is registered or connected").await;
 
-    // Released, and still connected.
-    let entry = NameEntry { released: true, ..issued(&connected) };
+    // The name is released, and the node is still connected.
+    let entry = NameEntry { released: true, ..name_entry(&connected) };
     let write = |_| (Some(entry.clone()), ());
     fleet.names.edit_entry(connected.identity(), write).await.unwrap();
-    fleet.refuses("web-2.example.com", "is registered or connected").await;
+    fleet.assert_refused("web-2.example.com", "is registered or connected").await;
 
-    // A free name is given away.
-    let mut machine = fleet.machine("web-4.example.com").start();
+    // A free name is assigned.
+    let mut machine = fleet.create_machine("web-4.example.com").start();
     await_log(&mut machine, "ready identity=").await;
-    let entry = fleet.names.get(&identity("web-4.example.com")).await.unwrap();
+    let entry = fleet.names.get(&parse_identity("web-4.example.com")).await.unwrap();
     assert!(entry.unwrap().is_enrolled());
 }
 
-/// A machine that was enrolled loses what it was given, and keeps its key.
-fn forget(home: &DaemonHome) {
+/// Deletes the credentials of an enrolled machine, but not its key.
+fn delete_credentials(home: &DaemonHome) {
     for file in ["state/node.creds", "state/enrolled.json"] {
         std::fs::remove_file(home.path(file)).unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_revoked_node_does_not_come_back_with_the_same_key_or_name() {
-    let mut fleet = Fleet::new().await;
-    fleet.say_that_names_are_written().await;
+async fn revoked_node_is_not_enrolled_again_with_its_key_or_name() {
+    let mut fleet = EnrolledFleet::new().await;
+    fleet.mark_names_as_written().await;
     let mut homes = Vec::new();
     for name in ["web-1.example.com", "web-2.example.com"] {
-        let mut machine = fleet.machine(name).start();
+        let mut machine = fleet.create_machine(name).start();
         await_log(&mut machine, "ready identity=").await;
         homes.push(machine.home().clone());
     }
-    // One that lost its credentials comes back by its key; that is what the revocation must stop.
-    forget(&homes[0]);
+    // A machine that lost its credentials is enrolled again by its key, unless it is revoked.
+    delete_credentials(&homes[0]);
     await_log(&mut homes[0].clone().start(), "ready identity=").await;
 
-    // By the account token alone, as after `rpc org revoke KEY` from a host that knows no names.
+    // Revoked by the account token only, as by `rpc org revoke KEY` on a host without the register of names.
     let text = std::fs::read_to_string(homes[0].path("state/node.creds")).unwrap();
     let revoked = Signer::new(UserCredentials::parse(&text).unwrap()).unwrap();
     let token = fleet.organisation.revoke_user(&revoked);
     let administrator = connect(&fleet.server, &fleet.organisation.administrator()).await;
     let trust = administrator.bucket(TRUST_BUCKET.name);
     trust.put(TRUST_ACCOUNT_KEY, Bytes::from(token)).await.unwrap();
-    forget(&homes[0]);
+    delete_credentials(&homes[0]);
     await_log(&mut homes[0].clone().start(), "was revoked").await;
     assert!(!homes[0].path("state/node.creds").exists());
 
-    // By the mark on its name alone.
-    let name = identity("web-2.example.com");
-    let mark = |held: Option<NameEntry>| {
-        let mut entry = held.unwrap();
+    // Revoked by the mark on its name only.
+    let name = parse_identity("web-2.example.com");
+    let mark_revoked = |entry: Option<NameEntry>| {
+        let mut entry = entry.unwrap();
         entry.revoked = true;
         (Some(entry), ())
     };
-    fleet.names.edit_entry(&name, mark).await.unwrap();
-    forget(&homes[1]);
+    fleet.names.edit_entry(&name, mark_revoked).await.unwrap();
+    delete_credentials(&homes[1]);
     await_log(&mut homes[1].clone().start(), "was revoked").await;
-    fleet.refuses(name.as_str(), "`rpc provision release web-2.example.com`").await;
+    fleet.assert_refused(name.as_str(), "`rpc provision release web-2.example.com`").await;
 
-    // Released, the name is free for another key, and the revoked one stays out.
+    // After the release the name is free for another key, and the revoked key is still refused.
     assert!(fleet.names.release_name(&name).await.unwrap());
     await_log(&mut homes[1].clone().start(), "was revoked").await;
     let record = fleet.bus.bucket(PROVISION_BUCKET.name);
     assert!(record.get("node.web-2.example.com").await.unwrap().is_some());
-    let mut machine = fleet.machine(name.as_str()).start();
+    let mut machine = fleet.create_machine(name.as_str()).start();
     await_log(&mut machine, "ready identity=").await;
 }

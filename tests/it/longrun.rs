@@ -1,4 +1,4 @@
-//! Long-running actions through the whole daemon: progress before the reply, and requests that are taken back.
+//! Long-running actions in the complete daemon: progress before the reply, and cancelled requests.
 
 use std::sync::Arc;
 
@@ -20,42 +20,42 @@ use crate::ask::{NodeFixture, TestCaller, to_object};
 const NODE: &str = "node1.example.net";
 
 #[derive(Deserialize)]
-struct Count {
+struct CountInput {
     to: u64,
 }
 
 #[derive(Deserialize)]
-struct Nothing {}
+struct EmptyInput {}
 
 #[derive(Serialize)]
-struct Said {
-    said: String,
+struct TextOutput {
+    counts: String,
 }
 
-/// Tells of each number, and waits after every tenth until that was sent.
-struct Counting;
+/// Emits an event for each number.
+struct CountAction;
 
-/// Works until it is taken back, and says what it had done; tells the test when it begins.
-struct Holding(Arc<Notify>);
+/// Runs until it is cancelled, and returns what it has done; notifies the test when it starts.
+struct HoldAction(Arc<Notify>);
 
-impl AgentAction for Counting {
+impl AgentAction for CountAction {
     const NAME: &'static str = "count";
-    type Input = Count;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, input: Count) -> Result<Said, ActionError> {
+    type Input = CountInput;
+    type Output = TextOutput;
+    async fn run(&self, cx: &CallContext, input: CountInput) -> Result<TextOutput, ActionError> {
         for number in 0..input.to {
             cx.emit_event(json!({ "number": number }));
         }
         cx.report_progress("done");
-        Ok(Said { said: input.to.to_string() })
+        Ok(TextOutput { counts: input.to.to_string() })
     }
 }
 
-impl AgentAction for Holding {
+impl AgentAction for HoldAction {
     const NAME: &'static str = "hold";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Said, ActionError> {
+    type Input = EmptyInput;
+    type Output = TextOutput;
+    async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
         cx.report_progress("begun");
         self.0.notify_one();
         cx.cancel.cancelled().await;
@@ -63,7 +63,7 @@ impl AgentAction for Holding {
     }
 }
 
-fn agent(begun: &Arc<Notify>) -> Agent {
+fn build_slow_agent(started: &Arc<Notify>) -> Agent {
     let to =
         json!({"to": {"prompt": "To", "description": "d", "type": "integer", "optional": false}});
     let action = |name: &str, input: Value| {
@@ -76,42 +76,42 @@ fn agent(begun: &Arc<Notify>) -> Agent {
         "actions": [action("count", to), action("hold", json!({}))],
     });
     let agent = Agent::builder(&ddl.to_string()).unwrap();
-    let agent = agent.with_action(Counting).with_action(Holding(Arc::clone(begun)));
+    let agent = agent.with_action(CountAction).with_action(HoldAction(Arc::clone(started)));
     let agent = agent.build().unwrap();
     assert!(agent.ddl().find_action("hold").unwrap().streams_progress());
     agent
 }
 
-async fn fixture(limits: CallLimits) -> (NodeFixture, Arc<Notify>) {
-    let begun = Arc::new(Notify::new());
-    let slow = agent(&begun);
+async fn slow_fixture(limits: CallLimits) -> (NodeFixture, Arc<Notify>) {
+    let started = Arc::new(Notify::new());
+    let slow = build_slow_agent(&started);
     let fixture = NodeFixture::new(|setup| {
         setup.agents = vec![slow];
         setup.limits = limits;
     });
-    (fixture.await, begun)
+    (fixture.await, started)
 }
 
-fn call(action: &str, data: Value, stream: bool) -> RpcCall {
+fn build_call(action: &str, data: Value, stream: bool) -> RpcCall {
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let call = RpcCall::new("slow", action, CallTarget::Nodes(nodes)).unwrap();
     RpcCall { data: to_object(data), stream, ..call }
 }
 
-/// The request's id, what was told, and the answer.
-async fn hear(mut events: CallEventStream) -> (Vec<ProgressUpdate>, ReceivedReply) {
-    let mut tales = Vec::new();
+/// Collects the progress of a call until its reply.
+async fn collect_progress(mut events: CallEventStream) -> (Vec<ProgressUpdate>, ReceivedReply) {
+    let mut updates = Vec::new();
     loop {
         match events.next().await.unwrap() {
-            CallEvent::Progress(tale) => tales.push(*tale),
-            CallEvent::Reply(answer) => return (tales, *answer),
+            CallEvent::Progress(update) => updates.push(*update),
+            CallEvent::Reply(answer) => return (updates, *answer),
             CallEvent::Published { .. } => {}
             other => panic!("{other:?}"),
         }
     }
 }
 
-async fn id(events: &mut CallEventStream) -> Uuid {
+async fn request_id(events: &mut CallEventStream) -> Uuid {
     match events.next().await.unwrap() {
         CallEvent::Published { request, .. } => request,
         other => panic!("{other:?}"),
@@ -124,43 +124,45 @@ async fn cancel(caller: &TestCaller, action: &str, id: Uuid) -> muster_wire::rep
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn progress_comes_in_order_before_the_reply_and_only_if_it_is_wanted() {
-    let (fixture, _) = fixture(CallLimits::default()).await;
+async fn progress_arrives_in_order_only_if_requested() {
+    let (fixture, _) = slow_fixture(CallLimits::default()).await;
     let client = &fixture.caller.client;
-    let (tales, answer) = hear(client.call(call("count", json!({"to": 25}), true))).await;
-    let events: Vec<Value> = tales.iter().flat_map(|tale| tale.events.clone()).collect();
+    let (updates, answer) =
+        collect_progress(client.call(build_call("count", json!({"to": 25}), true))).await;
+    let events: Vec<Value> = updates.iter().flat_map(|update| update.events.clone()).collect();
     let mut expected: Vec<Value> = (0..25).map(|number| json!({ "number": number })).collect();
     expected.push(json!({"message": "done"}));
     assert_eq!(events, expected);
-    assert!(tales.iter().all(|tale| tale.lost == 0 && tale.dropped == 0));
-    let messages = tales.len() as u64;
+    assert!(updates.iter().all(|update| update.lost == 0 && update.dropped == 0));
+    let messages = updates.len() as u64;
     assert_eq!(answer.reply.progress, Some(ProgressCounts { messages, dropped: 0 }));
-    let (tales, answer) = hear(client.call(call("count", json!({"to": 25}), false))).await;
-    assert_eq!((tales, answer.reply.progress), (vec![], None));
+    let (updates, answer) =
+        collect_progress(client.call(build_call("count", json!({"to": 25}), false))).await;
+    assert_eq!((updates, answer.reply.progress), (vec![], None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_progress_is_left_out_and_counted_and_the_reply_gets_through() {
-    let (fixture, _) = fixture(CallLimits::default()).await;
+async fn excess_progress_is_dropped_and_counted() {
+    let (fixture, _) = slow_fixture(CallLimits::default()).await;
     let to = 200_000_u64;
-    let asked = fixture.caller.client.call(call("count", json!({ "to": to }), true));
-    let (tales, answer) = hear(asked).await;
+    let asked = fixture.caller.client.call(build_call("count", json!({ "to": to }), true));
+    let (updates, answer) = collect_progress(asked).await;
     assert_eq!(answer.reply.statuscode, ReplyStatus::Ok);
-    let told: usize = tales.iter().map(|tale| tale.events.len()).sum();
-    let dropped: u64 = tales.iter().map(|tale| tale.dropped).sum();
+    let received: usize = updates.iter().map(|update| update.events.len()).sum();
+    let dropped: u64 = updates.iter().map(|update| update.dropped).sum();
     assert!(dropped > 0);
-    assert_eq!(told as u64 + dropped, to + 1);
-    let said = answer.reply.progress.unwrap();
-    assert!(said.messages <= MAX_PROGRESS_MESSAGES);
-    assert_eq!(said.dropped, dropped);
+    assert_eq!(received as u64 + dropped, to + 1);
+    let counts = answer.reply.progress.unwrap();
+    assert!(counts.messages <= MAX_PROGRESS_MESSAGES);
+    assert_eq!(counts.dropped, dropped);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_had_done() {
-    let (fixture, begun) = fixture(CallLimits::default()).await;
-    let mut events = fixture.caller.client.call(call("hold", json!({}), true));
-    let request = id(&mut events).await;
-    begun.notified().await;
+async fn caller_lists_and_cancels_its_running_request() {
+    let (fixture, started) = slow_fixture(CallLimits::default()).await;
+    let mut events = fixture.caller.client.call(build_call("hold", json!({}), true));
+    let request = request_id(&mut events).await;
+    started.notified().await;
 
     let listed = fixture.caller.call_action(NODE, "rpcutil", "running", json!({})).await;
     let listed = &listed.reply.data["requests"];
@@ -171,17 +173,18 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
         [&json!("rip"), &json!("slow"), &json!("hold")]
     );
 
-    let stranger = fixture.organisation.caller("ann");
-    let stranger = TestCaller::connect(&fixture.organisation, &fixture.server, stranger).await;
-    let refused = cancel(&stranger, "cancel", request).await;
+    let other_caller = fixture.organisation.caller("ann");
+    let other_caller =
+        TestCaller::connect(&fixture.organisation, &fixture.server, other_caller).await;
+    let refused = cancel(&other_caller, "cancel", request).await;
     assert!(matches!(refused.reason, Some(ReplyReason::Denied { .. })), "{refused:?}");
     let unknown = cancel(&fixture.caller, "cancel", Uuid::now_v7()).await;
     assert_eq!(unknown.data["outcome"], json!("not_running"));
 
     let done = cancel(&fixture.caller, "cancel", request).await;
     assert_eq!(done.data["outcome"], json!("cancelled"), "{done:?}");
-    let (tales, answer) = hear(events).await;
-    assert_eq!(tales[0].events, [json!({"message": "begun"})]);
+    let (updates, answer) = collect_progress(events).await;
+    assert_eq!(updates[0].events, [json!({"message": "begun"})]);
     let reply = answer.reply;
     assert_eq!(
         (reply.statuscode, reply.reason),
@@ -192,43 +195,43 @@ async fn a_running_request_is_listed_and_taken_back_by_its_caller_with_what_it_h
     let after = fixture.caller.call_action(NODE, "rpcutil", "running", json!({})).await;
     assert_eq!(after.reply.data["count"], json!(0));
     let recorded = fixture.node.audit();
-    assert!(recorded.iter().any(|record| {
+    assert!(recorded.iter().operator(|record| {
         record["request"] == json!(request.to_string()) && record["reason"] == json!("cancelled")
     }));
-    assert!(recorded.iter().any(|record| record["action"] == json!("cancel")
+    assert!(recorded.iter().operator(|record| record["action"] == json!("cancel")
         && record["data"]["id"] == json!(request.to_string())));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_waits_for_its_turn_is_never_started() {
-    let (fixture, begun) =
-        fixture(CallLimits { concurrency: 1, queue: 5, ..CallLimits::default() }).await;
-    let mut first = fixture.caller.client.call(call("hold", json!({}), false));
-    let running = id(&mut first).await;
-    begun.notified().await;
-    let mut second = fixture.caller.client.call(call("count", json!({"to": 1}), false));
-    let waiting = id(&mut second).await;
-    // Listed is whatever was accepted, also before it has a slot.
-    let any = fixture.organisation.caller("operator");
-    let any = TestCaller::connect(&fixture.organisation, &fixture.server, any).await;
+async fn cancelled_queued_request_is_never_started() {
+    let (fixture, started) =
+        slow_fixture(CallLimits { concurrency: 1, queue: 5, ..CallLimits::default() }).await;
+    let mut first = fixture.caller.client.call(build_call("hold", json!({}), false));
+    let running = request_id(&mut first).await;
+    started.notified().await;
+    let mut second = fixture.caller.client.call(build_call("count", json!({"to": 1}), false));
+    let waiting = request_id(&mut second).await;
+    // The list contains every accepted request, including those that wait for a slot.
+    let operator = fixture.organisation.caller("operator");
+    let operator = TestCaller::connect(&fixture.organisation, &fixture.server, operator).await;
     loop {
-        let listed = any.call_action(NODE, "rpcutil", "running", json!({})).await;
+        let listed = operator.call_action(NODE, "rpcutil", "running", json!({})).await;
         if listed.reply.data["count"] == json!(2) {
             break;
         }
     }
-    let done = cancel(&any, "cancel_any", waiting).await;
+    let done = cancel(&operator, "cancel_any", waiting).await;
     assert_eq!(done.data["caller"], json!("rip"), "{done:?}");
-    let (_, answer) = hear(second).await;
+    let (_, answer) = collect_progress(second).await;
     assert_eq!(answer.reply.reason, Some(ReplyReason::Cancelled));
     assert_eq!(answer.reply.statusmsg, "cancelled before the action started");
     assert!(answer.reply.data.is_empty());
-    cancel(&any, "cancel_any", running).await;
-    assert_eq!(hear(first).await.1.reply.reason, Some(ReplyReason::Cancelled));
+    cancel(&operator, "cancel_any", running).await;
+    assert_eq!(collect_progress(first).await.1.reply.reason, Some(ReplyReason::Cancelled));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back() {
+async fn program_output_is_streamed_and_cancel_ends_the_program() {
     let jobs = tempfile::tempdir().unwrap();
     let shell = muster_shell::Options { enabled: true, ..muster_shell::Options::default() };
     let shell = muster_shell::build_agent(shell, jobs.path().to_owned()).unwrap();
@@ -243,11 +246,11 @@ async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back()
         wait: std::time::Duration::from_secs(80),
         ..call
     });
-    let request = id(&mut events).await;
+    let request = request_id(&mut events).await;
     let mut lines = Vec::new();
     while lines.len() < 2 {
         match events.next().await.unwrap() {
-            CallEvent::Progress(tale) => lines.extend(tale.events),
+            CallEvent::Progress(update) => lines.extend(update.events),
             other => panic!("{other:?}"),
         }
     }
@@ -261,7 +264,7 @@ async fn a_program_is_shown_as_it_runs_and_ends_when_its_request_is_taken_back()
     );
     let done = cancel(&fixture.caller, "cancel", request).await;
     assert_eq!(done.data["outcome"], json!("cancelled"));
-    let reply = hear(events).await.1.reply;
+    let reply = collect_progress(events).await.1.reply;
     assert_eq!(reply.reason, Some(ReplyReason::Cancelled), "{reply:?}");
     assert_eq!(reply.data["stdout"], json!("HUNTER2\n"));
     let audit = serde_json::to_string(&fixture.node.audit()).unwrap();

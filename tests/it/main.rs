@@ -1,4 +1,4 @@
-//! End to end, on a real nats-server: one binary, because each one links everything.
+//! End-to-end tests with a real nats-server. All tests are in one binary, because each binary links all crates.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests end by panic")]
 

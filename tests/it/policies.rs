@@ -1,4 +1,4 @@
-//! Policies of real nodes: whom they let ask what, what a denial tells, and that what is granted for a time ends.
+//! Policies of real nodes: which requests they allow, what a denial reports, and that temporary rules and tokens end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +23,8 @@ const POLICY: &str = "policy default deny\n\
     allow\tadmins /ci-\\d+/\tget_fact\tcustomer=acme\n\
     allow\toncall\tget_fact\t*\tapache or mysql::master\n";
 
-/// A node with a policy for `rpcutil`, and what is known of it.
-async fn fixture(policy: &str, environment: &str) -> NodeFixture {
+/// A node with a policy for `rpcutil`, with facts and a class.
+async fn policy_fixture(policy: &str, environment: &str) -> NodeFixture {
     NodeFixture::new(|setup| {
         setup.facts = json!({"customer": "acme", "environment": environment});
         setup.classes = vec!["mysql::master".to_owned()];
@@ -36,13 +36,13 @@ async fn fixture(policy: &str, environment: &str) -> NodeFixture {
     .await
 }
 
-async fn caller(fixture: &NodeFixture, name: &str) -> TestCaller {
+async fn connect_caller(fixture: &NodeFixture, name: &str) -> TestCaller {
     let signer = fixture.organisation.caller(name);
     TestCaller::connect(&fixture.organisation, &fixture.server, signer).await
 }
 
-/// The rule that denies, or nothing if it is allowed.
-async fn denied(caller: &TestCaller) -> Option<String> {
+/// The rule that denied the call, or `None` if it was allowed.
+async fn denial_rule(caller: &TestCaller) -> Option<String> {
     let data = json!({"fact": "customer"});
     let reply = caller.call_action(NODE, "rpcutil", "get_fact", data).await.reply;
     if let Some(ReplyReason::Denied { rule }) = reply.reason {
@@ -55,8 +55,8 @@ async fn denied(caller: &TestCaller) -> Option<String> {
 }
 
 #[tokio::test]
-async fn groups_expressions_and_compounds_decide_and_a_denial_names_its_line() {
-    let development = fixture(POLICY, "development").await;
+async fn policy_lines_decide_and_denials_name_their_line() {
+    let development = policy_fixture(POLICY, "development").await;
     for (name, rule) in [
         ("rip", None),
         ("anna", None),
@@ -66,11 +66,11 @@ async fn groups_expressions_and_compounds_decide_and_a_denial_names_its_line() {
         ("admins", Some("rpcutil.policy:1 (default)")),
         ("ripley", Some("rpcutil.policy:1 (default)")),
     ] {
-        let found = denied(&caller(&development, name).await).await;
+        let found = denial_rule(&connect_caller(&development, name).await).await;
         assert_eq!(found.as_deref(), rule, "{name}");
     }
-    let production = fixture(POLICY, "production").await;
-    let rule = denied(&production.caller).await;
+    let production = policy_fixture(POLICY, "production").await;
+    let rule = denial_rule(&production.caller).await;
     assert_eq!(rule.as_deref(), Some("rpcutil.policy:2"));
     let audit = production.node.audit();
     assert_eq!(
@@ -80,14 +80,14 @@ async fn groups_expressions_and_compounds_decide_and_a_denial_names_its_line() {
 }
 
 #[tokio::test]
-async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
+async fn malformed_line_denies_what_earlier_lines_allow() {
     let organisation = muster_tests::organisation::Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let setup = muster_tests::fleet::NodeSetup::new(organisation.node(NODE));
     let node = muster_tests::fleet::TestNode::start(&organisation, &server, setup).await;
     let rip = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
-    assert_eq!(denied(&rip).await, None);
-    // As a reload would: the harness refuses to start a node with a policy that is wrong.
+    assert_eq!(denial_rule(&rip).await, None);
+    // As a reload does; the harness does not start a node with an invalid policy.
     let scratch = tempfile::tempdir().unwrap();
     std::fs::write(scratch.path().join("rpcutil.policy"), "allow\trip\t*\t*\ndeny eve * *\n")
         .unwrap();
@@ -99,11 +99,11 @@ async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
         problems[0]
     );
     node.core.set_policy(policy);
-    assert_eq!(denied(&rip).await.as_deref(), Some("rpcutil.policy:2: malformed"));
+    assert_eq!(denial_rule(&rip).await.as_deref(), Some("rpcutil.policy:2: malformed"));
 }
 
 #[tokio::test]
-async fn a_node_may_keep_its_rules_to_itself() {
+async fn node_can_hide_its_rules() {
     let fixture = NodeFixture::new(|setup| {
         let text = "policy default deny\n".to_owned();
         setup.policies = vec![("rpcutil.policy".to_owned(), text)];
@@ -112,17 +112,17 @@ async fn a_node_may_keep_its_rules_to_itself() {
     .await;
     let data = json!({"fact": "customer"});
     let reply = fixture.caller.call_action(NODE, "rpcutil", "get_fact", data).await.reply;
-    let told = serde_json::to_string(&reply).unwrap();
-    assert!(matches!(reply.reason, Some(ReplyReason::Denied { .. })), "{told}");
-    assert!(!told.contains("rpcutil.policy"), "{told}");
+    let text = serde_json::to_string(&reply).unwrap();
+    assert!(matches!(reply.reason, Some(ReplyReason::Denied { .. })), "{text}");
+    assert!(!text.contains("rpcutil.policy"), "{text}");
     assert_eq!(fixture.node.audit()[0]["rule"], "rpcutil.policy:1 (default)");
 }
 
 #[tokio::test]
-async fn a_filter_that_is_not_known_to_hold_asks_nobody() {
-    let fixture = fixture("policy default allow\n", "production").await;
+async fn filter_with_unknown_value_selects_no_node() {
+    let fixture = policy_fixture("policy default allow\n", "production").await;
     let filter = |text: &str| NodeFilter::default().with_select(text).unwrap();
-    let asked = async |filter: NodeFilter| {
+    let count_matches = async |filter: NodeFilter| {
         let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Filter(filter)).unwrap();
         call.wait = Duration::from_millis(1500);
         fixture.caller.call(call).await.0.len()
@@ -135,71 +135,70 @@ async fn a_filter_that_is_not_known_to_hold_asks_nobody() {
         ("no_such_class", 0),
         ("environment=production and agent('no_such_agent')", 0),
     ] {
-        assert_eq!(asked(filter(text)).await, answers, "{text}");
+        assert_eq!(count_matches(filter(text)).await, answers, "{text}");
     }
-    // An agent alone is a filter, too, and not the empty one.
-    assert_eq!(asked(NodeFilter::default().with_agent("no_such_agent").unwrap()).await, 0);
-    assert_eq!(asked(NodeFilter::default().with_agent("rpcutil").unwrap()).await, 1);
+    // A filter with only an agent is not empty.
+    assert_eq!(count_matches(NodeFilter::default().with_agent("no_such_agent").unwrap()).await, 0);
+    assert_eq!(count_matches(NodeFilter::default().with_agent("rpcutil").unwrap()).await, 1);
 }
 
 #[tokio::test]
-async fn a_line_ends_at_its_instant_by_the_nodes_clock() {
+async fn policy_line_expires_by_the_nodes_clock() {
     let offset = Arc::new(AtomicU64::new(0));
     let shared = Arc::clone(&offset);
     let begun = muster_tests::now();
     let fixture = NodeFixture::new(|setup| {
-        // The node's time stands still, a second before the end.
+        // The node's clock is stopped one second before the expiry.
         setup.clock = WallClock::new(move || begun + shared.load(Ordering::SeqCst));
-        let text = format!("allow\trip\tget_fact\t*\t*\tuntil={}\n", written(begun + 1000));
+        let text = format!("allow\trip\tget_fact\t*\t*\tuntil={}\n", policy_time(begun + 1000));
         setup.policies = vec![("rpcutil.policy".to_owned(), text)];
     })
     .await;
-    assert_eq!(denied(&fixture.caller).await, None);
+    assert_eq!(denial_rule(&fixture.caller).await, None);
     offset.store(1000, Ordering::SeqCst);
-    assert_eq!(denied(&fixture.caller).await.as_deref(), Some("rpcutil.policy (no line matches)"));
+    assert_eq!(
+        denial_rule(&fixture.caller).await.as_deref(),
+        Some("rpcutil.policy (no line matches)")
+    );
 }
 
-/// An instant as policies have it.
-fn written(at: u64) -> String {
+/// A time in the format of policies.
+fn policy_time(at: u64) -> String {
     let at = i64::try_from(at).unwrap();
     jiff::Timestamp::from_millisecond(at).unwrap().to_string()
 }
 
 #[tokio::test]
-async fn a_token_for_a_time_ends_at_the_broker_and_at_the_node() {
+async fn expired_token_is_refused_by_broker_and_node() {
     let offset = Arc::new(AtomicU64::new(0));
     let shared = Arc::clone(&offset);
     let fixture = NodeFixture::new(|setup| {
         setup.clock = WallClock::new(move || muster_tests::now() + shared.load(Ordering::SeqCst));
     })
     .await;
-    // Long enough for a busy machine to ask once; the broker is waited for.
-    let ends = muster_tests::now() / 1000 + 15;
-    let signer = fixture.organisation.user_until(
-        UserRole::TestCaller,
-        "anna",
-        &["agent:rpcutil"],
-        Some(ends),
-    );
+    // Long enough for one request on a busy machine; the test waits for the broker.
+    let expiry = muster_tests::now() / 1000 + 15;
+    let signer =
+        fixture.organisation.user_until(UserRole::Caller, "anna", &["agent:rpcutil"], Some(expiry));
     let anna = TestCaller::connect(&fixture.organisation, &fixture.server, signer.clone()).await;
-    assert_eq!(denied(&anna).await, None);
-    // The node goes by its own clock, with the skew that clocks may have.
+    assert_eq!(denial_rule(&anna).await, None);
+    // The node uses its own clock, with the permitted skew.
     offset.store(20_000 + muster_wire::fresh::CLOCK_SKEW_MILLIS, Ordering::SeqCst);
-    let request = anna.request();
-    let sealed = anna.sign_request(&request);
+    let request = anna.ping_request();
+    let signed = anna.sign_request(&request);
     let (inbox, mut replies) = anna.subscribe_inbox(&request).await;
     anna.bus
-        .publish_with_reply(&TestCaller::request_subject(&request), &inbox, sealed)
+        .publish_with_reply(&TestCaller::request_subject(&request), &inbox, signed)
         .await
         .unwrap();
     let expired = |record: &Value| record["reason"] == "token_expired";
     await_state("the node refuses the token", || fixture.node.audit().iter().any(expired)).await;
-    assert!(replies.try_next().is_none(), "a token that is over was answered");
-    // And the broker lets it in no more.
-    let patience = PATIENCE + Duration::from_secs(15);
-    poll_until_ok("the broker lets it in no more", patience, async || {
+    assert!(replies.try_next().is_none(), "a request with an expired token was answered");
+    // The broker refuses the token as well.
+    let timeout = PATIENCE + Duration::from_secs(15);
+    poll_until_ok("the broker refuses the token", timeout, async || {
         match options(&fixture.server, &signer).connect().await {
-            Ok(_) => Err("it is let in"),
+            Ok(_) => Err("the broker accepted the token"),
             Err(_) => Ok(()),
         }
     })

@@ -1,8 +1,9 @@
-//! Refreshes are never lost: the six ways in which a stock Puppet loses one, each through the real `rpcd apply`, and each again with
-//! the process killed at random moments.
+//! Refreshes are never lost: the six ways in which a stock Puppet loses one, each with the real `rpcd apply`, and again
+//! with the process killed at random moments.
 //!
-//! In every story a changed file notifies Y, and Y notifies Z; something keeps Y from being refreshed in the first run. When the cause
-//! is gone, Y and Z must have run, exactly once if nobody was killed; and the node must not have looked clean before.
+//! In each scenario a changed file notifies Y, and Y notifies Z; the cause prevents the refresh of Y in the first run.
+//! After the cause is removed, Y and Z must have run, exactly once if no process was killed; until then the node must
+//! not be reported as clean.
 
 #![expect(
     clippy::disallowed_types,
@@ -20,33 +21,33 @@ use rand::Rng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How often each story is told with a kill: 6 × 35 = 210.
-const KILLS: usize = 35;
+/// Number of killed runs per scenario: 6 × 35 = 210.
+const KILLS_PER_CAUSE: usize = 35;
 
-/// What keeps Y from being refreshed in the first run, and is gone in the next.
+/// What prevents the refresh of Y in the first run; it is removed for the next run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Cause {
-    /// Something else that Y needs fails (M1).
+enum RefreshBlocker {
+    /// Another dependency of Y fails (M1).
     Dependency,
     /// Y's command fails when it is refreshed (M2).
     Refresh,
-    /// The run asks for the tags of the source only (M3).
+    /// The run is limited to the tags of the source (M3).
     Tags,
     /// Y is in noop (M4).
     Noop,
-    /// Y is outside of its schedule (M5).
+    /// Y is outside its schedule (M5).
     Schedule,
     /// The run is killed between the source and Y (M6).
     Kill,
 }
 
-struct World {
+struct RefreshFixture {
     directory: TempDir,
-    cause: Cause,
+    cause: RefreshBlocker,
 }
 
-impl World {
-    fn new(cause: Cause) -> Self {
+impl RefreshFixture {
+    fn new(cause: RefreshBlocker) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("w")).unwrap();
         std::fs::create_dir(directory.path().join("puppet")).unwrap();
@@ -57,7 +58,7 @@ impl World {
         self.directory.path().join(name)
     }
 
-    /// The catalog, while the cause is there and afterwards.
+    /// The catalog, with the cause or without it.
     fn catalog(&self, broken: bool) -> Value {
         let w = self.path("w");
         let w = w.display();
@@ -66,17 +67,17 @@ impl World {
         let mut y = json!({
             "type": "exec", "title": "Y", "command": log("Y"), "refreshonly": true, "tag": "target", "notify": "Exec[Z]",
         });
-        if is(Cause::Refresh) {
+        if is(RefreshBlocker::Refresh) {
             y["command"] = json!(["/bin/sh", "-c", "exit 3"]);
         }
-        if is(Cause::Noop) {
+        if is(RefreshBlocker::Noop) {
             y["noop"] = json!(true);
         }
-        if is(Cause::Schedule) {
+        if is(RefreshBlocker::Schedule) {
             y["schedule"] = json!("never");
         }
-        let site = if is(Cause::Dependency) { "/bin/false" } else { "/bin/true" };
-        let pause = if is(Cause::Kill) {
+        let site = if is(RefreshBlocker::Dependency) { "/bin/false" } else { "/bin/true" };
+        let pause = if is(RefreshBlocker::Kill) {
             format!("touch {w}/between; exec sleep 20")
         } else {
             "exit 0".to_owned()
@@ -99,10 +100,10 @@ impl World {
         command.arg("apply").arg(catalog).arg("--detailed-exitcodes");
         command.arg("--state-dir").arg(self.path("state"));
         command.arg("--report").arg(self.path("report.json"));
-        // A child of a killed run may hold the lock for the moment between its fork and its exec.
+        // A child of a killed run may hold the lock between its fork and its exec.
         command.args(["--wait", "10"]);
         command.arg("--puppet-state").arg(self.path("puppet"));
-        if broken && self.cause == Cause::Tags {
+        if broken && self.cause == RefreshBlocker::Tags {
             command.args(["--tags", "source"]);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -113,11 +114,11 @@ impl World {
         self.command(broken).output().unwrap()
     }
 
-    /// Starts a run and kills it after a while.
+    /// Starts a run and kills it after this time.
     fn run_and_kill(&self, after: Duration) {
         let mut child = self.command(true).spawn().unwrap();
-        let until = Instant::now() + after;
-        while Instant::now() < until {
+        let deadline = Instant::now() + after;
+        while Instant::now() < deadline {
             std::hint::spin_loop();
         }
         child.kill().unwrap();
@@ -128,110 +129,120 @@ impl World {
         serde_json::from_slice(&std::fs::read(self.path("report.json")).unwrap()).unwrap()
     }
 
-    fn owed(&self) -> usize {
+    fn pending_count(&self) -> usize {
         self.report()["pending_refreshes"].as_array().unwrap().len()
     }
 
     /// How often Y and Z ran.
-    fn ran(&self) -> (usize, usize) {
+    fn run_counts(&self) -> (usize, usize) {
         let log = std::fs::read_to_string(self.path("w/log")).unwrap_or_default();
         let count = |word| log.lines().filter(|line| *line == word).count();
         (count("Y"), count("Z"))
     }
 
-    /// Runs without the cause until the node is as described; the process that is always run is not counted as a change.
-    fn converge(&self, story: &str) {
+    /// Runs without the cause until no refresh is pending. Each run has exit code 2, because the exec `site` always
+    /// runs.
+    fn converge(&self, context: &str) {
         for _ in 0..4 {
             let output = self.run(false);
-            assert_eq!(output.status.code(), Some(2), "{story}\n{}", text(&output));
-            if self.owed() == 0 {
+            assert_eq!(output.status.code(), Some(2), "{context}\n{}", output_text(&output));
+            if self.pending_count() == 0 {
                 return;
             }
         }
-        panic!("{story}\nstill owed: {}", self.report()["pending_refreshes"]);
+        panic!("{context}\nstill pending: {}", self.report()["pending_refreshes"]);
     }
 }
 
-fn text(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// The story without a kill of chance: nothing is lost, nothing is done twice, and the debt is seen.
-fn told_once(cause: Cause) {
-    let world = World::new(cause);
-    if cause == Cause::Kill {
-        let mut child = world.command(true).spawn().unwrap();
-        await_file(&world.path("w/between"));
+/// Runs the scenario without a random kill: nothing is lost, nothing is done twice, and the pending refresh is
+/// reported.
+fn check_without_kills(cause: RefreshBlocker) {
+    let fixture = RefreshFixture::new(cause);
+    if cause == RefreshBlocker::Kill {
+        let mut child = fixture.command(true).spawn().unwrap();
+        await_file(&fixture.path("w/between"));
         child.kill().unwrap();
         child.wait().unwrap();
     } else {
-        let output = world.run(true);
-        assert_ne!(output.status.code(), Some(0), "{}", text(&output));
-        assert_eq!(world.owed(), 1, "{}", text(&output));
-        assert_eq!(world.report()["pending_refreshes"][0]["target"], "Exec[Y]");
-        assert!(text(&output).contains("the refresh of Exec[Y] by "), "{}", text(&output));
+        let output = fixture.run(true);
+        assert_ne!(output.status.code(), Some(0), "{}", output_text(&output));
+        assert_eq!(fixture.pending_count(), 1, "{}", output_text(&output));
+        assert_eq!(fixture.report()["pending_refreshes"][0]["target"], "Exec[Y]");
+        assert!(
+            output_text(&output).contains("the refresh of Exec[Y] by "),
+            "{}",
+            output_text(&output)
+        );
     }
-    assert_eq!(world.ran(), (0, 0));
-    world.converge(&format!("{cause:?}"));
-    assert_eq!(world.ran(), (1, 1), "once each");
-    world.run(false);
-    assert_eq!(world.ran(), (1, 1), "and not again");
+    assert_eq!(fixture.run_counts(), (0, 0));
+    fixture.converge(&format!("{cause:?}"));
+    assert_eq!(fixture.run_counts(), (1, 1), "each must run once");
+    fixture.run(false);
+    assert_eq!(fixture.run_counts(), (1, 1), "a further run must not repeat them");
 }
 
-/// The same with a kill at a random moment of the first run.
-fn told_with_kills(cause: Cause) {
-    let whole = {
-        let world = World::new(if cause == Cause::Kill { Cause::Noop } else { cause });
+/// Runs the scenario with a kill at a random moment of the first run.
+fn check_with_kills(cause: RefreshBlocker) {
+    let run_time = {
+        let fixture = RefreshFixture::new(if cause == RefreshBlocker::Kill {
+            RefreshBlocker::Noop
+        } else {
+            cause
+        });
         let began = Instant::now();
-        world.run(true);
+        fixture.run(true);
         began.elapsed()
     };
     let mut rng = rand::rng();
-    for trial in 0..KILLS {
-        let world = World::new(cause);
-        let after = whole.mul_f64(rng.random_range(0.0..1.3));
-        world.run_and_kill(after);
-        let mut story = format!("{cause:?}, trial {trial}, killed after {after:?}");
-        let _ = write!(story, "\nledger:\n{}", ledger(&world.path("state")));
-        world.converge(&story);
-        let (y, z) = world.ran();
-        assert!(y >= 1 && z >= 1, "lost: Y ran {y} times, Z {z} times\n{story}");
-        // A refresh that was interrupted is made again; more than that would be careless.
-        assert!(y <= 2 && z <= 3, "Y ran {y} times, Z {z} times\n{story}");
+    for trial in 0..KILLS_PER_CAUSE {
+        let fixture = RefreshFixture::new(cause);
+        let after = run_time.mul_f64(rng.random_range(0.0..1.3));
+        fixture.run_and_kill(after);
+        let mut context = format!("{cause:?}, trial {trial}, killed after {after:?}");
+        let _ = write!(context, "\nledger:\n{}", read_ledger(&fixture.path("state")));
+        fixture.converge(&context);
+        let (y, z) = fixture.run_counts();
+        assert!(y >= 1 && z >= 1, "lost: Y ran {y} times, Z {z} times\n{context}");
+        // An interrupted refresh is repeated once; further repetitions are an error.
+        assert!(y <= 2 && z <= 3, "Y ran {y} times, Z {z} times\n{context}");
     }
 }
 
-fn ledger(state: &Path) -> String {
+fn read_ledger(state: &Path) -> String {
     std::fs::read_to_string(state.join("refreshes.journal")).unwrap_or_default()
 }
 
 fn await_file(path: &Path) {
-    let until = Instant::now() + Duration::from_mins(1);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !path.exists() {
-        assert!(Instant::now() < until, "{} did not come", path.display());
+        assert!(Instant::now() < deadline, "{} was not created", path.display());
         std::thread::yield_now();
     }
 }
 
-macro_rules! stories {
+macro_rules! scenarios {
     ($($cause:ident: $once:ident, $killed:ident;)*) => {$(
         #[test]
         fn $once() {
-            told_once(Cause::$cause);
+            check_without_kills(RefreshBlocker::$cause);
         }
 
         #[test]
         fn $killed() {
-            told_with_kills(Cause::$cause);
+            check_with_kills(RefreshBlocker::$cause);
         }
     )*};
 }
 
-stories! {
-    Dependency: m1_a_failed_dependency_loses_nothing, m1_killed_at_random;
-    Refresh: m2_a_failed_refresh_is_made_again, m2_killed_at_random;
-    Tags: m3_a_run_for_other_tags_loses_nothing, m3_killed_at_random;
-    Noop: m4_a_target_in_noop_loses_nothing, m4_killed_at_random;
-    Schedule: m5_a_target_outside_its_schedule_loses_nothing, m5_killed_at_random;
-    Kill: m6_a_killed_run_loses_nothing, m6_killed_at_random;
+scenarios! {
+    Dependency: m1_failed_dependency_loses_no_refresh, m1_killed_at_random;
+    Refresh: m2_failed_refresh_is_repeated, m2_killed_at_random;
+    Tags: m3_run_with_other_tags_loses_no_refresh, m3_killed_at_random;
+    Noop: m4_noop_target_loses_no_refresh, m4_killed_at_random;
+    Schedule: m5_target_outside_its_schedule_loses_no_refresh, m5_killed_at_random;
+    Kill: m6_killed_run_loses_no_refresh, m6_killed_at_random;
 }

@@ -1,4 +1,4 @@
-//! Sensitive inputs on the way: sealed for each node, so that whoever sees the broker's traffic does not see them.
+//! Sensitive inputs are encrypted for each node, so that they are not visible in the broker's traffic.
 
 use std::collections::BTreeSet;
 
@@ -19,29 +19,29 @@ use crate::ask::{NodeFixture, to_object};
 const PASSWORD: &str = "$6$very$secretindeed";
 const NODES: [&str; 2] = ["node1.example.net", "node2.example.net"];
 
-fn identity(name: &str) -> Identity {
+fn parse_identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()
 }
 
-/// A call that changes a password, as `rpc` makes it: it knows from the schema what is sensitive.
-fn change(aim: CallTarget) -> RpcCall {
-    let mut call = RpcCall::new("puppetral", "do", aim).unwrap();
+/// A call that changes a password. As in `rpc`, the sensitive inputs are listed from the schema.
+fn password_call(target: CallTarget) -> RpcCall {
+    let mut call = RpcCall::new("puppetral", "do", target).unwrap();
     call.data = to_object(json!({"type": "user", "name": "rip", "password": PASSWORD}));
     call.sensitive = BTreeSet::from(["password".to_owned()]);
     call
 }
 
-fn known() -> CallTarget {
-    CallTarget::Nodes(NODES.map(identity).into())
+fn both_nodes() -> CallTarget {
+    CallTarget::Nodes(NODES.map(parse_identity).into())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_broker_carries_never_holds_the_password_and_every_node_reads_it() {
+async fn broker_traffic_contains_no_password_and_nodes_decrypt_it() {
     let fixture = NodeFixture::new(|_| {}).await;
     let second = NodeSetup::new(fixture.organisation.node(NODES[1]));
     let second = TestNode::start(&fixture.organisation, &fixture.server, second).await;
     let (_spy, mut captured) = fixture.organisation.subscribe_all(&fixture.server).await;
-    let (answers, stats) = fixture.caller.call(change(known())).await;
+    let (answers, stats) = fixture.caller.call(password_call(both_nodes())).await;
     assert!(stats.missing.is_empty(), "{stats:?}");
     for (node, answer) in &answers {
         assert_eq!(answer.reply.statuscode, ReplyStatus::Ok, "{node}: {answer:?}");
@@ -52,7 +52,7 @@ async fn what_the_broker_carries_never_holds_the_password_and_every_node_reads_i
         let audit = serde_json::to_string(&node.audit()).unwrap();
         assert!(!audit.contains(PASSWORD) && audit.contains("[redacted]"), "{audit}");
     }
-    // The requests themselves must be among what was seen, or nothing is shown.
+    // The check is valid only if the requests are among the captured messages.
     let mut requests = 0;
     while requests < 2 {
         let message = tokio::time::timeout(PATIENCE, captured.next()).await;
@@ -63,30 +63,31 @@ async fn what_the_broker_carries_never_holds_the_password_and_every_node_reads_i
     }
 }
 
-/// A request by hand to `node1`, whose password is sealed with this key for this node's name.
-async fn answer(
+/// Sends a hand-made request to `node1` whose password is encrypted with this key for this node's name.
+async fn send_encrypted(
     fixture: &NodeFixture,
     key: PublicKey,
-    moved: bool,
+    other_request: bool,
     tamper: impl FnOnce(String) -> String,
 ) -> (ReplyStatus, String) {
     let mut request = fixture.caller.ping_request();
     request.agent = SubjectName::parse("puppetral").unwrap();
     request.action = SubjectName::parse("do").unwrap();
-    request.target = RequestTarget::Nodes([identity(NODES[0])].into());
+    request.target = RequestTarget::Nodes([parse_identity(NODES[0])].into());
     request.data = to_object(json!({"type": "user", "name": "rip"}));
-    let id = if moved { Uuid::now_v7() } else { request.id };
+    let id = if other_request { Uuid::now_v7() } else { request.id };
     let secret = to_object(json!({"password": PASSWORD}));
-    let sealed =
-        InputEncryptor::new(id).unwrap().encrypt_inputs([(&identity(NODES[0]), &key)], &secret);
-    let text = tamper(serde_json::to_string(&sealed.unwrap()).unwrap());
+    let encrypted = InputEncryptor::new(id)
+        .unwrap()
+        .encrypt_inputs([(&parse_identity(NODES[0]), &key)], &secret);
+    let text = tamper(serde_json::to_string(&encrypted.unwrap()).unwrap());
     request.sealed = Some(serde_json::from_str(&text).unwrap());
     let reply = fixture.caller.send(&request).await;
     (reply.statuscode, reply.statusmsg)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_sealed_for_another_node_or_request_or_altered_is_refused_in_words() {
+async fn inputs_encrypted_for_others_or_altered_are_refused() {
     let fixture = NodeFixture::new(|_| {}).await;
     let own = fixture.node.core.signer().public_key();
     let other = fixture.organisation.node(NODES[1]).public_key();
@@ -96,42 +97,42 @@ async fn what_was_sealed_for_another_node_or_request_or_altered_is_refused_in_wo
         let changed = if rest.starts_with('A') { "B" } else { "A" };
         format!("{before}{changed}{}", rest.split_at(1).1)
     };
-    let other = answer(&fixture, other, false, |text| text).await;
-    let moved = answer(&fixture, own, true, |text| text).await;
-    let altered = answer(&fixture, own, false, flip).await;
-    for (status, message) in [other, moved, altered] {
+    let other = send_encrypted(&fixture, other, false, |text| text).await;
+    let other_request = send_encrypted(&fixture, own, true, |text| text).await;
+    let altered = send_encrypted(&fixture, own, false, flip).await;
+    for (status, message) in [other, other_request, altered] {
         assert_eq!(status, ReplyStatus::InvalidData, "{message}");
         assert!(message.contains("cannot decrypt the input `password`"), "{message}");
         assert!(!message.contains(PASSWORD));
     }
-    let (status, message) = answer(&fixture, own, false, |text| text).await;
+    let (status, message) = send_encrypted(&fixture, own, false, |text| text).await;
     assert_eq!(status, ReplyStatus::Ok, "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broadcast_with_a_secret_is_not_sent_and_a_node_without_a_key_is_missing() {
+async fn broadcast_with_a_secret_fails_and_absent_node_is_missing() {
     let fixture = NodeFixture::new(|_| {}).await;
-    let everybody = change(CallTarget::Filter(NodeFilter::default()));
-    let mut events = fixture.caller.client.call(everybody);
+    let broadcast = password_call(CallTarget::Filter(NodeFilter::default()));
+    let mut events = fixture.caller.client.call(broadcast);
     let Some(CallEvent::Failed(error)) = events.next().await else {
         panic!("a secret was broadcast");
     };
     assert!(matches!(error, ClientError::SecretBroadcast { .. }), "{error}");
-    // The second node is not there.
-    let (answers, stats) = fixture.caller.call(change(known())).await;
+    // The second node is not connected.
+    let (answers, stats) = fixture.caller.call(password_call(both_nodes())).await;
     assert_eq!(answers.len(), 1);
-    assert_eq!(stats.missing, [identity(NODES[1])].into());
+    assert_eq!(stats.missing, [parse_identity(NODES[1])].into());
     assert_eq!(stats.expected, Some(2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_in_clear_is_refused_unless_the_node_is_told_to_take_it() {
+async fn plain_secret_is_refused_unless_configured() {
     for (plain_secrets, expected) in [(false, ReplyStatus::InvalidData), (true, ReplyStatus::Ok)] {
         let fixture = NodeFixture::new(|setup| setup.plain_secrets = plain_secrets).await;
-        let mut careless = change(CallTarget::Nodes([identity(NODES[0])].into()));
-        careless.sensitive.clear();
-        let (answers, _) = fixture.caller.call(careless).await;
-        let reply = &answers[&identity(NODES[0])].reply;
+        let mut unencrypted = password_call(CallTarget::Nodes([parse_identity(NODES[0])].into()));
+        unencrypted.sensitive.clear();
+        let (answers, _) = fixture.caller.call(unencrypted).await;
+        let reply = &answers[&parse_identity(NODES[0])].reply;
         assert_eq!(reply.statuscode, expected, "{reply:?}");
         let refused = reply.statusmsg.contains("`password` is sensitive");
         assert_eq!(refused, !plain_secrets, "{reply:?}");
@@ -144,17 +145,17 @@ async fn a_secret_in_clear_is_refused_unless_the_node_is_told_to_take_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_input_that_came_sealed_and_in_clear_is_refused() {
+async fn input_given_encrypted_and_plain_is_refused() {
     let fixture = NodeFixture::new(|setup| setup.plain_secrets = true).await;
     let mut request = fixture.caller.ping_request();
     request.agent = SubjectName::parse("puppetral").unwrap();
     request.action = SubjectName::parse("do").unwrap();
-    request.target = RequestTarget::Nodes([identity(NODES[0])].into());
+    request.target = RequestTarget::Nodes([parse_identity(NODES[0])].into());
     request.data = to_object(json!({"type": "user", "name": "rip", "password": "$6$other"}));
-    let sealer = InputEncryptor::new(request.id).unwrap();
+    let encryptor = InputEncryptor::new(request.id).unwrap();
     let key = fixture.node.core.signer().public_key();
     let secret = to_object(json!({"password": PASSWORD}));
-    let both = sealer.encrypt_inputs([(&identity(NODES[0]), &key)], &secret);
+    let both = encryptor.encrypt_inputs([(&parse_identity(NODES[0]), &key)], &secret);
     request.sealed = Some(both.unwrap());
     let reply = fixture.caller.send(&request).await;
     assert_eq!(reply.statuscode, ReplyStatus::InvalidData);

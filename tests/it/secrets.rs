@@ -1,5 +1,6 @@
-//! Every secret that `rpcd` and `rpc` read is refused as soon as somebody else could read it, in words that say what to do; and what they
-//! write themselves is closed. (Keys for a Puppet CA or `PuppetDB`, and tokens of webhooks, are with the code that reads them.)
+//! `rpcd` and `rpc` refuse every secret file that other users can read, with an error that states the remedy, and
+//! protect the files that they write. (Keys for a Puppet CA or `PuppetDB`, and tokens of webhooks, are tested next to
+//! the code that reads them.)
 
 #![expect(clippy::disallowed_types, reason = "runs the real programs")]
 
@@ -16,42 +17,44 @@ use muster_wire::sign::Signer;
 use muster_wire::token::{UserCredentials, UserRole};
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::process::RpcCommand as Process;
+use tokio::process::Command as Process;
 
-/// Nobody listens there, and nobody gets so far as to ask.
-const NOWHERE: &str = "nats://127.0.0.1:1";
+/// An address without a listener; the programs fail before they connect.
+const UNREACHABLE_URL: &str = "nats://127.0.0.1:1";
 
-/// A program that reads this secret.
-struct Reader {
+/// A program that reads a secret file.
+struct SecretReader {
     what: &'static str,
     secret: PathBuf,
     program: Process,
     code: i32,
 }
 
-/// The secret is refused in every mode that lets others at it, with path, mode and remedy.
-async fn refuses(reader: &mut Reader) {
-    let Reader { what, secret, .. } = reader;
+/// Checks that the file is refused in every mode that gives others access, with path, mode and remedy.
+async fn assert_refused(reader: &mut SecretReader) {
+    let SecretReader { what, secret, .. } = reader;
     let before = fs::metadata(&*secret).unwrap().mode();
     for mode in [0o640, 0o604, 0o620, 0o644, 0o666] {
         fs::set_permissions(&*secret, Permissions::from_mode(mode)).unwrap();
         let run = reader.program.stdin(Stdio::null()).kill_on_drop(true);
         let output = tokio::time::timeout(Duration::from_mins(1), run.output());
-        let output =
-            output.await.unwrap_or_else(|_| panic!("{what} {mode:o}: it was taken")).unwrap();
-        let said = describe_output(&output);
-        assert_eq!(output.status.code(), Some(reader.code), "{what}: {said}");
+        let output = output
+            .await
+            .unwrap_or_else(|_| panic!("{what} {mode:o}: the secret was accepted"))
+            .unwrap();
+        let output_text = describe_output(&output);
+        assert_eq!(output.status.code(), Some(reader.code), "{what}: {output_text}");
         let name = secret.file_name().unwrap().to_str().unwrap();
-        let told_mode = said.contains(&format!("(mode {mode:04o})"));
-        let remedy = said.split('`').find(|part| part.starts_with("chmod 600 /"));
-        let told_remedy = remedy.is_some_and(|remedy| remedy.ends_with(name));
-        assert!(told_mode && told_remedy, "{what}:\n{said}");
-        assert!(!said.contains("SU") || !said.contains(&seed(secret)), "{what}");
+        let states_mode = output_text.contains(&format!("(mode {mode:04o})"));
+        let remedy = output_text.split('`').find(|part| part.starts_with("chmod 600 /"));
+        let states_remedy = remedy.is_some_and(|remedy| remedy.ends_with(name));
+        assert!(states_mode && states_remedy, "{what}:\n{output_text}");
+        assert!(!output_text.contains("SU") || !output_text.contains(&seed(secret)), "{what}");
     }
     fs::set_permissions(secret, Permissions::from_mode(before)).unwrap();
 }
 
-/// The secret part of a file of ours.
+/// The secret part of a key or credentials file.
 fn seed(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let seed = |word: &&str| word.len() == 58 && word.starts_with('S');
@@ -59,96 +62,101 @@ fn seed(file: &Path) -> String {
     found.unwrap_or("no seed at all").to_owned()
 }
 
-fn creds(party: &Signer) -> String {
-    let creds = UserCredentials::new(&party.token(), party.key_pair().clone()).unwrap();
-    creds.to_text().to_string()
+fn credentials_text(user: &Signer) -> String {
+    let credentials = UserCredentials::new(&user.token(), user.key_pair().clone()).unwrap();
+    credentials.to_text().to_string()
 }
 
-fn rpcd(home: &DaemonHome, more: &[&str]) -> Process {
+fn rpcd_command(home: &DaemonHome, more: &[&str]) -> Process {
     let mut process = Process::new(find_program("rpcd"));
     process.args(more).arg("--config").arg(home.path("rpcd.toml"));
     process
 }
 
 #[tokio::test]
-async fn the_daemon_refuses_every_secret_that_others_can_read() {
+async fn daemon_refuses_secrets_that_others_can_read() {
     let organisation = Organisation::new(&["muster"]);
     let node = organisation.node("web1.acme.net");
     let newcomers = organisation.bootstrap_account();
     let mut readers = Vec::new();
 
-    let home = DaemonHome::new(&organisation, &node, NOWHERE, "");
-    readers.push(Reader {
+    let home = DaemonHome::new(&organisation, &node, UNREACHABLE_URL, "");
+    readers.push(SecretReader {
         what: "the node's credentials",
         secret: home.path("node.creds"),
-        program: rpcd(&home, &[]),
+        program: rpcd_command(&home, &[]),
         code: 1,
     });
 
     let bootstrap = newcomers.bootstrap(&[], None);
-    let newcomer = DaemonHome::bootstrapping(&organisation, &bootstrap, NOWHERE, "", "");
-    readers.push(Reader {
+    let newcomer = DaemonHome::bootstrapping(&organisation, &bootstrap, UNREACHABLE_URL, "", "");
+    readers.push(SecretReader {
         what: "the bootstrap token",
         secret: newcomer.path("bootstrap.creds"),
-        program: rpcd(&newcomer, &[]),
+        program: rpcd_command(&newcomer, &[]),
         code: 1,
     });
 
-    let wishing = DaemonHome::bootstrapping(&organisation, &bootstrap, NOWHERE, "", "");
-    wishing.write("state/newcomer.json", "{}", 0o600);
-    readers.push(Reader {
-        what: "the key of a machine that asks",
-        secret: wishing.path("state/newcomer.json"),
-        program: rpcd(&wishing, &[]),
+    let requesting = DaemonHome::bootstrapping(&organisation, &bootstrap, UNREACHABLE_URL, "", "");
+    requesting.write("state/newcomer.json", "{}", 0o600);
+    readers.push(SecretReader {
+        what: "the key of a machine that requests enrolment",
+        secret: requesting.path("state/newcomer.json"),
+        program: rpcd_command(&requesting, &[]),
         code: 1,
     });
 
-    let enrolled = DaemonHome::bootstrapping(&organisation, &bootstrap, NOWHERE, "", "");
-    let learnt = json!({"identity": "web1.acme.net", "collectives": ["muster"], "urls": [NOWHERE], "facts": {}});
-    enrolled.write("state/enrolled.json", &learnt.to_string(), 0o600);
+    let enrolled = DaemonHome::bootstrapping(&organisation, &bootstrap, UNREACHABLE_URL, "", "");
+    let enrolment = json!({"identity": "web1.acme.net", "collectives": ["muster"], "urls": [UNREACHABLE_URL], "facts": {}});
+    enrolled.write("state/enrolled.json", &enrolment.to_string(), 0o600);
     enrolled.write("state/account.jwt", &organisation.account_token(), 0o644);
-    enrolled.write("state/node.creds", &creds(&node), 0o600);
-    readers.push(Reader {
+    enrolled.write("state/node.creds", &credentials_text(&node), 0o600);
+    readers.push(SecretReader {
         what: "an enrolled node's credentials",
         secret: enrolled.path("state/node.creds"),
-        program: rpcd(&enrolled, &[]),
+        program: rpcd_command(&enrolled, &[]),
         code: 1,
     });
 
-    let host = DaemonHome::new(&organisation, &node, NOWHERE, "");
-    let [service, door, key] =
+    let host = DaemonHome::new(&organisation, &node, UNREACHABLE_URL, "");
+    let [service, enroller, key] =
         ["service.creds", "door.creds", "node.nk"].map(|name| host.path(name));
-    host.write("service.creds", &creds(&organisation.service("provisioner")), 0o600);
-    host.write("door.creds", &creds(&organisation.service("door")), 0o600);
+    host.write("service.creds", &credentials_text(&organisation.service("provisioner")), 0o600);
+    host.write("door.creds", &credentials_text(&organisation.service("door")), 0o600);
     let seed = organisation.role_key(UserRole::Node).seed_text();
     host.write("node.nk", &seed, 0o600);
     let more = format!(
         "[plugins.provisioner]\nenabled = true\ncredentials = {service:?}\n\
-         [plugins.provisioner.newcomers]\ncredentials = {door:?}\naccount = {:?}\nnode_key = {key:?}\n",
+         [plugins.provisioner.newcomers]\ncredentials = {enroller:?}\naccount = {:?}\nnode_key = {key:?}\n",
         host.path("newcomers.jwt"),
     );
     host.write("conf.d/provisioner.toml", &more, 0o644);
     for (what, secret) in [
         ("the provisioner's credentials", service),
-        ("the enroller's credentials", door),
+        ("the enroller's credentials", enroller),
         ("the key that signs nodes", key),
     ] {
-        readers.push(Reader { what, secret, program: rpcd(&host, &["--check"]), code: 1 });
+        readers.push(SecretReader {
+            what,
+            secret,
+            program: rpcd_command(&host, &["--check"]),
+            code: 1,
+        });
     }
     for reader in &mut readers {
-        refuses(reader).await;
+        assert_refused(reader).await;
     }
-    // It is the modes that were refused.
-    let checked = rpcd(&host, &["--check"]).output().await.unwrap();
+    // The modes were the only reason for the refusals.
+    let checked = rpcd_command(&host, &["--check"]).output().await.unwrap();
     assert_eq!(checked.status.code(), Some(0), "{}", describe_output(&checked));
 }
 
 #[tokio::test]
-async fn the_command_refuses_every_secret_that_others_can_read() {
+async fn command_refuses_secrets_that_others_can_read() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let caller = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
-    let mut readers = vec![Reader {
+    let mut readers = vec![SecretReader {
         what: "a caller's credentials",
         secret: caller.path("caller.creds"),
         program: caller.prepare_command(&["ping"]),
@@ -157,23 +165,23 @@ async fn the_command_refuses_every_secret_that_others_can_read() {
 
     let scratch = TempDir::new().unwrap();
     let org = scratch.path().join("org");
-    let rpc = |words: &[&str]| {
+    let rpc = |arguments: &[&str]| {
         let mut process = Process::new(find_program("rpc"));
-        process.args(words).env("MUSTER_ORG", &org);
+        process.args(arguments).env("MUSTER_ORG", &org);
         process.env("HOME", scratch.path()).env_remove("RPC_CONFIG");
         process
     };
-    let (place, token) = (org.to_str().unwrap(), scratch.path().join("boot.creds"));
+    let (directory, token) = (org.to_str().unwrap(), scratch.path().join("boot.creds"));
     let token_path = token.to_str().unwrap();
-    for words in [
-        &["org", "init", place, "--name", "acme", "--host", "localhost"][..],
+    for arguments in [
+        &["org", "init", directory, "--name", "acme", "--host", "localhost"][..],
         &["org", "add", "user", "rip", "--agent", "rpcutil"],
         &["provision", "token", "--names", "web*.acme.net", "--out", token_path],
     ] {
-        let made = rpc(words).output().await.unwrap();
-        assert_eq!(made.status.code(), Some(0), "{words:?}: {}", describe_output(&made));
+        let made = rpc(arguments).output().await.unwrap();
+        assert_eq!(made.status.code(), Some(0), "{arguments:?}: {}", describe_output(&made));
     }
-    for (secret, words) in [
+    for (secret, arguments) in [
         ("keys/operator.nk", &["org", "revoke", "rip", "--yes"][..]),
         ("keys/role-node.nk", &["org", "add", "node", "web1.acme.net"]),
         ("keys/role-caller.nk", &["org", "add", "user", "anna"]),
@@ -184,26 +192,26 @@ async fn the_command_refuses_every_secret_that_others_can_read() {
         ("keys/ca.key", &["broker", "rename", "--host", "127.0.0.1"]),
         ("creds/system.creds", &["org", "push"]),
     ] {
-        readers.push(Reader {
+        readers.push(SecretReader {
             what: secret,
             secret: org.join(secret),
-            program: rpc(words),
+            program: rpc(arguments),
             code: 1,
         });
     }
-    readers.push(Reader {
+    readers.push(SecretReader {
         what: "a bootstrap token",
         program: rpc(&["provision", "user-data", "--token", token_path]),
         secret: token.clone(),
         code: 1,
     });
     for reader in &mut readers {
-        refuses(reader).await;
+        assert_refused(reader).await;
     }
 }
 
-/// Everything below a directory that somebody else may read, by its name there.
-fn open_to_others(directory: &Path, found: &mut Vec<String>, seen: &mut usize) {
+/// Adds the paths below a directory that others may access to `found`, and counts all entries in `seen`.
+fn collect_accessible_to_others(directory: &Path, found: &mut Vec<String>, seen: &mut usize) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let metadata = fs::symlink_metadata(&path).unwrap();
@@ -212,13 +220,13 @@ fn open_to_others(directory: &Path, found: &mut Vec<String>, seen: &mut usize) {
             found.push(path.display().to_string());
         }
         if metadata.is_dir() {
-            open_to_others(&path, found, seen);
+            collect_accessible_to_others(&path, found, seen);
         }
     }
 }
 
 #[tokio::test]
-async fn what_the_programs_keep_is_closed_to_others() {
+async fn files_of_the_programs_are_closed_to_others() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let node = organisation.node("web1.acme.net");
@@ -228,24 +236,24 @@ async fn what_the_programs_keep_is_closed_to_others() {
     home.write("conf.d/root.toml", &more, 0o644);
     let daemon = home.start();
     let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
-    let ask = async |words: &[&str]| {
-        let output = rpc.run(words).await;
+    let run = async |arguments: &[&str]| {
+        let output = rpc.run(arguments).await;
         (output.status.code(), describe_output(&output))
     };
-    let until = tokio::time::Instant::now() + Duration::from_mins(1);
-    while ask(&["ping", "-I", "web1.acme.net"]).await.0 != Some(0) {
-        assert!(tokio::time::Instant::now() < until, "{}", daemon.log());
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
+    while run(&["ping", "-I", "web1.acme.net"]).await.0 != Some(0) {
+        assert!(tokio::time::Instant::now() < deadline, "{}", daemon.log());
     }
     let motd = ["puppetral", "do", "type=file", "name=/motd", "content=hush", "ensure=present"];
-    let (code, said) = ask(&motd).await;
-    assert_eq!(code, Some(0), "{said}");
+    let (code, output_text) = run(&motd).await;
+    assert_eq!(code, Some(0), "{output_text}");
 
     for directory in [daemon.home().path("state"), rpc.path("state")] {
         let own = fs::metadata(&directory).unwrap().mode();
         assert_eq!(own & 0o777, 0o700, "{}", directory.display());
         let (mut open, mut seen) = (Vec::new(), 0);
-        open_to_others(&directory, &mut open, &mut seen);
+        collect_accessible_to_others(&directory, &mut open, &mut seen);
         assert!(seen > 2, "{}: only {seen}", directory.display());
-        assert!(open.is_empty(), "open to others: {open:#?}");
+        assert!(open.is_empty(), "accessible to others: {open:#?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The field's status codes from real cases, policies, filters, and who does not answer.
+//! The status codes of real requests, policies, filters, and missing nodes.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ use crate::ask::{NodeFixture, TestCaller};
 const NODE: &str = "node1.example.net";
 
 #[tokio::test]
-async fn every_status_comes_from_a_real_case() {
+async fn each_status_is_returned_by_a_real_request() {
     let fixture = NodeFixture::new(|_| {}).await;
-    let table = [
+    let cases = [
         ("rpcutil", "ping", json!({}), ReplyStatus::Ok),
         ("puppetral", "do", json!({"type": "exec", "name": "/bin/false"}), ReplyStatus::Failed),
         ("ghost", "ping", json!({}), ReplyStatus::UnknownAction),
@@ -40,7 +40,7 @@ async fn every_status_comes_from_a_real_case() {
             ReplyStatus::InvalidData,
         ),
     ];
-    for (agent, action, data, status) in table {
+    for (agent, action, data, status) in cases {
         let answer = fixture.caller.call_action(NODE, agent, action, data.clone()).await;
         assert_eq!(
             answer.reply.statuscode, status,
@@ -53,7 +53,7 @@ async fn every_status_comes_from_a_real_case() {
 }
 
 #[tokio::test]
-async fn a_denial_names_its_rule_and_is_audited() {
+async fn denial_names_its_rule_and_is_audited() {
     let fixture = NodeFixture::new(|setup| {
         let text = "policy default deny\nallow\tbob\t*\t*\nallow\t*\tfind\t*\n";
         setup.policies = vec![("puppetral.policy".to_owned(), text.to_owned())];
@@ -68,7 +68,7 @@ async fn a_denial_names_its_rule_and_is_audited() {
         fixture.caller.call_action(NODE, "puppetral", "find", data).await.reply.statuscode,
         ReplyStatus::Ok
     );
-    // `bobby` is not `bob`.
+    // Names match completely: `bobby` is not `bob`.
     let bobby = TestCaller::connect(
         &fixture.organisation,
         &fixture.server,
@@ -87,29 +87,29 @@ async fn a_denial_names_its_rule_and_is_audited() {
 }
 
 #[tokio::test]
-async fn a_caller_that_wants_no_answer_gets_none() {
+async fn request_without_reply_gets_none() {
     let fixture = NodeFixture::new(|_| {}).await;
     let request = Request { reply: false, ..fixture.caller.ping_request() };
-    let sealed = fixture.caller.sign_request(&request);
+    let signed = fixture.caller.sign_request(&request);
     assert_eq!(
-        fixture.caller.count_replies(&TestCaller::request_subject(&request), sealed).await,
+        fixture.caller.count_replies(&TestCaller::request_subject(&request), signed).await,
         0
     );
     assert_eq!(fixture.node.audit().len(), 2);
 }
 
 #[tokio::test]
-async fn answers_go_to_the_callers_own_inbox_and_nowhere_else() {
+async fn replies_go_only_to_the_callers_inbox() {
     let fixture = NodeFixture::new(|_| {}).await;
     let request = fixture.caller.ping_request();
     let before = fixture.node.core.snapshot_counters().replies;
-    let elsewhere = "_R.UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x";
+    let foreign_inbox = "_R.UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA.x";
     fixture
         .caller
         .bus
         .publish_with_reply(
             &TestCaller::request_subject(&request),
-            elsewhere,
+            foreign_inbox,
             fixture.caller.sign_request(&request),
         )
         .await
@@ -122,7 +122,7 @@ async fn answers_go_to_the_callers_own_inbox_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn discovery_finds_by_facts_classes_agents_and_identity() {
+async fn discovery_matches_facts_classes_agents_and_identity() {
     let NodeFixture { organisation, server, node: _first, caller } = NodeFixture::new(|_| {}).await;
     let mut nodes = Vec::new();
     for (name, environment, class) in [
@@ -164,7 +164,7 @@ async fn discovery_finds_by_facts_classes_agents_and_identity() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_there_is_named_at_once() {
+async fn reports_an_unconnected_node_immediately() {
     let fixture = NodeFixture::new(|_| {}).await;
     let nodes: BTreeSet<Identity> =
         [NODE, "gone.example.net"].iter().map(|name| Identity::parse(name).unwrap()).collect();
@@ -173,5 +173,5 @@ async fn a_node_that_is_not_there_is_named_at_once() {
     assert_eq!(answers.len(), 1);
     assert_eq!(stats.absent.iter().map(Identity::as_str).collect::<Vec<_>>(), ["gone.example.net"]);
     assert_eq!(stats.missing, stats.absent);
-    assert!(stats.waiting.as_secs() < 5, "waited for somebody who is not there: {stats:?}");
+    assert!(stats.waiting.as_secs() < 5, "waited for an unconnected node: {stats:?}");
 }

@@ -1,4 +1,4 @@
-//! Tokens of nodes end, and are renewed before: by the enroller's service, for nodes that are neither revoked nor released.
+//! Tokens of nodes expire, and the enroller's service renews them before, unless the node is revoked or released.
 
 use std::time::Duration;
 
@@ -16,43 +16,43 @@ use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, UserRole}
 use serde_json::json;
 
 use crate::ask::TestCaller;
-use crate::enrolled_names::{Fleet, await_log, issued};
+use crate::enrolled_names::{EnrolledFleet, await_log, name_entry};
 
-/// How long the tokens of this fleet live, in seconds.
-const LIFETIME: u64 = 9;
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Lifetime of the tokens of this fleet in seconds.
+const TOKEN_LIFETIME_SECONDS: u64 = 9;
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-fn expires(token: &str) -> u64 {
+fn expiry(token: &str) -> u64 {
     decode_token::<UserClaims>(token.trim()).unwrap().unverified_claims().exp
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_outlives_its_first_token() {
-    let fleet = Fleet::enrolling(&format!("lifetime = {LIFETIME}\n")).await;
-    fleet.say_that_names_are_written().await;
-    let mut machine = fleet.machine("web-1.example.com").start();
+async fn node_keeps_running_with_renewed_tokens() {
+    let fleet = EnrolledFleet::start_with(&format!("lifetime = {TOKEN_LIFETIME_SECONDS}\n")).await;
+    fleet.mark_names_as_written().await;
+    let mut machine = fleet.create_machine("web-1.example.com").start();
     await_log(&mut machine, "ready identity=").await;
     let home = machine.home().clone();
     let text = std::fs::read_to_string(home.path("state/node.creds")).unwrap();
-    let first = expires(UserCredentials::parse(&text).unwrap().jwt());
-    let kept = home.path("state/token.jwt");
-    poll_until_ok("a renewed token is kept", PATIENCE, async || {
-        let kept = std::fs::read_to_string(&kept).map_or(0, |token| expires(&token));
-        (kept > first).then_some(()).ok_or(kept)
+    let first = expiry(UserCredentials::parse(&text).unwrap().jwt());
+    let stored = home.path("state/token.jwt");
+    poll_until_ok("a renewed token is stored", RENEWAL_TIMEOUT, async || {
+        let stored = std::fs::read_to_string(&stored).map_or(0, |token| expiry(&token));
+        (stored > first).then_some(()).ok_or(stored)
     })
     .await;
 
-    // The broker ends connections whose token is over, and takes no such token.
-    let asker = fleet.organisation.caller("rip");
-    let caller = TestCaller::connect(&fleet.organisation, &fleet.server, asker).await;
+    // The broker closes connections with an expired token, and refuses expired tokens.
+    let signer = fleet.organisation.caller("rip");
+    let caller = TestCaller::connect(&fleet.organisation, &fleet.server, signer).await;
     let ping = async || {
         let reply = caller.call_action("web-1.example.com", "rpcutil", "ping", json!({}));
         reply.await.reply
     };
-    poll_until_ok("the node comes back with the renewed token", PATIENCE, async || {
+    poll_until_ok("the node comes back with the renewed token", RENEWAL_TIMEOUT, async || {
         let log = machine.log();
         let connections = log.matches("connected to the broker").count();
-        // To be enrolled, as a node, and after the end of the first token.
+        // For the enrolment, as a node, and after the first token has expired.
         (connections > 2).then_some(()).ok_or(log)
     })
     .await;
@@ -60,7 +60,7 @@ async fn a_node_outlives_its_first_token() {
     assert!(ping().await.statuscode == ReplyStatus::Ok, "{}", machine.log());
     assert!(machine.log().contains("renewed the node's token"));
 
-    // Started again, it uses the token that it kept, and is not enrolled anew.
+    // After a restart the daemon uses the stored token, and does not enrol again.
     drop(machine);
     let mut again = home.clone().start();
     await_log(&mut again, "ready identity=").await;
@@ -69,8 +69,8 @@ async fn a_node_outlives_its_first_token() {
     assert_eq!(after, text);
 }
 
-/// A token of 90 seconds that this role signed so many seconds ago.
-fn signed(
+/// A node token with a lifetime of 90 s, signed with this role's key `age` seconds ago.
+fn issue_token(
     organisation: &Organisation,
     role: UserRole,
     name: &Identity,
@@ -102,21 +102,21 @@ async fn write_entry(names: &NameStore, entry: &NameEntry) {
 }
 
 #[tokio::test]
-async fn only_tokens_that_are_due_are_renewed_and_never_those_of_revoked_keys() {
+async fn renews_only_due_tokens_of_keys_that_are_not_revoked() {
     let mut organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker_with_stores().await;
     let bus = connect(&server, &organisation.service("enroller")).await;
     let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
     let now = muster_tests::now();
     let node = |name: &str| organisation.node(name);
-    let (due, late, over) = (node("due"), node("late"), node("over"));
-    let (fresh, endless, unknown) = (node("fresh"), node("endless"), node("unknown"));
+    let (due, late, expired) = (node("due"), node("late"), node("over"));
+    let (fresh, unlimited, unknown) = (node("fresh"), node("endless"), node("unknown"));
     let (marked, released, rekeyed) = (node("marked"), node("released"), node("rekeyed"));
     let revoked = node("revoked");
     let aged = [
         (&due, 40),
         (&late, 80),
-        (&over, 100),
+        (&expired, 100),
         (&fresh, 20),
         (&unknown, 40),
         (&marked, 40),
@@ -124,22 +124,22 @@ async fn only_tokens_that_are_due_are_renewed_and_never_those_of_revoked_keys() 
         (&rekeyed, 40),
         (&revoked, 40),
     ];
-    for (party, age) in aged {
-        let name = party.identity();
-        let token = signed(&organisation, UserRole::Node, name, party.public_key(), age);
+    for (node_signer, age) in aged {
+        let name = node_signer.identity();
+        let token = issue_token(&organisation, UserRole::Node, name, node_signer.public_key(), age);
         put_token(&bus, name, &token).await;
     }
-    put_token(&bus, endless.identity(), &endless.token()).await;
-    for party in [&due, &late, &over, &fresh, &endless, &revoked] {
-        write_entry(&names, &issued(party)).await;
+    put_token(&bus, unlimited.identity(), &unlimited.token()).await;
+    for node_signer in [&due, &late, &expired, &fresh, &unlimited, &revoked] {
+        write_entry(&names, &name_entry(node_signer)).await;
     }
-    let mut entry = issued(&marked);
+    let mut entry = name_entry(&marked);
     entry.revoked = true;
     write_entry(&names, &entry).await;
-    let mut entry = issued(&released);
+    let mut entry = name_entry(&released);
     entry.released = true;
     write_entry(&names, &entry).await;
-    let mut entry = issued(&rekeyed);
+    let mut entry = name_entry(&rekeyed);
     entry.key = node("rekeyed").public_key();
     write_entry(&names, &entry).await;
     organisation.revoke_user(&revoked);
@@ -155,31 +155,31 @@ async fn only_tokens_that_are_due_are_renewed_and_never_those_of_revoked_keys() 
     let mut renewed = renewal.renew_due(now).await.unwrap();
     renewed.sort();
     assert_eq!(renewed, [due.identity().clone(), late.identity().clone()]);
-    for party in [&due, &late] {
-        let token = stored_token(&bus, party.identity()).await.unwrap();
+    for node_signer in [&due, &late] {
+        let token = stored_token(&bus, node_signer.identity()).await.unwrap();
         let verified = trust.verify_user(&token, now).unwrap();
-        assert_eq!((verified.key, verified.role), (party.public_key(), UserRole::Node));
-        assert_eq!(expires(&token), now / 1000 + 90);
-        let held = names.get(party.identity()).await.unwrap().unwrap();
-        assert!(held.at >= now, "a revocation sees when it was issued");
+        assert_eq!((verified.key, verified.role), (node_signer.public_key(), UserRole::Node));
+        assert_eq!(expiry(&token), now / 1000 + 90);
+        let entry = names.get(node_signer.identity()).await.unwrap().unwrap();
+        assert!(entry.at >= now, "the entry must state when the token was issued");
     }
     assert!(renewal.renew_due(now).await.unwrap().is_empty());
 
-    // The node itself takes it, and reads that of no other node.
+    // The node can read its own renewed token, and not those of other nodes.
     let bus = connect(&server, &due).await;
     let own = bus.bucket(TRUST_BUCKET.name);
     let get = async |name: &str| own.get_once(&renewed_token_key(name)).await;
     assert!(get("due").await.unwrap().is_some());
     assert!(get("late").await.is_err());
-    await_state("the connection stands", || bus.is_connected()).await;
+    await_state("the connection is open", || bus.is_connected()).await;
 }
 
-/// A stolen service key can write the register of names and the bucket of tokens. It gets no token of a node signed for its own key, and
-/// none for another name, from a real provisioner that renews a node's token meanwhile.
+/// A stolen service key can write the register of names and the bucket of tokens. A real provisioner, which renews a
+/// node's token at the same time, signs no node token for the stolen key or for another name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stolen_service_key_gets_no_token_of_a_node() {
-    let fleet = Fleet::enrolling(&format!("lifetime = {LIFETIME}\n")).await;
-    fleet.say_that_names_are_written().await;
+async fn stolen_service_key_gets_no_node_token() {
+    let fleet = EnrolledFleet::start_with(&format!("lifetime = {TOKEN_LIFETIME_SECONDS}\n")).await;
+    fleet.mark_names_as_written().await;
     let organisation = &fleet.organisation;
     let stolen = organisation.service("directory");
     let stolen_node = organisation.node("web-8.example.com");
@@ -191,26 +191,27 @@ async fn a_stolen_service_key_gets_no_token_of_a_node() {
         identity: name.clone(),
         key,
         at: now - 40_000,
-        ..issued(&stolen)
+        ..name_entry(&stolen)
     };
     let name = |number: u32| Identity::parse(&format!("web-{number}.example.com")).unwrap();
 
-    // An entry alone, with the life that entries once had.
-    let alone = name(10);
-    let mut written = serde_json::to_value(entry(&alone, key)).unwrap();
+    // An entry without a token, with the field `life` of earlier versions.
+    let without_token = name(10);
+    let mut written = serde_json::to_value(entry(&without_token, key)).unwrap();
     written["life"] = json!({"expires": now / 1000 + 50, "lifetime": 90});
     let bytes = Bytes::from(serde_json::to_vec(&written).unwrap());
     let bucket = bus.bucket(PROVISION_BUCKET.name);
-    bucket.put(&format!("name.{alone}"), bytes).await.unwrap();
-    // A service's token, a token that the thief signed, a stolen node's token under another name, and what is no token.
-    let own = signed(organisation, UserRole::Service, &name(11), key, 40);
-    let thief = KeyPair::generate(KeyKind::Account).unwrap();
+    bucket.put(&format!("name.{without_token}"), bytes).await.unwrap();
+    // A token of a service, a token that the attacker signed, the token of a stolen node under another name, and
+    // invalid text.
+    let own = issue_token(organisation, UserRole::Service, &name(11), key, 40);
+    let attacker = KeyPair::generate(KeyKind::Account).unwrap();
     let account = organisation.trust().account_key();
     let at = now - 40_000;
     let life = Some(TokenLife::from_now(90, at));
-    let forged = issue_node_token(&name(12), key, account, life, &thief, at).unwrap();
+    let forged = issue_node_token(&name(12), key, account, life, &attacker, at).unwrap();
     let node_key = stolen_node.public_key();
-    let other = signed(organisation, UserRole::Node, stolen_node.identity(), node_key, 40);
+    let other = issue_token(organisation, UserRole::Node, stolen_node.identity(), node_key, 40);
     let attempts = [
         (name(11), key, own),
         (name(12), key, forged),
@@ -222,19 +223,19 @@ async fn a_stolen_service_key_gets_no_token_of_a_node() {
         put_token(&bus, name, token).await;
     }
 
-    // Two renewals of a real node: the provisioner has seen all of them.
-    let mut machine = fleet.machine("web-1.example.com").start();
+    // After two renewals of a real node, the provisioner has processed all entries.
+    let mut machine = fleet.create_machine("web-1.example.com").start();
     await_log(&mut machine, "ready identity=").await;
     let renewed = name(1);
-    let mut last = stored_token(&bus, &renewed).await.map_or(0, |t| expires(&t));
+    let mut last = stored_token(&bus, &renewed).await.map_or(0, |t| expiry(&t));
     for _ in 0..2 {
-        last = poll_until_ok("a renewed token", PATIENCE, async || {
-            let now = stored_token(&bus, &renewed).await.map_or(0, |t| expires(&t));
+        last = poll_until_ok("a renewed token", RENEWAL_TIMEOUT, async || {
+            let now = stored_token(&bus, &renewed).await.map_or(0, |t| expiry(&t));
             (now > last).then_some(now).ok_or(now)
         })
         .await;
     }
-    assert_eq!(stored_token(&bus, &alone).await, None);
+    assert_eq!(stored_token(&bus, &without_token).await, None);
     for (name, _, token) in attempts {
         assert_eq!(stored_token(&bus, &name).await, Some(token), "{name}");
     }

@@ -41,12 +41,8 @@ async fn unauthentic_messages_get_no_reply() {
         &node_key,
     )
     .unwrap();
-    let expired_token = fixture.organisation.user_until(
-        UserRole::TestCaller,
-        "rip",
-        &["agent:*"],
-        Some(1_700_000_000),
-    );
+    let expired_token =
+        fixture.organisation.user_until(UserRole::Caller, "rip", &["agent:*"], Some(1_700_000_000));
     let with_expired_token = sign_envelope(EnvelopeKind::Request, &good, &expired_token).unwrap();
     let with_other_action = caller.sign_request(&Request {
         action: SubjectName::parse("inventory").unwrap(),
@@ -151,7 +147,7 @@ async fn clocks_may_differ_by_at_most_the_allowed_skew() {
 #[tokio::test]
 async fn broker_restricts_users_to_their_subjects() {
     let fixture = NodeFixture::new(|_| {}).await;
-    let limited = fixture.organisation.user(UserRole::TestCaller, "limited", &["agent:rpcutil"]);
+    let limited = fixture.organisation.user(UserRole::Caller, "limited", &["agent:rpcutil"]);
     let node = fixture.organisation.node("node2.example.net");
     let inbox = subject::inbox_prefix(&fixture.caller.signer.public_key().to_string());
     let request_subject = "muster.rpcutil.ping.all";

@@ -1,4 +1,4 @@
-//! Agents that come, change and go while the daemon runs.
+//! External agents are added, changed and removed while the daemon runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,59 +21,62 @@ use crate::external::{
 
 const NODE: &str = "node1.example.net";
 
-/// The agents here write files beside themselves, which only the tests' own user may.
-fn as_own_user() -> ExternalOptions {
+/// The agents write files next to their programs, which the user of the tests may do.
+fn options_for_own_user() -> ExternalOptions {
     let own = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap();
     serde_json::from_value(json!({"agents": {"greet": {"user": own.name}}})).unwrap()
 }
 
-/// A node that watches a directory.
-pub(crate) struct Watching {
+/// A node that watches a directory of external agents.
+pub(crate) struct ExternalAgentFixture {
     pub(crate) fixture: NodeFixture,
     directory: TempDir,
     stop: CancellationToken,
 }
 
-impl Watching {
+impl ExternalAgentFixture {
     pub(crate) async fn start() -> Self {
         let fixture = NodeFixture::new(|_| {}).await;
         let core = Arc::clone(&fixture.node.core);
         let directory = create_world_readable_directory();
-        let shelf = AgentDirectory::new(
+        let agent_directory = AgentDirectory::new(
             directory.path().to_owned(),
-            as_own_user(),
+            options_for_own_user(),
             core.registry().names().iter().cloned().collect(),
             sandbox_helper(),
             "/etc/muster/rpcd.toml".into(),
         );
         let limits = json!({"concurrency": 10, "queue": 100, "output_bytes": 65536});
-        let externals =
-            ExternalAgentManager::new(core, serde_json::from_value(limits).unwrap(), shelf);
+        let externals = ExternalAgentManager::new(
+            core,
+            serde_json::from_value(limits).unwrap(),
+            agent_directory,
+        );
         let stop = CancellationToken::new();
         tokio::spawn(Arc::new(externals).poll_changes(Duration::from_millis(50), stop.clone()));
         Self { fixture, directory, stop }
     }
 
-    pub(crate) fn here(&self) -> &Path {
+    pub(crate) fn agent_directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// An agent whose action says its version, when a file is there.
-    fn greet(&self, version: &str) {
-        let here = self.here();
+    /// Installs an agent whose action waits for the file `go` and then returns its version.
+    fn install_greet(&self, version: &str) {
+        let directory = self.agent_directory();
         let wait = format!(
             ": > '{0}/begun{version}'\nwhile ! test -e '{0}/go'; do sleep 0.05; done\n",
-            here.display()
+            directory.display()
         );
         let text =
             format!("{AGENT_HEADER}{wait}reply '{{\"data\": {{\"said\": \"{version}\"}}}}'\n");
-        replace_file(&here.join("greet"), &text, 0o755);
+        replace_file(&directory.join("greet"), &text, 0o755);
         let document = ddl("greet", version, &["greet"]);
-        replace_file(&here.join("greet.json"), &document.to_string(), 0o644);
+        replace_file(&directory.join("greet.json"), &document.to_string(), 0o644);
     }
 
     /// Waits until the node offers this version, or none.
-    pub(crate) async fn offered(&self, version: Option<&str>) {
+    pub(crate) async fn await_version(&self, version: Option<&str>) {
         let core = &self.fixture.node.core;
         await_state("the version is offered", || {
             let registry = core.registry();
@@ -83,7 +86,7 @@ impl Watching {
         .await;
     }
 
-    pub(crate) async fn ask(
+    pub(crate) async fn call_action(
         &self,
         agent: &str,
         action: &str,
@@ -92,67 +95,71 @@ impl Watching {
         self.fixture.caller.call_action(NODE, agent, action, data).await.reply
     }
 
-    /// How many nodes say that they have the agent.
-    async fn found(&self) -> usize {
+    /// Number of nodes that report the agent.
+    async fn count_nodes(&self) -> usize {
         let filter = NodeFilter::default().with_agent("greet").unwrap();
         self.fixture.caller.client.discover_nodes(&filter).await.unwrap().nodes.len()
     }
 }
 
-impl Drop for Watching {
+impl Drop for ExternalAgentFixture {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_come_change_and_go_while_the_daemon_runs() {
-    let watching = Watching::start().await;
-    assert_eq!(watching.found().await, 0);
-    watching.greet("1.0.0");
-    watching.offered(Some("1.0.0")).await;
-    assert_eq!(watching.found().await, 1);
+async fn agents_are_added_changed_and_removed_at_run_time() {
+    let external = ExternalAgentFixture::start().await;
+    assert_eq!(external.count_nodes().await, 0);
+    external.install_greet("1.0.0");
+    external.await_version(Some("1.0.0")).await;
+    assert_eq!(external.count_nodes().await, 1);
 
-    // A call of the old version runs while the new one comes.
-    let running = watching.call_action("greet", "greet", json!({}));
-    let meanwhile = async {
-        let begun = watching.here().join("begun1.0.0");
+    // A call of the old version runs while the new version is installed.
+    let running = external.call_action("greet", "greet", json!({}));
+    let replace_agent = async {
+        let begun = external.agent_directory().join("begun1.0.0");
         await_state("the call runs", || begun.exists()).await;
-        watching.greet("2.0.0");
-        watching.offered(Some("2.0.0")).await;
-        std::fs::write(watching.here().join("go"), "").unwrap();
+        external.install_greet("2.0.0");
+        external.await_version(Some("2.0.0")).await;
+        std::fs::write(external.agent_directory().join("go"), "").unwrap();
     };
-    let (old, ()) = tokio::join!(running, meanwhile);
+    let (old, ()) = tokio::join!(running, replace_agent);
     assert_eq!(old.data["said"], json!("1.0.0"), "{old:?}");
-    let new = watching.call_action("greet", "greet", json!({})).await;
+    let new = external.call_action("greet", "greet", json!({})).await;
     assert_eq!(new.data["said"], json!("2.0.0"), "{new:?}");
-    let fetched = watching.call_action("rpcutil", "ddl", json!({"agent": "greet"})).await;
+    let fetched = external.call_action("rpcutil", "ddl", json!({"agent": "greet"})).await;
     assert_eq!(fetched.data["version"], json!("2.0.0"));
 
-    std::fs::remove_file(watching.here().join("greet.json")).unwrap();
-    watching.offered(None).await;
-    let gone = watching.call_action("greet", "greet", json!({})).await;
+    std::fs::remove_file(external.agent_directory().join("greet.json")).unwrap();
+    external.await_version(None).await;
+    let gone = external.call_action("greet", "greet", json!({})).await;
     assert_eq!(gone.statuscode, ReplyStatus::UnknownAction);
-    assert_eq!(watching.found().await, 0);
+    assert_eq!(external.count_nodes().await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_broken_keeps_the_version_before_it_and_is_told() {
-    let watching = Watching::start().await;
-    std::fs::write(watching.here().join("go"), "").unwrap();
-    watching.greet("1.0.0");
-    watching.offered(Some("1.0.0")).await;
-    replace_file(&watching.here().join("greet.json"), "{\"metadata\": {\"name\": 7}}", 0o644);
-    let core = &watching.fixture.node.core;
-    await_state("the trouble is told", || !core.agent_problems().is_empty()).await;
-    let inventory = watching.call_action("rpcutil", "agent_inventory", json!({})).await;
+async fn broken_agent_keeps_its_previous_version_and_is_reported() {
+    let external = ExternalAgentFixture::start().await;
+    std::fs::write(external.agent_directory().join("go"), "").unwrap();
+    external.install_greet("1.0.0");
+    external.await_version(Some("1.0.0")).await;
+    replace_file(
+        &external.agent_directory().join("greet.json"),
+        "{\"metadata\": {\"name\": 7}}",
+        0o644,
+    );
+    let core = &external.fixture.node.core;
+    await_state("the problem is reported", || !core.agent_problems().is_empty()).await;
+    let inventory = external.call_action("rpcutil", "agent_inventory", json!({})).await;
     assert_eq!(inventory.data["problems"][0]["agent"], json!("greet"));
     let agents = inventory.data["agents"].as_array().unwrap();
     let greet = agents.iter().find(|agent| agent["agent"] == "greet").unwrap();
     assert_eq!((&greet["version"], &greet["provider"]), (&json!("1.0.0"), &json!("external")));
-    let answer = watching.call_action("greet", "greet", json!({})).await;
+    let answer = external.call_action("greet", "greet", json!({})).await;
     assert_eq!(answer.data["said"], json!("1.0.0"), "{answer:?}");
-    watching.greet("3.0.0");
-    watching.offered(Some("3.0.0")).await;
-    await_state("the trouble is over", || core.agent_problems().is_empty()).await;
+    external.install_greet("3.0.0");
+    external.await_version(Some("3.0.0")).await;
+    await_state("the problem is resolved", || core.agent_problems().is_empty()).await;
 }

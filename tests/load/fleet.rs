@@ -24,7 +24,7 @@ use crate::measure::Contender;
 use crate::process::Took;
 
 /// Daemons, and those who call them.
-pub(crate) struct Fleet {
+pub(crate) struct EnrolledFleet {
     nodes: usize,
     organisation: Organisation,
     server: NatsServer,
@@ -35,7 +35,7 @@ pub(crate) struct Fleet {
     _directory: TempDir,
 }
 
-impl Fleet {
+impl EnrolledFleet {
     /// Starts a broker and all daemons; returns when they are ready. They have connections of their own, or `shared` ones.
     pub(crate) async fn connect(nodes: usize, shared: Option<usize>) -> Self {
         let organisation = Organisation::new(&["muster"]);

@@ -70,8 +70,8 @@ impl RpcCommand {
 
     /// The command with these arguments, with an empty standard input and without a terminal.
     #[expect(clippy::disallowed_types, reason = "runs the real program")]
-    pub fn prepare_command(&self, arguments: &[&str]) -> tokio::process::RpcCommand {
-        let mut command = tokio::process::RpcCommand::new(find_program("rpc"));
+    pub fn prepare_command(&self, arguments: &[&str]) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(find_program("rpc"));
         command
             .args(arguments)
             .env("RPC_CONFIG", self.path("rpc.toml"))

@@ -107,7 +107,7 @@ async fn m1_a_failed_dependency_costs_no_refresh() {
 }
 
 #[tokio::test]
-async fn m2_a_failed_refresh_is_made_again() {
+async fn m2_failed_refresh_is_repeated() {
     if has_puppet() {
         lost(Cause::Refresh);
         kept(Cause::Refresh).await;

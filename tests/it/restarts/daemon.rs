@@ -22,13 +22,13 @@ use crate::ask::{TestCaller, to_object};
 const NODE: &str = "node1.example.net";
 
 /// A daemon whose machine has the service.
-struct Fleet {
+struct EnrolledFleet {
     organisation: Organisation,
     server: NatsServer,
     world: World,
 }
 
-impl Fleet {
+impl EnrolledFleet {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
@@ -77,7 +77,7 @@ async fn ready(node: &mut Rpcd, times: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
-    let fleet = Fleet::new().await;
+    let fleet = EnrolledFleet::new().await;
     let world = &fleet.world;
     world.reaches(&["ok"]).await;
     let node = fleet.start().await;
@@ -125,7 +125,7 @@ async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
-    let fleet = Fleet::new().await;
+    let fleet = EnrolledFleet::new().await;
     let mut node = fleet.start().await;
     let anna = fleet.caller();
     let begun = fleet.world.path("root/begun");
@@ -176,7 +176,7 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a11_8_a_hundred_restarts_lose_no_request() {
-    let fleet = Fleet::new().await;
+    let fleet = EnrolledFleet::new().await;
     let mut node = fleet.start().await;
     let caller =
         TestCaller::connect(&fleet.organisation, &fleet.server, fleet.organisation.caller("anna"))
