@@ -1,79 +1,83 @@
-//! Who may know whom: the Cargo graph is held against the table in ARCHITECTURE.md, and single words against their rooms.
+//! Checks the structure of the code: the Cargo graph against the table in ARCHITECTURE.md, words that are restricted to
+//! certain paths, and names in documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-fn project() -> PathBuf {
+fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-#[expect(clippy::disallowed_types, reason = "asks cargo for the graph")]
-fn metadata() -> Value {
+#[expect(clippy::disallowed_types, reason = "reads the graph from cargo")]
+fn cargo_metadata() -> Value {
     let output = std::process::Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(project())
+        .current_dir(project_root())
         .output()
         .unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The table of ARCHITECTURE.md: crate, and what it may import of ours. Rows look like "| `dir/` | `muster-x` | y, z |".
-fn table() -> BTreeMap<String, BTreeSet<String>> {
-    let page = std::fs::read_to_string(project().join("ARCHITECTURE.md")).unwrap();
+/// The table of ARCHITECTURE.md: each crate and the workspace crates that it may import. Rows look like "| `dir/` |
+/// `muster-x` | y, z |".
+fn allowed_imports() -> BTreeMap<String, BTreeSet<String>> {
+    let page = std::fs::read_to_string(project_root().join("ARCHITECTURE.md")).unwrap();
     let rows = page.lines().filter_map(|line| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [_, room, may] = cells.as_slice() else {
+        let [_, crate_name, allowed_crates] = cells.as_slice() else {
             return None;
         };
-        let room = room.strip_prefix("`muster-")?.strip_suffix('`')?;
-        let may = may.split(", ").map(|name| format!("muster-{name}")).collect();
-        Some((format!("muster-{room}"), may))
+        let crate_name = crate_name.strip_prefix("`muster-")?.strip_suffix('`')?;
+        let allowed_crates =
+            allowed_crates.split(", ").map(|name| format!("muster-{name}")).collect();
+        Some((format!("muster-{crate_name}"), allowed_crates))
     });
     rows.collect()
 }
 
 #[test]
-fn rooms_import_what_the_table_allows() {
-    let allowed = table();
-    let packages = metadata();
+fn crates_import_only_what_the_table_allows() {
+    let allowed = allowed_imports();
+    let packages = cargo_metadata();
     let packages = packages["packages"].as_array().unwrap();
-    assert_eq!(allowed.len(), packages.len(), "the table and the workspace have different rooms");
+    assert_eq!(allowed.len(), packages.len(), "the table and the workspace have different crates");
     for package in packages {
-        let room = package["name"].as_str().unwrap();
-        if room == "muster-tests" {
+        let crate_name = package["name"].as_str().unwrap();
+        if crate_name == "muster-tests" {
             continue;
         }
-        let may = allowed.get(room).unwrap_or_else(|| panic!("{room} is not in the table"));
+        let allowed_crates =
+            allowed.get(crate_name).unwrap_or_else(|| panic!("{crate_name} is not in the table"));
         for dependency in package["dependencies"].as_array().unwrap() {
             let name = dependency["name"].as_str().unwrap();
             let in_tests = dependency["kind"] == "dev";
             assert!(
-                !name.starts_with("muster-") || in_tests || may.contains(name),
-                "{room} may not import {name}"
+                !name.starts_with("muster-") || in_tests || allowed_crates.contains(name),
+                "{crate_name} may not import {name}"
             );
         }
     }
 }
 
 #[test]
-fn every_room_keeps_the_shared_lints() {
-    for package in metadata()["packages"].as_array().unwrap() {
+fn every_crate_uses_the_shared_lints() {
+    for package in cargo_metadata()["packages"].as_array().unwrap() {
         let manifest = std::fs::read_to_string(package["manifest_path"].as_str().unwrap()).unwrap();
         assert!(manifest.contains("[lints]\nworkspace = true"), "{}", package["name"]);
     }
 }
 
-/// Words that belong to one room.
+/// Words that may occur in certain paths only.
 #[test]
-fn only_the_bus_speaks_nats_and_only_the_doors_start_processes() {
-    let home = [
+fn restricted_words_occur_only_in_their_paths() {
+    let restrictions = [
         ("async_nats::", &["wire/bus/src/", "tests/"][..]),
-        // Memory is given back in one place, and nothing else is worth it.
+        // Only the memory release calls need unsafe code.
         ("unsafe {", &["agent/src/memory.rs", "tests/it/architecture.rs"]),
         ("unsafe_code", &["agent/src/memory.rs", "tests/it/architecture.rs"]),
-        // Who may read a secret's file is judged in one place.
+        // The check of the mode of a secret file is in one place.
         ("0o077", &["wire/secret/", "tests/", "plugins/engine/system/tests/"][..]),
         (
             "process::Command",
@@ -81,28 +85,28 @@ fn only_the_bus_speaks_nats_and_only_the_doors_start_processes() {
                 "plugins/engine/system/",
                 "plugins/engine/tests/",
                 "plugins/host/src/",
-                // A process that is somebody else, for the watcher to find.
+                // Starts a process of another program, which the watcher must find.
                 "plugins/puppet/src/tests/",
                 "client/rpc/",
                 "tests/",
             ][..],
         ),
     ];
-    for file in rust_files(&project()) {
-        let place = file.strip_prefix(project()).unwrap().display().to_string();
+    for file in rust_files(&project_root()) {
+        let path = file.strip_prefix(project_root()).unwrap().display().to_string();
         let text = std::fs::read_to_string(&file).unwrap();
-        for (word, rooms) in home {
-            let said = text
+        for (word, allowed_paths) in restrictions {
+            let occurs = text
                 .lines()
                 .filter(|line| !line.trim_start().starts_with("//"))
                 .any(|line| line.contains(word));
             assert!(
-                !said || rooms.iter().any(|room| place.starts_with(room)),
-                "{place} says {word}"
+                !occurs || allowed_paths.iter().any(|allowed| path.starts_with(allowed)),
+                "{path} contains {word}"
             );
         }
         let head = text.lines().next().unwrap_or_default();
-        assert!(head.starts_with("//!"), "{place} does not say in its first line what it is for");
+        assert!(head.starts_with("//!"), "{path} does not state its purpose in its first line");
     }
 }
 
@@ -121,8 +125,8 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_glossary_names_types_and_files_that_exist() {
-    let page = std::fs::read_to_string(project().join("docs/reference/glossary.md")).unwrap();
+fn glossary_names_types_and_files_that_exist() {
+    let page = std::fs::read_to_string(project_root().join("docs/reference/glossary.md")).unwrap();
     let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
     let mut missing = Vec::new();
     let mut count = 0;
@@ -130,7 +134,8 @@ fn the_glossary_names_types_and_files_that_exist() {
         let cell = row.trim_matches('|').rsplit('|').next().unwrap();
         let (paths, types): (Vec<&str>, Vec<&str>) =
             cell.split('`').skip(1).step_by(2).partition(|word| word.contains('/'));
-        let read = |path: &&str| std::fs::read_to_string(project().join(path)).unwrap_or_default();
+        let read =
+            |path: &&str| std::fs::read_to_string(project_root().join(path)).unwrap_or_default();
         let code: String = paths.iter().map(read).collect();
         let is_defined = |name: &str| {
             ["struct", "enum", "trait", "type"]
@@ -147,12 +152,12 @@ fn the_glossary_names_types_and_files_that_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// Crates whose library has another name.
+/// Crates whose library has a different name.
 const LIBRARY_NAMES: [(&str, &str); 1] = [("md-5", "md5")];
 
 #[test]
-fn every_dependency_is_named_in_the_code() {
-    let packages = metadata();
+fn every_dependency_is_used_in_the_code() {
+    let packages = cargo_metadata();
     let packages = packages["packages"].as_array().unwrap();
     let directory = |package: &Value| {
         let manifest = package["manifest_path"].as_str().unwrap();
@@ -161,7 +166,7 @@ fn every_dependency_is_named_in_the_code() {
     let directories: BTreeSet<PathBuf> = packages.iter().map(directory).collect();
     let mut unused = Vec::new();
     for package in packages {
-        let code = code_of(&directory(package), &directories);
+        let code = crate_code(&directory(package), &directories);
         for dependency in package["dependencies"].as_array().unwrap() {
             let name = dependency["name"].as_str().unwrap();
             let renamed = LIBRARY_NAMES.iter().find(|(package, _)| *package == name);
@@ -171,10 +176,11 @@ fn every_dependency_is_named_in_the_code() {
             }
         }
     }
-    assert!(unused.is_empty(), "dependencies that no code names: {unused:?}");
+    assert!(unused.is_empty(), "dependencies that no code uses: {unused:?}");
 }
 
-/// Whether code outside comments has a path into the crate or imports it: `tar::`, `use tar;`. A word that contains the name does not count.
+/// Whether code outside comments contains a path into the crate or an import of it: `tar::`, `use tar;`. Longer words
+/// that contain the name do not count.
 fn names_crate(code: &str, library: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     code.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| {
@@ -186,14 +192,14 @@ fn names_crate(code: &str, library: &str) -> bool {
     })
 }
 
-/// All Rust code of one crate, without that of crates below it.
-fn code_of(directory: &Path, others: &BTreeSet<PathBuf>) -> String {
+/// All Rust code of one crate, without the crates below its directory.
+fn crate_code(directory: &Path, others: &BTreeSet<PathBuf>) -> String {
     let mut code = String::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let is_other = others.contains(&path) || path.ends_with("target") || path.ends_with("fuzz");
         if path.is_dir() && !is_other {
-            code.push_str(&code_of(&path, others));
+            code.push_str(&crate_code(&path, others));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             code.push_str(&std::fs::read_to_string(&path).unwrap());
         }

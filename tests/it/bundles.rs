@@ -81,10 +81,10 @@ impl BundleFixture {
     }
 
     async fn remove(&self, more: &[&str]) -> Output {
-        let mut expected =
+        let mut arguments =
             vec!["plugin", "remove", "greet", "--from", path_str(self.node.agent_directory())];
-        expected.extend(more);
-        self.rpc.run(&expected).await
+        arguments.extend(more);
+        self.rpc.run(&arguments).await
     }
 
     /// The files below the node's directory, sorted.

@@ -1,4 +1,4 @@
-//! `rpc doctor` with the real command: what is wrong is named, with what and where.
+//! `rpc doctor` with the real command: each problem is reported with its subject and place.
 
 use std::process::Output;
 
@@ -11,23 +11,23 @@ use muster_wire::token::UserRole;
 use serde_json::Value;
 
 /// The findings of one check, as `level: message nodes`.
-#[expect(clippy::indexing_slicing, reason = "what is missing is null")]
+#[expect(clippy::indexing_slicing, reason = "a missing JSON key is null")]
 fn findings(output: &Output, check: &str) -> Vec<String> {
     let document: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     assert_eq!(document["schema"], "muster.doctor.v1");
     let sections = document["sections"].as_array().unwrap();
     let all = sections.iter().flat_map(|section| section["findings"].as_array().unwrap());
-    let told = all.filter(|finding| finding["check"] == check).map(|finding| {
+    let lines = all.filter(|finding| finding["check"] == check).map(|finding| {
         let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
         let nodes = finding.get("nodes").map(ToString::to_string);
         format!("{}: {} {}", text("level"), text("message"), nodes.unwrap_or_default())
     });
-    told.collect()
+    lines.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_healthy_fleet_has_nothing_to_complain_of() {
+async fn healthy_fleet_has_no_errors() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let node = NodeSetup::new(organisation.node("web1"));
@@ -41,11 +41,11 @@ async fn a_healthy_fleet_has_nothing_to_complain_of() {
     let text = rpc.run(&["doctor"]).await;
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("Fleet: 1 node"), "{text}");
-    assert!(!text.contains('\u{1b}'), "a pipe gets no colours: {text:?}");
+    assert!(!text.contains('\u{1b}'), "output to a pipe must have no colours: {text:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
+async fn finds_duplicate_names_wrong_clocks_and_node_findings() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let copied = organisation.node("web1");
@@ -53,9 +53,9 @@ async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
     slow.clock = WallClock::new(|| muster_tests::now() - 20_000);
     let one = TestNode::start(&organisation, &server, NodeSetup::new(copied.clone())).await;
     let _copy = TestNode::start(&organisation, &server, NodeSetup::new(copied)).await;
-    let sick = TestNode::start(&organisation, &server, slow).await;
-    let words = ["service.policy:3: there is no group `ops`".to_owned()];
-    sick.core.health().set_findings("policies", FindingLevel::Error, &words);
+    let slow_node = TestNode::start(&organisation, &server, slow).await;
+    let findings_of_node = ["service.policy:3: there is no group `ops`".to_owned()];
+    slow_node.core.health().set_findings("policies", FindingLevel::Error, &findings_of_node);
     one.core.health().set_findings("facts", FindingLevel::Warning, &[]);
 
     let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
@@ -75,20 +75,21 @@ async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trouble_on_this_side_is_told_apart() {
+async fn local_problems_are_reported_separately() {
     let mut organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let node = NodeSetup::new(organisation.node("web1"));
     let _node = TestNode::start(&organisation, &server, node).await;
 
-    let blind = organisation.user(UserRole::Caller, "blind", &["agent:service"]);
-    let output = RpcCommand::new(&server, &organisation, &blind, "").run(&["doctor", "-j"]).await;
+    let restricted = organisation.user(UserRole::Caller, "blind", &["agent:service"]);
+    let output =
+        RpcCommand::new(&server, &organisation, &restricted, "").run(&["doctor", "-j"]).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(findings(&output, "permissions")[0].starts_with("error: "));
 
-    let open = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
-    set_mode(&open.home().join("caller.creds"), 0o644);
-    let output = open.run(&["doctor", "-j"]).await;
+    let caller = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
+    set_mode(&caller.home().join("caller.creds"), 0o644);
+    let output = caller.run(&["doctor", "-j"]).await;
     assert_eq!(output.status.code(), Some(1));
     let found = findings(&output, "credentials");
     assert!(
@@ -96,17 +97,17 @@ async fn trouble_on_this_side_is_told_apart() {
         "{found:?}"
     );
 
-    let gone = organisation.caller("gone");
-    organisation.revoke_user(&gone);
-    let output = RpcCommand::new(&server, &organisation, &gone, "").run(&["doctor", "-j"]).await;
+    let revoked = organisation.caller("gone");
+    organisation.revoke_user(&revoked);
+    let output = RpcCommand::new(&server, &organisation, &revoked, "").run(&["doctor", "-j"]).await;
     let found = findings(&output, "credentials");
     assert!(found[0].contains("revoked"), "{found:?}");
 
     let url = server.url();
     drop(server);
-    let closed = open.home().join("rpc.toml");
-    assert!(std::fs::read_to_string(closed).unwrap().contains(&url));
-    let output = open.run(&["doctor", "-j"]).await;
+    let config = caller.home().join("rpc.toml");
+    assert!(std::fs::read_to_string(config).unwrap().contains(&url));
+    let output = caller.run(&["doctor", "-j"]).await;
     let found = findings(&output, "connection");
     assert!(found[0].contains("no address accepts a connection"), "{found:?}");
 }

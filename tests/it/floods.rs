@@ -1,4 +1,4 @@
-//! What strangers can cause as often as they like costs little: neither the log nor the audit log grows with it.
+//! Messages that unauthenticated senders can cause without limit do not fill the log or the audit log.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use muster_tests::organisation::{Organisation, connect};
 use muster_tests::rpcd::DaemonHome;
 use tokio::time::Instant;
 
-const FLOOD: usize = 3000;
+const FORGED_MESSAGES: usize = 3000;
 
 #[tokio::test]
-async fn a_flood_of_forgeries_is_a_few_lines_of_both_logs() {
+async fn many_forged_messages_write_few_log_lines() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let node = organisation.node("web1.acme.net");
@@ -19,35 +19,35 @@ async fn a_flood_of_forgeries_is_a_few_lines_of_both_logs() {
     let caller = organisation.caller("rip");
     let rpc = RpcCommand::new(&server, &organisation, &caller, "");
     let ping = ["rpcutil", "ping", "-I", "web1.acme.net"];
-    let until = Instant::now() + Duration::from_mins(1);
+    let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         let output = rpc.run(&ping).await;
         if output.status.code() == Some(0) {
             break;
         }
-        assert!(Instant::now() < until, "{}{}", describe_output(&output), daemon.log());
+        assert!(Instant::now() < deadline, "{}{}", describe_output(&output), daemon.log());
     }
 
     let bus = connect(&server, &caller).await;
-    for number in 0..FLOOD {
+    for number in 0..FORGED_MESSAGES {
         let forged = Bytes::from(format!("{{\"forged\": {number}, \"\u{1b}[2J\": \"\"}}"));
         bus.publish("muster.rpcutil.ping.all", forged).await.unwrap();
     }
     bus.confirm_delivery().await.unwrap();
-    // Taken in order: with this answer all of them are over.
+    // Messages are processed in order: with this reply, all of them have been processed.
     let output = rpc.run(&ping).await;
     assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
 
     let stats = ["rpcutil", "daemon_stats", "-I", "web1.acme.net"];
     let (document, _) = rpc.run_json(&stats).await;
     let refused = &document["replies"][0]["data"]["unvalidated"];
-    assert_eq!(refused.as_u64(), Some(FLOOD as u64), "{document}");
+    assert_eq!(refused.as_u64(), Some(FORGED_MESSAGES as u64), "{document}");
     let count = |text: &str, word: &str| text.lines().filter(|line| line.contains(word)).count();
     let log = daemon.log();
     let lines = count(&log, "refused a message");
-    assert!((1..20).contains(&lines), "{lines} lines for {FLOOD} messages:\n{log}");
-    assert!(!log.contains('\u{1b}'), "a stranger steers the reader's terminal");
+    assert!((1..20).contains(&lines), "{lines} lines for {FORGED_MESSAGES} messages:\n{log}");
+    assert!(!log.contains('\u{1b}'), "the log contains a terminal escape of the sender");
     let audit = std::fs::read_to_string(daemon.home().path("audit-refusals.log")).unwrap();
     let lines = count(&audit, "malformed");
-    assert!((1..20).contains(&lines), "{lines} lines for {FLOOD} messages");
+    assert!((1..20).contains(&lines), "{lines} lines for {FORGED_MESSAGES} messages");
 }

@@ -1,4 +1,4 @@
-//! Stopping, broker restarts, and what becomes of requests under way.
+//! Shutdown of the daemon, restarts of the broker, and the requests that are running then.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use serde_json::json;
 use crate::ask::{NodeFixture, to_object};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopping_daemon_lets_running_actions_answer_first() {
+async fn stopping_daemon_waits_for_running_actions() {
     let fixture = NodeFixture::new(|_| {}).await;
     let nodes = [Identity::parse("node1.example.net").unwrap()].into();
     let mut call = RpcCall::new("puppetral", "do", CallTarget::Nodes(nodes)).unwrap();
-    // The action ends when the test lets it: it waits for a file.
+    // The action ends when the test creates a file.
     let script = "echo x > /tmp/begun; while ! test -e /tmp/go; do sleep 0.05; done";
     call.data =
         to_object(json!({"type": "exec", "name": "wait", "command": script, "provider": "shell"}));
@@ -27,8 +27,8 @@ async fn a_stopping_daemon_lets_running_actions_answer_first() {
     let stopping = async {
         await_state("the action runs", || fixture.node.root().join("tmp/begun").exists()).await;
         fixture.node.request_stop();
-        let refused = fixture.node.root().join("tmp/go");
-        std::fs::write(refused, "").unwrap();
+        let release_file = fixture.node.root().join("tmp/go");
+        std::fs::write(release_file, "").unwrap();
     };
     let ((answers, stats), ()) = tokio::join!(asking, stopping);
     assert!(stats.missing.is_empty(), "{stats:?}");
@@ -40,7 +40,7 @@ async fn a_stopping_daemon_lets_running_actions_answer_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_broker_restart_node_and_caller_find_each_other_again() {
+async fn node_and_caller_reconnect_after_a_broker_restart() {
     let NodeFixture { organisation: _organisation, server, node, caller } =
         NodeFixture::new(|_| {}).await;
     let server = server.restart().await;
@@ -61,60 +61,62 @@ async fn after_a_broker_restart_node_and_caller_find_each_other_again() {
     drop((server, node));
 }
 
-/// The client library calls a subscription flushed when its bytes are in the socket; another connection can overtake them.
+/// The client library regards a subscription as flushed when its bytes are in the socket, so messages of another
+/// connection could arrive earlier.
 #[tokio::test]
-async fn confirmed_subscriptions_are_never_overtaken() {
+async fn confirmed_subscriptions_receive_all_later_messages() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
-    let asker = connect(&server, &organisation.caller("rip")).await;
+    let caller = connect(&server, &organisation.caller("rip")).await;
     let node = connect(&server, &organisation.node("node1.example.net")).await;
     for _ in 0..200 {
         let mut requests = node.subscribe_all(&["muster.*.*.all".to_owned()]).await.unwrap();
-        asker.publish("muster.rpcutil.ping.all", Bytes::from_static(b"x")).await.unwrap();
+        caller.publish("muster.rpcutil.ping.all", Bytes::from_static(b"x")).await.unwrap();
         let message = tokio::time::timeout(PATIENCE, requests[0].next()).await;
         assert!(message.unwrap().is_some());
     }
 }
 
-/// Each question is either heard, or the broker says that nobody is there; also those that it was sending when it was told to stop.
+/// Each request is received, or the broker reports that there are no responders. This includes requests that the broker
+/// was sending when the subscription was drained.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drained_subscription_loses_nothing() {
+async fn drained_subscription_loses_no_request() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
-    let asker = connect(&server, &organisation.caller("rip")).await;
+    let caller = connect(&server, &organisation.caller("rip")).await;
     let node = connect(&server, &organisation.unrestricted_user("node1")).await;
     for round in 0..20 {
         let subjects = ["muster.*.*.all".to_owned()];
         let mut requests = node.subscribe_all(&subjects).await.unwrap().remove(0);
-        // Many at once, so that the broker always has something under way.
+        // Concurrent requests, so that the broker always has messages in transit.
         let asking = (0..16).map(async |_| {
             loop {
-                let question = Bytes::from_static(b"x");
-                if let Err(error) = asker.request("muster.rpcutil.ping.all", question).await {
+                let payload = Bytes::from_static(b"x");
+                if let Err(error) = caller.request("muster.rpcutil.ping.all", payload).await {
                     return error.to_string();
                 }
             }
         });
         let answering = async {
-            let mut heard = 0_u32;
+            let mut received = 0_u32;
             while let Some(message) = requests.next().await {
-                heard += 1;
+                received += 1;
                 let to = message.reply_to().unwrap();
                 node.publish(to, Bytes::from_static(b"y")).await.unwrap();
-                if heard == 200 {
+                if received == 200 {
                     node.drain_subscription(&mut requests).await.unwrap();
                 }
             }
         };
-        let (ends, ()) = tokio::join!(futures_util::future::join_all(asking), answering);
-        for end in ends {
-            assert!(end.contains("no responders"), "round {round}: {end}");
+        let (errors, ()) = tokio::join!(futures_util::future::join_all(asking), answering);
+        for error in errors {
+            assert!(error.contains("no responders"), "round {round}: {error}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_without_its_broker_stops_at_once() {
+async fn daemon_without_a_broker_stops_at_once() {
     let NodeFixture { organisation: _organisation, server, node, caller: _caller } =
         NodeFixture::new(|_| {}).await;
     let core = Arc::clone(&node.core);

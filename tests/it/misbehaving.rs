@@ -1,4 +1,4 @@
-//! An action that panics, one that hangs and one that floods cost one reply each, through the whole daemon.
+//! Actions that panic, hang or return too much data affect one reply each, in the complete daemon.
 
 use std::time::Duration;
 
@@ -13,53 +13,53 @@ use serde_json::json;
 use crate::ask::NodeFixture;
 
 #[derive(Deserialize)]
-struct Nothing {}
+struct EmptyInput {}
 
 #[derive(Serialize)]
-struct Said {
+struct TextOutput {
     said: String,
 }
 
-struct Panic;
-struct Hang;
-struct Flood;
+struct PanicAction;
+struct HangAction;
+struct FloodAction;
 
-impl AgentAction for Panic {
+impl AgentAction for PanicAction {
     const NAME: &'static str = "panic";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        panic!("as the test wants")
+    type Input = EmptyInput;
+    type Output = TextOutput;
+    async fn run(&self, _: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
+        panic!("required by the test")
     }
 }
 
-impl AgentAction for Hang {
+impl AgentAction for HangAction {
     const NAME: &'static str = "hang";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        // Blocking work that never looks at its flag, as a stuck file system.
-        let stuck = cx
+    type Input = EmptyInput;
+    type Output = TextOutput;
+    async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
+        // Blocking work that does not check for cancellation, like a hanging file system.
+        let result = cx
             .run_blocking(|cancel| {
                 while !cancel.is_cancelled() {
                     std::thread::yield_now();
                 }
             })
             .await;
-        stuck.map(|()| Said { said: "awake".to_owned() })
+        result.map(|()| TextOutput { said: "awake".to_owned() })
     }
 }
 
-impl AgentAction for Flood {
+impl AgentAction for FloodAction {
     const NAME: &'static str = "flood";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        Ok(Said { said: "x".repeat(8 * 1024 * 1024) })
+    type Input = EmptyInput;
+    type Output = TextOutput;
+    async fn run(&self, _: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
+        Ok(TextOutput { said: "x".repeat(8 * 1024 * 1024) })
     }
 }
 
-fn agent() -> Agent {
+fn build_agent() -> Agent {
     let action = |name: &str| {
         json!({"action": name, "description": "d", "display": "always", "input": {},
                "output": {"said": {"description": "d", "display_as": "Said", "type": "string"}}})
@@ -71,17 +71,17 @@ fn agent() -> Agent {
     });
     Agent::builder(&ddl.to_string())
         .unwrap()
-        .with_action(Panic)
-        .with_action(Hang)
-        .with_action(Flood)
+        .with_action(PanicAction)
+        .with_action(HangAction)
+        .with_action(FloodAction)
         .build()
         .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_costs_exactly_one_reply() {
+async fn each_misbehaving_action_affects_one_reply() {
     let fixture = NodeFixture::new(|setup| {
-        setup.agents = vec![agent()];
+        setup.agents = vec![build_agent()];
         setup.limits = CallLimits { concurrency: 2, queue: 2, ..CallLimits::default() };
     })
     .await;

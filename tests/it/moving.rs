@@ -1,4 +1,4 @@
-//! A broker that moves to another address under the same name: nodes look the name up anew whenever they connect.
+//! A broker that moves to another address under the same name: nodes resolve the name again for each connection.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use muster_tests::{await_state, poll_until_ok};
 
 use crate::ask::TestCaller;
 
-/// Becomes the daemon in a mount namespace of its own, in which another file is the table of hosts.
-const ELSEWHERE: &str = r#"mount --bind "$1" /etc/hosts && shift && exec "$@""#;
+/// Becomes the daemon in its own mount namespace, with another file as `/etc/hosts`.
+const RUN_WITH_OTHER_HOSTS: &str = r#"mount --bind "$1" /etc/hosts && shift && exec "$@""#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_that_moves_is_found_under_its_name_again() {
+async fn nodes_find_a_moved_broker_by_its_name() {
     let organisation = Organisation::new(&["muster"]);
     let configuration = organisation.broker_configuration();
     let first = NatsServer::start_on(&configuration, "127.0.0.1", None).await;
@@ -28,7 +28,7 @@ async fn a_broker_that_moves_is_found_under_its_name_again() {
     if !nix::unistd::geteuid().is_root() {
         unshare.push("--map-root-user");
     }
-    unshare.extend(["sh", "-c", ELSEWHERE, "sh"]);
+    unshare.extend(["sh", "-c", RUN_WITH_OTHER_HOSTS, "sh"]);
     let mut command: Vec<_> = unshare.into_iter().map(std::ffi::OsString::from).collect();
     command.extend([hosts.into(), rpcd.into()]);
     let mut node = home.start_through(&command);
@@ -38,13 +38,13 @@ async fn a_broker_that_moves_is_found_under_its_name_again() {
     })
     .await;
 
-    // The same file with other words: what is bound there is the file, not its name.
+    // Overwrites the file in place: the bind mount refers to the file, not to its name.
     node.home().write("hosts", "127.0.0.2 localhost\n", 0o644);
     drop(first);
     let second = NatsServer::start_on(&configuration, "127.0.0.2", Some(port)).await;
     let connected = || node.log().matches("connected to the broker").count();
-    // Waits between attempts are drawn from up to 2, 4, 8, 16 seconds.
-    poll_until_ok("it is connected again", Duration::from_mins(1), async || {
+    // The delays between attempts are random, up to 2, 4, 8 and 16 s.
+    poll_until_ok("the node is connected again", Duration::from_mins(1), async || {
         (connected() >= 2).then_some(()).ok_or_else(connected)
     })
     .await;

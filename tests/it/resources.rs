@@ -1,4 +1,4 @@
-//! Resources on demand: the six command lines that started it all, twice each, on a node with a scratch root.
+//! Resources on demand: the commands of the original article, each run twice, on a node with a scratch root.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -16,7 +16,7 @@ async fn apply(fixture: &NodeFixture, data: &Value) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
+async fn each_command_changes_once_and_matches_its_plan() {
     let fixture = NodeFixture::new(|_| {}).await;
     std::fs::write(fixture.node.root().join("etc/aliases"), "# kept\npostmaster: root\n").unwrap();
     let lines = [
@@ -63,7 +63,7 @@ async fn each_command_line_changes_once_and_the_plan_says_the_same_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_package_without_a_database_is_a_clear_failure() {
+async fn package_without_a_database_fails_with_its_path() {
     let fixture = NodeFixture::new(|_| {}).await;
     let reply =
         apply(&fixture, &json!({"type": "package", "name": "unix2dos", "ensure": "present"})).await;
@@ -72,7 +72,7 @@ async fn a_package_without_a_database_is_a_clear_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_is_looked_at_started_and_unknown_ones_are_told() {
+async fn service_is_queried_and_started_and_unknown_ones_fail() {
     let fixture = NodeFixture::new(|_| {}).await;
     let scripts = fixture.node.root().join("etc/init.d");
     std::fs::create_dir_all(&scripts).unwrap();
@@ -97,15 +97,15 @@ async fn a_service_is_looked_at_started_and_unknown_ones_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_concurrent_requests_leave_a_valid_file() {
+async fn hundred_concurrent_requests_leave_a_valid_file() {
     let fixture = NodeFixture::new(|setup| setup.limits.queue = 200).await;
     std::fs::write(fixture.node.root().join("etc/hosts"), "127.0.0.1\tlocalhost\n").unwrap();
-    let asks = (0..100).map(|n| {
+    let requests = (0..100).map(|n| {
         let data = json!({"type": "host", "name": format!("h{n}"), "ip": format!("10.0.0.{n}")});
         let fixture = &fixture;
         async move { apply(fixture, &data).await }
     });
-    for reply in futures_util::future::join_all(asks).await {
+    for reply in futures_util::future::join_all(requests).await {
         assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     }
     let hosts = std::fs::read_to_string(fixture.node.root().join("etc/hosts")).unwrap();

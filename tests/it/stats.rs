@@ -1,4 +1,4 @@
-//! `rpc stats`: what a daemon refuses in silence is counted, and shown to whoever asks.
+//! `rpc stats`: messages that a daemon refuses without a reply are counted and shown.
 
 use muster_filter::NodeFilter;
 use muster_tests::command::RpcCommand;
@@ -12,29 +12,29 @@ use serde_json::Value;
 use crate::ask::{NodeFixture, TestCaller};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_refused_in_silence_is_counted_and_shown() {
+async fn silently_refused_messages_are_counted_and_shown() {
     let fixture = NodeFixture::new(|_| {}).await;
     let caller = &fixture.caller;
     let signer = fixture.organisation.caller("anna");
     let rpc = RpcCommand::new(&fixture.server, &fixture.organisation, &signer, "");
-    let shown = async || {
+    let fetch_counts = async || {
         let (document, code) = rpc.run_json(&["stats"]).await;
         assert_eq!(code, 0, "{document:#}");
         document["nodes"][0].clone()
     };
-    let before = shown().await;
+    let before = fetch_counts().await;
 
     let good = caller.ping_request();
     let to = TestCaller::request_subject(&good);
-    let stranger = muster_tests::organisation::Organisation::new(&["muster"]).caller("rip");
-    let forged = sign_envelope(EnvelopeKind::Request, &good, &stranger).unwrap();
+    let foreign_caller = muster_tests::organisation::Organisation::new(&["muster"]).caller("rip");
+    let forged = sign_envelope(EnvelopeKind::Request, &good, &foreign_caller).unwrap();
     let text = String::from_utf8(caller.sign_request(&good).to_vec()).unwrap();
     let broken = text.replace("\"ttl\":60000", "\"ttl\":60001");
-    let elsewhere = caller.sign_request(&Request {
+    let other_collective = caller.sign_request(&Request {
         collective: SubjectName::parse("other").unwrap(),
         ..good.clone()
     });
-    for payload in [forged.into(), broken.into(), elsewhere] {
+    for payload in [forged.into(), broken.into(), other_collective] {
         assert_eq!(caller.count_replies(&to, payload).await, 0);
     }
 
@@ -45,14 +45,14 @@ async fn what_is_refused_in_silence_is_counted_and_shown() {
     caller.send(&once).await;
     assert_eq!(caller.count_replies(&to, caller.sign_request(&once)).await, 0);
 
-    let nobody = NodeFilter::default().with_class("nobody").unwrap();
-    let unmatched = Request { target: RequestTarget::Filter(nobody), ..caller.ping_request() };
-    let everybody =
+    let no_node = NodeFilter::default().with_class("nobody").unwrap();
+    let unmatched = Request { target: RequestTarget::Filter(no_node), ..caller.ping_request() };
+    let subject =
         subject::broadcast_request(&unmatched.collective, &unmatched.agent, &unmatched.action);
-    let sealed = caller.sign_request(&unmatched);
-    assert_eq!(caller.count_replies(&everybody, sealed).await, 0);
+    let signed = caller.sign_request(&unmatched);
+    assert_eq!(caller.count_replies(&subject, signed).await, 0);
 
-    let after = shown().await;
+    let after = fetch_counts().await;
     let more = |name: &str| number(&after, name) - number(&before, name);
     assert_eq!(more("refused"), 3, "{before} {after}");
     assert_eq!(more("expired"), 1, "{before} {after}");

@@ -1,4 +1,5 @@
-//! What the programs are made of: the bill of materials is whole and true, and the check for advisories tells "none known" from "not known".
+//! The bill of materials is complete and correct, and the check for advisories distinguishes "no advisory" from "no
+//! database".
 
 #![expect(clippy::disallowed_types, reason = "runs the project's own tools")]
 
@@ -10,34 +11,34 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn project() -> PathBuf {
+fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn tool(name: &str) -> Command {
-    let mut command = Command::new(project().join("tools").join(name));
+fn tool_command(name: &str) -> Command {
+    let mut command = Command::new(project_root().join("tools").join(name));
     let path = std::env::var("PATH").unwrap_or_default();
-    let tools = project().join("target/tools");
+    let tools = project_root().join("target/tools");
     command.env("PATH", format!("{}:{path}", tools.display()));
     command
 }
 
-fn bill() -> String {
-    let output = tool("sbom").output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
+fn generate_bill() -> String {
+    let output = tool_command("sbom").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The names of what is in an array of objects.
+/// The values of this key in an array of objects.
 fn names<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
     let items = list.as_array().unwrap().iter();
     items.map(|item| item[key].as_str().unwrap()).collect()
 }
 
-/// The checksums of Cargo.lock, by name and version.
-fn locked() -> BTreeMap<(String, String), String> {
-    let text = fs::read_to_string(project().join("Cargo.lock")).unwrap();
+/// The checksums in Cargo.lock, by name and version.
+fn lock_checksums() -> BTreeMap<(String, String), String> {
+    let text = fs::read_to_string(project_root().join("Cargo.lock")).unwrap();
     let value = |block: &str, key: &str| {
         let line = block.lines().find_map(|line| line.strip_prefix(key))?;
         Some(line.trim_start_matches(" = ").trim_matches('"').to_owned())
@@ -50,102 +51,105 @@ fn locked() -> BTreeMap<(String, String), String> {
 }
 
 #[test]
-fn the_bill_of_materials_is_whole_and_true() {
-    let text = bill();
+fn bill_of_materials_is_complete_and_correct() {
+    let text = generate_bill();
     let bill: Value = serde_json::from_str(&text).unwrap();
 
     let schema: Value = serde_json::from_str(include_str!("supply/bom.schema.json")).unwrap();
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
     compiler.add_resource("bom.json", schema).unwrap();
     let index = compiler.compile("bom.json", &mut schemas).unwrap();
-    if let Err(fault) = schemas.validate(&bill, index) {
-        panic!("{fault}");
+    if let Err(error) = schemas.validate(&bill, index) {
+        panic!("{error}");
     }
 
-    // Every part is named once, and its place in the graph is told.
-    let parts = names(&bill["components"], "bom-ref");
-    let whole = bill["metadata"]["component"]["bom-ref"].as_str().unwrap();
-    let referred: BTreeSet<&str> = parts.iter().copied().chain([whole]).collect();
-    assert_eq!(referred.len(), parts.len() + 1, "a part is there twice");
-    let graph = names(&bill["dependencies"], "ref");
+    // Each part is listed once, and has an entry in the graph.
+    let parts = values_of(&bill["components"], "bom-ref");
+    let root = bill["metadata"]["component"]["bom-ref"].as_str().unwrap();
+    let referred: BTreeSet<&str> = parts.iter().copied().chain([root]).collect();
+    assert_eq!(referred.len(), parts.len() + 1, "a part is listed twice");
+    let graph = values_of(&bill["dependencies"], "ref");
     assert_eq!(graph.len(), referred.len());
     assert_eq!(graph.iter().copied().collect::<BTreeSet<_>>(), referred);
-    let mut needed = BTreeSet::from([whole]);
+    let mut needed = BTreeSet::from([root]);
     for one in bill["dependencies"].as_array().unwrap() {
         for other in one["dependsOn"].as_array().unwrap() {
             needed.insert(other.as_str().unwrap());
         }
     }
-    assert_eq!(needed, referred, "a part that nobody needs, or one that is not there");
+    assert_eq!(needed, referred, "a part is not needed by any other, or a needed part is missing");
 
-    // What comes from a registry carries the checksum that Cargo.lock has; what is ours has none.
-    let locked = locked();
+    // Parts from a registry have the checksum of Cargo.lock; workspace crates have none.
+    let locked = lock_checksums();
     for part in bill["components"].as_array().unwrap() {
         let (name, version) = (part["name"].as_str().unwrap(), part["version"].as_str().unwrap());
-        let told = part["hashes"][0]["content"].as_str();
+        let stated = part["hashes"][0]["content"].as_str();
         let ours = name.starts_with("muster-") || ["rpc", "rpcd"].contains(&name);
         let known = locked.get(&(name.to_owned(), version.to_owned()));
-        assert_eq!(told, known.map(String::as_str), "{name} {version}");
-        assert_eq!(told.is_none(), ours, "{name}");
+        assert_eq!(stated, known.map(String::as_str), "{name} {version}");
+        assert_eq!(stated.is_none(), ours, "{name}");
     }
 
-    // Linked, and not what only tests or the compiler need.
-    let parts: BTreeSet<&str> = names(&bill["components"], "name").into_iter().collect();
+    // Only linked crates are listed, not those that only tests or the compiler need.
+    let parts: BTreeSet<&str> = values_of(&bill["components"], "name").into_iter().collect();
     for linked in
         ["rpc", "rpcd", "muster-wire", "tokio", "rustls", "ring", "async-nats", "ed25519-dalek"]
     {
         assert!(parts.contains(linked), "{linked} is missing");
     }
     for other in ["muster-tests", "proptest", "insta", "boon", "serde_derive", "syn", "cc"] {
-        assert!(!parts.contains(other), "{other} is linked into nothing");
+        assert!(!parts.contains(other), "{other} is not linked into the programs");
     }
 }
 
 #[test]
-fn the_same_sources_have_the_same_bill() {
-    assert_eq!(bill(), bill());
+fn bill_of_materials_is_reproducible() {
+    assert_eq!(generate_bill(), generate_bill());
 }
 
-/// A database in which one advisory is about this crate.
-fn database(about: &str) -> TempDir {
-    let place = TempDir::new().unwrap();
-    // The name that cargo-deny derives from the address of RustSec's database.
-    let database = place.path().join("advisory-db-3157b0e258782691");
-    let crates = database.join("crates").join(about);
+/// A database with one advisory, which affects this crate.
+fn create_database(crate_name: &str) -> TempDir {
+    let directory = TempDir::new().unwrap();
+    // The directory name that cargo-deny derives from the URL of RustSec's database.
+    let database = directory.path().join("advisory-db-3157b0e258782691");
+    let crates = database.join("crates").join(crate_name);
     fs::create_dir_all(&crates).unwrap();
     let advisory = format!(
-        "```toml\n[advisory]\nid = \"RUSTSEC-2026-9999\"\npackage = \"{about}\"\ndate = \"2026-01-01\"\n\
+        "```toml\n[advisory]\nid = \"RUSTSEC-2026-9999\"\npackage = \"{crate_name}\"\ndate = \"2026-01-01\"\n\
          [versions]\npatched = []\n```\n\n# Made up\n\nFor a test.\n"
     );
     fs::write(crates.join("RUSTSEC-2026-9999.md"), advisory).unwrap();
-    for words in [
+    for arguments in [
         &["init", "-q"][..],
         &["add", "-A"],
         &["-c", "user.name=t", "-c", "user.email=t@example.net", "commit", "-qm", "one"],
     ] {
-        let made = Command::new("git").arg("-C").arg(&database).args(words).output().unwrap();
-        assert!(made.status.success(), "{words:?}: {made:?}");
+        let output = Command::new("git").arg("-C").arg(&database).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
-    place
+    directory
 }
 
-fn audit(databases: &Path) -> (Option<i32>, String) {
+fn run_audit(databases: &Path) -> (Option<i32>, String) {
     let Output { status, stderr, .. } =
-        tool("audit").env("ADVISORY_DBS", databases).output().unwrap();
+        tool_command("audit").env("ADVISORY_DBS", databases).output().unwrap();
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
 #[test]
-fn no_advisory_no_database_and_one_that_concerns_us_are_told_apart() {
+fn audit_distinguishes_missing_database_and_relevant_advisories() {
     let nothing = TempDir::new().unwrap();
-    let (code, told) = audit(nothing.path());
-    assert_eq!(code, Some(3), "{told}");
-    assert!(told.contains("nothing was checked") && told.contains("cargo deny fetch db"), "{told}");
+    let (code, stderr) = run_audit(nothing.path());
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(
+        stderr.contains("nothing was checked") && stderr.contains("cargo deny fetch db"),
+        "{stderr}"
+    );
 
-    let (code, told) = audit(database("tokio").path());
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("RUSTSEC-2026-9999"), "{told}");
+    let (code, stderr) = run_audit(create_database("tokio").path());
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("RUSTSEC-2026-9999"), "{stderr}");
 
-    let (code, told) = audit(database("a-crate-of-nobodys").path());
-    assert_eq!(code, Some(0), "{told}");
+    let (code, stderr) = run_audit(create_database("a-crate-of-nobodys").path());
+    assert_eq!(code, Some(0), "{stderr}");
 }

@@ -1,4 +1,4 @@
-//! How long an action may take: what its DDL says of it, on the node and at the caller's.
+//! The timeout of an action, from its DDL, on the node and in the caller's command.
 
 use std::time::Duration;
 
@@ -10,55 +10,59 @@ use tokio::time::Instant;
 
 use crate::ask::NodeFixture;
 
-/// More than the agent's two seconds, and the two more that a caller waits for answers on their way.
-const LONGER: Duration = Duration::from_millis(4500);
+/// Longer than the agent's timeout of 2 s plus the 2 s that a caller waits additionally for replies.
+const SLOW_DURATION: Duration = Duration::from_millis(4500);
 
 #[derive(Deserialize)]
-struct Nothing {}
+struct EmptyInput {}
 
 #[derive(Serialize)]
-struct Left {
+struct RemainingTime {
     seconds: u64,
 }
 
-/// Tells how much time it was given.
-struct Short;
-struct Long;
-struct Plain;
-/// Takes longer than its agent's time and what a caller waits besides.
-struct Slow;
+/// Returns the time until its deadline.
+struct ShortAction;
+struct LongAction;
+struct DefaultAction;
+/// Takes longer than the agent's timeout and the additional wait of a caller.
+struct SlowAction;
 
-/// The time until the deadline; what is lost on the way is rounded up again.
-fn left(cx: &CallContext) -> Left {
-    let left = cx.deadline.saturating_duration_since(Instant::now());
-    Left { seconds: left.as_secs() + 1 }
+/// The time until the deadline, rounded up to whole seconds.
+fn remaining_time(cx: &CallContext) -> RemainingTime {
+    let remaining = cx.deadline.saturating_duration_since(Instant::now());
+    RemainingTime { seconds: remaining.as_secs() + 1 }
 }
 
-macro_rules! tells_its_time {
+macro_rules! returns_remaining_time {
     ($action:ty, $name:literal) => {
         impl AgentAction for $action {
             const NAME: &'static str = $name;
-            type Input = Nothing;
-            type Output = Left;
-            async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Left, ActionError> {
-                Ok(left(cx))
+            type Input = EmptyInput;
+            type Output = RemainingTime;
+            async fn run(
+                &self,
+                cx: &CallContext,
+                _: EmptyInput,
+            ) -> Result<RemainingTime, ActionError> {
+                Ok(remaining_time(cx))
             }
         }
     };
 }
 
-tells_its_time!(Short, "short");
-tells_its_time!(Long, "long");
-tells_its_time!(Plain, "plain");
+returns_remaining_time!(ShortAction, "short");
+returns_remaining_time!(LongAction, "long");
+returns_remaining_time!(DefaultAction, "plain");
 
-impl AgentAction for Slow {
+impl AgentAction for SlowAction {
     const NAME: &'static str = "slow";
-    type Input = Nothing;
-    type Output = Left;
-    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Left, ActionError> {
-        // Nobody takes it back before: it is its own time that must count, and no shorter one.
-        let _ = tokio::time::timeout(LONGER, cx.cancel.cancelled()).await;
-        Ok(left(cx))
+    type Input = EmptyInput;
+    type Output = RemainingTime;
+    async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<RemainingTime, ActionError> {
+        // Ends early only if it is cancelled, which would mean that a shorter timeout was applied.
+        let _ = tokio::time::timeout(SLOW_DURATION, cx.cancel.cancelled()).await;
+        Ok(remaining_time(cx))
     }
 }
 
@@ -79,20 +83,20 @@ fn ddl() -> Value {
     json!({"metadata": metadata, "actions": actions})
 }
 
-fn agent() -> Agent {
+fn build_agent() -> Agent {
     Agent::builder(&ddl().to_string())
         .unwrap()
-        .with_action(Short)
-        .with_action(Long)
-        .with_action(Slow)
-        .with_action(Plain)
+        .with_action(ShortAction)
+        .with_action(LongAction)
+        .with_action(SlowAction)
+        .with_action(DefaultAction)
         .build()
         .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_actions_own_timeout_counts_on_the_node_and_at_the_callers() {
-    let fixture = NodeFixture::new(|node| node.agents.push(agent())).await;
+async fn action_timeout_applies_on_node_and_caller() {
+    let fixture = NodeFixture::new(|node| node.agents.push(build_agent())).await;
     let rpc = RpcCommand::new(
         &fixture.server,
         &fixture.organisation,
@@ -101,19 +105,19 @@ async fn an_actions_own_timeout_counts_on_the_node_and_at_the_callers() {
     );
     rpc.add_schema("clock", &ddl());
     let seconds = async |more: &[&str]| {
-        let words = [&["clock"], more, &["-I", "node1.example.net"]].concat();
-        let (document, code) = rpc.run_json(&words).await;
+        let arguments = [&["clock"], more, &["-I", "node1.example.net"]].concat();
+        let (document, code) = rpc.run_json(&arguments).await;
         assert_eq!(code, 0, "{document:#}");
         document["replies"][0]["data"]["seconds"].as_u64().unwrap()
     };
-    // A loaded machine may take a while between giving the time and looking at it; the orders of magnitude stay apart.
+    // A loaded machine may need some time before the action reads its deadline; the ranges are far apart.
     let short = seconds(&["short"]).await;
     assert!((20..=40).contains(&short), "{short}");
     let long = seconds(&["long"]).await;
     assert!((3900..=4000).contains(&long), "{long}");
-    assert!(seconds(&["long", "-t", "90"]).await <= 90, "-t may be less");
-    assert!(seconds(&["short", "-t", "90"]).await <= 40, "and never more");
-    // Whoever waited for the agent's two seconds, and two more, would have gone by then.
+    assert!(seconds(&["long", "-t", "90"]).await <= 90, "-t can reduce the timeout");
+    assert!(seconds(&["short", "-t", "90"]).await <= 40, "-t cannot extend the timeout");
+    // With the agent's timeout of 2 s, the caller would have given up before.
     assert!(seconds(&["slow"]).await > 2);
-    assert!(seconds(&["plain"]).await <= 2, "the agent's own, where there is no other");
+    assert!(seconds(&["plain"]).await <= 2, "the agent's timeout is the default");
 }

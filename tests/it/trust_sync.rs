@@ -1,4 +1,5 @@
-//! Nodes and callers read the newest account token when they connect: revocations reach those that were away.
+//! Nodes and callers read the newest account token when they connect, so that revocations reach those that were
+//! disconnected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,40 +19,38 @@ use crate::ask::{NodeFixture, TestCaller};
 use crate::enrolled_names::await_log;
 
 #[tokio::test]
-async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
+async fn reconnected_node_applies_revocations_before_it_serves() {
     let NodeFixture { mut organisation, server, node, caller } =
         NodeFixture::with_stores(|_| {}).await;
     assert_eq!(caller.send(&caller.ping_request()).await.statuscode, ReplyStatus::Ok);
     let signer = node.core.signer().clone();
     let directory = node.stop_and_wait().await;
-    // The broker itself is not told, so that only the node can refuse.
+    // The broker does not get the revocation, so only the node can refuse.
     let before = organisation.account_token();
     let token = organisation.revoke_user(&caller.signer);
     organisation.publish_account(&server, &token).await;
-    let back = NodeSetup { account: Some(before.clone()), ..NodeSetup::new(signer) };
-    let node = TestNode::start_in(directory, &organisation, &server, back).await;
+    let setup = NodeSetup { account: Some(before.clone()), ..NodeSetup::new(signer) };
+    let node = TestNode::start_in(directory, &organisation, &server, setup).await;
     assert_eq!(node.core.trust().account_token(), token);
     let request = caller.ping_request();
-    let sealed = caller.sign_request(&request);
+    let signed = caller.sign_request(&request);
     let subject = TestCaller::request_subject(&request);
-    caller.bus.publish(&subject, sealed).await.unwrap();
+    caller.bus.publish(&subject, signed).await.unwrap();
     await_state("the request is refused", || {
         node.audit().iter().any(|record| record["reason"] == "revoked")
     })
     .await;
 
-    // A recorded older token undoes nothing.
+    // An older account token does not undo the revocation.
     organisation.publish_account(&server, &before).await;
     let later = organisation.revoke_user(&organisation.caller("anna"));
     organisation.publish_account(&server, &later).await;
-    await_state("the node takes over the newest token", || {
-        node.core.trust().account_token() == later
-    })
-    .await;
+    await_state("the node applies the newest token", || node.core.trust().account_token() == later)
+        .await;
 }
 
 #[tokio::test]
-async fn a_caller_knows_a_revocation_before_it_asks() {
+async fn caller_applies_revocations_before_it_sends() {
     let NodeFixture { mut organisation, server, .. } = NodeFixture::with_stores(|_| {}).await;
     let trust = organisation.trust();
     let token = organisation.revoke_user(&organisation.node("gone.example.net"));
@@ -65,18 +64,18 @@ async fn a_caller_knows_a_revocation_before_it_asks() {
     assert!(!client.refresh_trust().await.unwrap());
 }
 
-/// Without a bucket nothing can be confirmed: a node serves by default, and refuses when it is configured to.
+/// Without a trust bucket the token cannot be confirmed: a node serves by default, and refuses if it is configured to.
 #[tokio::test]
-async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_time() {
-    const AHEAD: u64 = 2 * 60 * 60 * 1000;
-    let ahead = Arc::new(AtomicU64::new(0));
+async fn unconfirmed_account_token_expires_after_the_configured_age() {
+    const OFFSET_MILLIS: u64 = 2 * 60 * 60 * 1000;
+    let offset = Arc::new(AtomicU64::new(0));
     let NodeFixture { node, caller, .. } = &NodeFixture::new(|setup| {
-        let ahead = Arc::clone(&ahead);
-        setup.clock = WallClock::new(move || now() + ahead.load(Ordering::Acquire));
+        let offset = Arc::clone(&offset);
+        setup.clock = WallClock::new(move || now() + offset.load(Ordering::Acquire));
     })
     .await;
-    ahead.store(AHEAD, Ordering::Release);
-    let request = || Request { issued_at: now() + AHEAD, ..caller.ping_request() };
+    offset.store(OFFSET_MILLIS, Ordering::Release);
+    let request = || Request { issued_at: now() + OFFSET_MILLIS, ..caller.ping_request() };
     assert_eq!(caller.send(&request()).await.statuscode, ReplyStatus::Ok);
     let findings = node.core.collect_findings();
     let is_reported = |finding: &HealthFinding| {
@@ -90,19 +89,20 @@ async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_
     assert!(reply.statusmsg.contains("trust.max_age_seconds"), "{reply:?}");
 }
 
-/// What was confirmed last before a restart counts: who can restart a daemon, or cut it off, gains no time by that.
+/// The time of the last confirmation is kept across restarts: restarting or disconnecting a daemon does not extend the
+/// age.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_makes_no_token_fresher() {
+async fn restart_does_not_reset_the_age_of_the_account_token() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let config = "[trust]\nmax_age_seconds = 3600\n";
     let node = organisation.node("web1.example.com");
     let home = DaemonHome::new(&organisation, &node, &server.url(), config);
     let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
-    let mut fresh = home.clone().start();
-    await_log(&mut fresh, "ready identity=").await;
+    let mut first = home.clone().start();
+    await_log(&mut first, "ready identity=").await;
     assert_eq!(caller.send(&caller.ping_request()).await.statuscode, ReplyStatus::Ok);
-    drop(fresh);
+    drop(first);
     home.write("state/account.confirmed", "", 0o644);
     let confirmed =
         std::fs::File::options().append(true).open(home.path("state/account.confirmed")).unwrap();

@@ -1,10 +1,10 @@
-//! Texts for users hold no idiom of a list: errors, hints, messages, log lines and help.
+//! Texts for users contain no idiom of a list: errors, hints, messages, log lines and help.
 
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-/// What plain technical English does not say. CONTRIBUTING.md has the rules.
+/// Idioms that are not plain technical English; CONTRIBUTING.md has the rules.
 const IDIOMS: [&str; 22] = [
     "whoever",
     "whom",
@@ -30,22 +30,24 @@ const IDIOMS: [&str; 22] = [
     "(is|are) there already",
 ];
 
-/// Folders of code whose texts users see.
-const FOLDERS: [&str; 5] = ["agent", "client", "ddl", "plugins", "wire"];
+/// Directories of code with texts for users.
+const SOURCE_DIRECTORIES: [&str; 5] = ["agent", "client", "ddl", "plugins", "wire"];
 
 #[test]
-fn texts_for_users_hold_no_idioms() {
+fn texts_for_users_contain_no_idioms() {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let idioms = Regex::new(&format!(r"(?i)\b({})\b", IDIOMS.join("|"))).unwrap();
     // Placeholders, and keys of documents.
     let names = Regex::new(r"\{[^}]*\}|\.\w+").unwrap();
     let mut found = Vec::new();
     let mut count = 0;
-    for file in FOLDERS.iter().flat_map(|folder| source_files(&project.join(folder))) {
+    for file in
+        SOURCE_DIRECTORIES.iter().flat_map(|directory| source_files(&project.join(directory)))
+    {
         let text = std::fs::read_to_string(&file).unwrap();
         let texts = match file.extension().and_then(|extension| extension.to_str()) {
             Some("json") => vec![text],
-            _ => texts_of(&text),
+            _ => extract_texts(&text),
         };
         count += texts.len();
         let name = file.strip_prefix(project).unwrap().display();
@@ -77,17 +79,17 @@ fn source_files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The head of a credentials file is quoted from NATS.
+/// Excludes `creds.rs`, which quotes the header of a credentials file of NATS.
 fn is_source(name: &str) -> bool {
     let extension = name.rsplit('.').next();
     let is_code = extension == Some("rs") && !["tests.rs", "creds.rs"].contains(&name);
     is_code || extension == Some("json")
 }
 
-/// The string literals of several words, and the documentation of arguments, which is their help.
-fn texts_of(source: &str) -> Vec<String> {
+/// String literals of several words, and doc comments of arguments, which are their help.
+fn extract_texts(source: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
-    let literals = literals(code).into_iter().filter(|text| text.trim().contains(' '));
+    let literals = string_literals(code).into_iter().filter(|text| text.trim().contains(' '));
     let is_help = code.contains("clap::");
     let help = code
         .lines()
@@ -97,8 +99,8 @@ fn texts_of(source: &str) -> Vec<String> {
     literals.chain(help).collect()
 }
 
-/// String literals, raw ones included, with a continued line as one space.
-fn literals(code: &str) -> Vec<String> {
+/// String literals including raw ones; a line continuation is removed.
+fn string_literals(code: &str) -> Vec<String> {
     let token = Regex::new(concat!(
         r#"(?s)//[^\n]*"#,
         r#"|/\*.*?\*/"#,
