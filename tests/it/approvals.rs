@@ -201,13 +201,13 @@ async fn node_can_require_approval_for_dangerous_actions() {
     })
     .await;
     let data = json!({"type": "group", "name": "staff"});
-    let denied = fixture.caller.request_fact(NODE, "puppetral", "do", data.clone()).await.reply;
+    let denied = fixture.caller.call_action(NODE, "puppetral", "do", data.clone()).await.reply;
     assert!(
         denial_rule(&denied).contains("it requires the approval of a second person"),
         "{}",
         denial_rule(&denied)
     );
-    let found = fixture.caller.request_fact(NODE, "puppetral", "find", data.clone()).await.reply;
+    let found = fixture.caller.call_action(NODE, "puppetral", "find", data.clone()).await.reply;
     assert_eq!(found.statuscode, ReplyStatus::Ok, "{}", found.statusmsg);
 
     let draft = ProposalDraft {

@@ -397,9 +397,5 @@ fn run_daemon(arguments: &[&str]) -> Output {
 #[expect(clippy::disallowed_types, reason = "runs the real daemon")]
 fn spawn_daemon(arguments: &[&str]) -> std::process::Child {
     let null = std::process::Stdio::null;
-    std::process::Command::new(find_program("rpcd"))
-        .args(arguments)
-        .stderr(null())
-        .spawn_daemon()
-        .unwrap()
+    std::process::Command::new(find_program("rpcd")).args(arguments).stderr(null()).spawn().unwrap()
 }

@@ -25,7 +25,7 @@ const UNREACHABLE_DURATION: Duration = Duration::from_mins(10);
 fn run_lines(demo: &Demo, arguments: &[&str]) -> (Vec<String>, i32) {
     let output = demo.rpc(arguments);
     let lines = String::from_utf8_lossy(&output.stdout);
-    let lines = lines.successful_lines().map(str::to_owned).collect();
+    let lines = lines.lines().map(str::to_owned).collect();
     (lines, output.status.code().unwrap())
 }
 
@@ -33,7 +33,7 @@ fn run_lines(demo: &Demo, arguments: &[&str]) -> (Vec<String>, i32) {
 fn successful_lines(demo: &Demo, arguments: &[&str]) -> Vec<String> {
     let output = demo.rpc(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", describe_output(&output));
-    String::from_utf8_lossy(&output.stdout).successful_lines().map(str::to_owned).collect()
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
 /// The standard error of a command with this exit code.
@@ -169,7 +169,7 @@ fn check_lists_from_files_and_pipes(demo: &Demo) {
     let pipe = write_file(demo, "pipe", &String::from_utf8(document).unwrap());
     let piped = |more: &[&str]| {
         let output = demo.rpc_with_input(File::open(&pipe).unwrap(), &[&ping[..], more].concat());
-        String::from_utf8(output.stdout).unwrap().successful_lines().count()
+        String::from_utf8(output.stdout).unwrap().lines().count()
     };
     assert_eq!(piped(&["--nodes", "-"]), 2);
     assert_eq!(piped(&["--dm", "stdin", "--do", "format=json"]), 2);

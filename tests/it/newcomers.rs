@@ -68,7 +68,7 @@ async fn await_ready(node: &mut Rpcd) {
 
 fn file_mode(home: &DaemonHome, name: &str) -> u32 {
     let metadata = std::fs::metadata(home.path(name)).unwrap();
-    metadata.permissions().file_mode() & 0o777
+    metadata.permissions().mode() & 0o777
 }
 
 fn read_credentials(home: &DaemonHome) -> UserCredentials {

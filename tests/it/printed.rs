@@ -138,7 +138,7 @@ async fn read_line(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<Value> {
 }
 
 fn send_interrupt(child: &Child) {
-    let process = i32::try_from(child.job_id().unwrap()).unwrap();
+    let process = i32::try_from(child.id().unwrap()).unwrap();
     kill(Pid::from_raw(process), Signal::SIGINT).unwrap();
 }
 

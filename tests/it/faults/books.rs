@@ -1,4 +1,4 @@
-//! Two books that must agree: what nodes did, written by the agent `ledger` on each, and what callers were told of it.
+//! Records what nodes did, through the agent `ledger`, and what callers received, and checks that both agree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -13,68 +13,68 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// How much longer than it is willing to wait a call may take before it hangs.
-const HANGS: Duration = Duration::from_secs(40);
+/// How long a call may exceed its own wait before it counts as hanging.
+const HANG_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How often each request was carried out on each node.
+/// How often each request was executed on each node.
 #[derive(Debug, Default)]
-pub(super) struct Effects(Mutex<HashMap<(Identity, Uuid), u32>>);
+pub(super) struct EffectLog(Mutex<HashMap<(Identity, Uuid), u32>>);
 
-impl Effects {
-    fn note(&self, node: Identity, request: Uuid) {
+impl EffectLog {
+    fn record(&self, node: Identity, request: Uuid) {
         *self.0.lock().unwrap().entry((node, request)).or_default() += 1;
     }
 
-    /// How often this one was, on this node.
-    pub(super) fn of(&self, node: &Identity, request: Uuid) -> u32 {
+    /// How often this request was executed on this node.
+    pub(super) fn count(&self, node: &Identity, request: Uuid) -> u32 {
         let effects = self.0.lock().unwrap();
         effects.get(&(node.clone(), request)).copied().unwrap_or(0)
     }
 
-    /// How many there were in all.
+    /// Number of executed requests.
     pub(super) fn total(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 }
 
 #[derive(Deserialize)]
-struct Nothing {}
+struct EmptyInput {}
 
 #[derive(Deserialize)]
-struct Size {
+struct FillInput {
     bytes: usize,
 }
 
 #[derive(Serialize)]
-struct Said {
+struct TextOutput {
     said: String,
 }
 
-/// Changes the node, in that it is written down.
-struct Strike(Arc<Effects>);
+/// Counts its execution as a change of the node.
+struct StrikeAction(Arc<EffectLog>);
 
-/// Answers with as many bytes as were asked for.
-struct Fill;
+/// Returns as many bytes as requested.
+struct FillAction;
 
-impl AgentAction for Strike {
+impl AgentAction for StrikeAction {
     const NAME: &'static str = "strike";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        self.0.note(cx.node.identity().clone(), cx.request);
+    type Input = EmptyInput;
+    type Output = TextOutput;
+    async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
+        self.0.record(cx.node.identity().clone(), cx.request);
         let said = "done".to_owned();
-        Ok(Said { said })
+        Ok(TextOutput { said })
     }
 }
 
-impl AgentAction for Fill {
+impl AgentAction for FillAction {
     const NAME: &'static str = "fill";
-    type Input = Size;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, input: Size) -> Result<Said, ActionError> {
+    type Input = FillInput;
+    type Output = TextOutput;
+    async fn run(&self, cx: &CallContext, input: FillInput) -> Result<TextOutput, ActionError> {
         let said = "x".repeat(input.bytes);
         cx.emit_event(json!({ "said": said }));
-        Ok(Said { said })
+        Ok(TextOutput { said })
     }
 }
 
@@ -93,50 +93,50 @@ fn ddl() -> Value {
     })
 }
 
-/// The agent.
-pub(super) fn agent(effects: &Arc<Effects>) -> Agent {
+/// The agent `ledger`.
+pub(super) fn ledger_agent(effects: &Arc<EffectLog>) -> Agent {
     Agent::builder(&ddl().to_string())
         .unwrap()
-        .with_action(Strike(Arc::clone(effects)))
-        .with_action(Fill)
+        .with_action(StrikeAction(Arc::clone(effects)))
+        .with_action(FillAction)
         .build()
         .unwrap()
 }
 
-/// What a caller was told of one call.
-pub(super) struct Entry {
-    pub(super) asked: BTreeSet<Identity>,
-    pub(super) fate: Fate,
+/// What a caller received for one call.
+pub(super) struct CallRecord {
+    pub(super) targets: BTreeSet<Identity>,
+    pub(super) result: CallResult,
 }
 
-pub(super) enum Fate {
-    /// It came to its end.
-    Told { stats: Box<CallStats>, answers: BTreeMap<Identity, ReceivedReply> },
-    /// It could not be made, or broke off, for this reason.
+pub(super) enum CallResult {
+    /// The call has finished.
+    Finished { stats: Box<CallStats>, answers: BTreeMap<Identity, ReceivedReply> },
+    /// The call could not be made, or failed, for this reason.
     Failed(String),
 }
 
-impl Entry {
-    /// The balance and the answers; that a call fails is a failure of a test that looks at it.
-    pub(super) fn told(&self) -> (&CallStats, &BTreeMap<Identity, ReceivedReply>) {
-        match &self.fate {
-            Fate::Told { stats, answers } => (stats, answers),
-            Fate::Failed(error) => panic!("the call failed: {error}"),
+impl CallRecord {
+    /// The statistics and the replies; fails the test if the call failed.
+    pub(super) fn finished(&self) -> (&CallStats, &BTreeMap<Identity, ReceivedReply>) {
+        match &self.result {
+            CallResult::Finished { stats, answers } => (stats, answers),
+            CallResult::Failed(error) => panic!("the call failed: {error}"),
         }
     }
 
-    /// Whether everybody has answered that the work is done.
+    /// Whether all nodes replied that the work is done.
     pub(super) fn is_done(&self) -> bool {
-        matches!(&self.fate, Fate::Told { stats, .. } if stats.ok == self.asked.len())
+        matches!(&self.result, CallResult::Finished { stats, .. } if stats.ok == self.targets.len())
     }
 }
 
-/// Makes a call of named nodes, and writes down what it came to. It must come to something.
-pub(super) async fn ask(client: &Client, call: RpcCall) -> Entry {
-    let CallTarget::Nodes(asked) = call.target.clone() else {
-        panic!("the books are kept by name");
+/// Calls named nodes and records the result. The call must finish or fail.
+pub(super) async fn record_call(client: &Client, call: RpcCall) -> CallRecord {
+    let CallTarget::Nodes(targets) = call.target.clone() else {
+        panic!("calls are recorded by node name");
     };
-    let patience = call.wait + HANGS;
+    let timeout_after = call.wait + HANG_TIMEOUT;
     let mut events = client.call(call);
     let mut answers = BTreeMap::new();
     let listening = async {
@@ -146,69 +146,69 @@ pub(super) async fn ask(client: &Client, call: RpcCall) -> Entry {
                     let node = answer.reply.sender.clone();
                     assert!(
                         answers.insert(node, *answer).is_none(),
-                        "a node's answer was counted twice"
+                        "a node's reply was counted twice"
                     );
                 }
-                CallEvent::Finished(stats) => return Fate::Told { stats, answers },
-                CallEvent::Failed(error) => return Fate::Failed(error.to_string()),
+                CallEvent::Finished(stats) => return CallResult::Finished { stats, answers },
+                CallEvent::Failed(error) => return CallResult::Failed(error.to_string()),
                 _ => {}
             }
         }
     };
-    let Ok(fate) = timeout(patience, listening).await else {
-        panic!("a call neither ends nor fails within {patience:?}");
+    let Ok(result) = timeout(timeout_after, listening).await else {
+        panic!("a call neither ends nor fails within {timeout_after:?}");
     };
-    Entry { asked, fate }
+    CallRecord { targets, result }
 }
 
-/// What the books say together.
+/// Totals of the compared records.
 #[derive(Debug, Default)]
-pub(super) struct Balance {
+pub(super) struct CallTotals {
     pub(super) answered: usize,
     pub(super) missing: usize,
     pub(super) failed: usize,
 }
 
-/// Compares the books of strikes, and ends the test if they do not agree.
-pub(super) fn compare(entries: &[Entry], effects: &Effects) -> Balance {
-    let mut balance = Balance::default();
-    let mut known = BTreeSet::new();
+/// Compares the callers' records with the nodes'; fails the test if they disagree.
+pub(super) fn verify_records(entries: &[CallRecord], effects: &EffectLog) -> CallTotals {
+    let mut totals = CallTotals::default();
+    let mut known_requests = BTreeSet::new();
     for entry in entries {
-        let Fate::Told { stats, answers } = &entry.fate else {
-            balance.failed += 1;
+        let CallResult::Finished { stats, answers } = &entry.result else {
+            totals.failed += 1;
             continue;
         };
-        known.insert(stats.request);
-        balance.answered += answers.len();
-        balance.missing += stats.missing.len();
+        known_requests.insert(stats.request);
+        totals.answered += answers.len();
+        totals.missing += stats.missing.len();
         assert_eq!(stats.ok + stats.failed, answers.len(), "{stats:?}");
-        let heard: BTreeSet<Identity> = answers.keys().cloned().collect();
-        assert!(heard.is_disjoint(&stats.missing), "{stats:?}");
-        let told = &heard | &stats.missing;
-        assert_eq!(told, entry.asked, "not everybody was told of: {stats:?}");
-        for node in &entry.asked {
-            let times = effects.of(node, stats.request);
+        let replied: BTreeSet<Identity> = answers.keys().cloned().collect();
+        assert!(replied.is_disjoint(&stats.missing), "{stats:?}");
+        let accounted = &replied | &stats.missing;
+        assert_eq!(accounted, entry.targets, "not every node is accounted for: {stats:?}");
+        for node in &entry.targets {
+            let times = effects.count(node, stats.request);
             let answer = answers.get(node).map(|answer| &answer.reply);
-            let right = match answer.map(|reply| reply.statuscode) {
+            let is_consistent = match answer.map(|reply| reply.statuscode) {
                 Some(ReplyStatus::Ok) => times == 1,
                 Some(_) => times == 0,
                 None => times <= 1,
             };
-            assert!(right, "{node} did it {times} times, and said {answer:?}");
+            assert!(is_consistent, "{node} executed it {times} times and replied {answer:?}");
         }
     }
     let mut unknown = BTreeSet::new();
     for ((node, request), times) in &*effects.0.lock().unwrap() {
-        assert_eq!(*times, 1, "{node} did {request} {times} times");
-        if !known.contains(request) {
+        assert_eq!(*times, 1, "{node} executed {request} {times} times");
+        if !known_requests.contains(request) {
             unknown.insert(*request);
         }
     }
-    // Who was told that a call failed was not told its number.
+    // A caller whose call failed does not know the request's id.
     assert!(
-        unknown.len() <= balance.failed,
-        "{} requests were carried out that nobody was told of",
+        unknown.len() <= totals.failed,
+        "{} requests were executed that no caller knows of",
         unknown.len()
     );
-    balance
+    totals
 }

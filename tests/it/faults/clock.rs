@@ -1,4 +1,5 @@
-//! A node whose clock jumps an hour, either way, and back: what it cannot judge it refuses by name of the clock, and nothing runs twice.
+//! A node whose clock jumps by an hour and back: requests outside its window are refused with a hint at the clocks, and
+//! nothing runs twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,37 +12,37 @@ use muster_wire::reply::Reply;
 use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 
-use super::books::{self, Effects};
+use super::books::{self, EffectLog};
 use crate::ask::{NodeFixture, TestCaller};
 
 const HOUR: i64 = 3_600_000;
 
-/// A node whose clock is as far off as is written here, in milliseconds.
-struct Off {
+/// A node whose clock is off by `offset` milliseconds.
+struct SkewedNode {
     fixture: NodeFixture,
-    by: Arc<AtomicI64>,
-    effects: Arc<Effects>,
+    offset: Arc<AtomicI64>,
+    effects: Arc<EffectLog>,
 }
 
-/// A request that was sent, and whose bytes somebody has kept.
-struct Kept {
+/// A request that was sent, and its signed bytes.
+struct SentRequest {
     request: Request,
     bytes: muster_bus::Bytes,
 }
 
-impl Off {
+impl SkewedNode {
     async fn new() -> Self {
-        let (by, effects) = (Arc::<AtomicI64>::default(), Arc::<Effects>::default());
-        let fixture = NodeFixture::new(|setup| prepare(setup, &by, &effects)).await;
-        Self { fixture, by, effects }
+        let (offset, effects) = (Arc::<AtomicI64>::default(), Arc::<EffectLog>::default());
+        let fixture = NodeFixture::new(|setup| configure_node(setup, &offset, &effects)).await;
+        Self { fixture, offset, effects }
     }
 
     fn jump_to(&self, milliseconds: i64) {
-        self.by.store(milliseconds, Ordering::SeqCst);
+        self.offset.store(milliseconds, Ordering::SeqCst);
     }
 
-    /// Asks for a change, with the right time.
-    async fn strike(&self) -> (Kept, Reply) {
+    /// Sends a change with a correct time.
+    async fn send_strike(&self) -> (SentRequest, Reply) {
         let caller = &self.fixture.caller;
         let request = Request {
             agent: SubjectName::parse("ledger").unwrap(),
@@ -54,34 +55,34 @@ impl Off {
         caller.bus.publish_with_reply(&subject, &inbox, bytes.clone()).await.unwrap();
         let message = replies.next().await.unwrap();
         let reply = caller.verify_reply(&request, message.payload());
-        (Kept { request, bytes }, reply)
+        (SentRequest { request, bytes }, reply)
     }
 
-    /// Sends it again: it is recognised, which is counted, and neither carried out nor answered.
-    async fn assert_known(&self, kept: &Kept) {
-        let (done, core) = (self.done(kept), &self.fixture.node.core);
+    /// Sends the request again: it is counted as replayed, and neither executed nor answered.
+    async fn assert_replay_detected(&self, sent: &SentRequest) {
+        let (done, core) = (self.execution_count(sent), &self.fixture.node.core);
         let replayed = core.snapshot_counters().replayed;
-        let subject = TestCaller::request_subject(&kept.request);
-        let bytes = kept.bytes.clone();
+        let subject = TestCaller::request_subject(&sent.request);
+        let bytes = sent.bytes.clone();
         assert_eq!(self.fixture.caller.count_replies(&subject, bytes).await, 0);
-        assert_eq!(core.snapshot_counters().replayed, replayed + 1, "it was taken for new");
-        assert_eq!(self.done(kept), done);
+        assert_eq!(core.snapshot_counters().replayed, replayed + 1, "the replay was not detected");
+        assert_eq!(self.execution_count(sent), done);
     }
 
-    fn done(&self, kept: &Kept) -> u32 {
-        self.effects.of(self.fixture.node.core.identity(), kept.request.id)
+    fn execution_count(&self, sent: &SentRequest) -> u32 {
+        self.effects.count(self.fixture.node.core.identity(), sent.request.id)
     }
 }
 
-fn prepare(setup: &mut NodeSetup, by: &Arc<AtomicI64>, effects: &Arc<Effects>) {
-    let by = Arc::clone(by);
+fn configure_node(setup: &mut NodeSetup, offset: &Arc<AtomicI64>, effects: &Arc<EffectLog>) {
+    let offset = Arc::clone(offset);
     setup.clock = WallClock::new(move || {
-        muster_tests::now().saturating_add_signed(by.load(Ordering::SeqCst))
+        muster_tests::now().saturating_add_signed(offset.load(Ordering::SeqCst))
     });
-    setup.agents = vec![books::agent(effects)];
+    setup.agents = vec![books::ledger_agent(effects)];
 }
 
-/// The clock is blamed, by as much as it is off.
+/// The refusal names the clocks, and the age equals the offset.
 fn assert_refused(reply: &Reply, off: i64) {
     assert_eq!(reply.statuscode, ReplyStatus::Other, "{reply:?}");
     assert!(reply.statusmsg.contains("compare the clocks"), "{}", reply.statusmsg);
@@ -92,92 +93,94 @@ fn assert_refused(reply: &Reply, off: i64) {
 }
 
 #[tokio::test]
-async fn an_hour_ahead_and_back_repeats_nothing() {
-    let node = Off::new().await;
-    let (before, reply) = node.strike().await;
+async fn clock_an_hour_ahead_and_back_repeats_nothing() {
+    let node = SkewedNode::new().await;
+    let (before, reply) = node.send_strike().await;
     assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     node.jump_to(HOUR);
-    let (meanwhile, reply) = node.strike().await;
+    let (during, reply) = node.send_strike().await;
     assert_refused(&reply, HOUR);
-    node.assert_known(&before).await;
-    assert_eq!(node.done(&before), 1);
-    node.assert_known(&meanwhile).await;
-    assert_eq!(node.done(&meanwhile), 0);
+    node.assert_replay_detected(&before).await;
+    assert_eq!(node.execution_count(&before), 1);
+    node.assert_replay_detected(&during).await;
+    assert_eq!(node.execution_count(&during), 0);
     node.jump_to(0);
-    node.assert_known(&before).await;
-    assert_eq!(node.done(&before), 1);
-    // The caller was told that it was refused, and may have asked again.
-    node.assert_known(&meanwhile).await;
-    assert_eq!(node.done(&meanwhile), 0);
-    let (after, reply) = node.strike().await;
+    node.assert_replay_detected(&before).await;
+    assert_eq!(node.execution_count(&before), 1);
+    // The caller received the refusal, and may have sent the request again.
+    node.assert_replay_detected(&during).await;
+    assert_eq!(node.execution_count(&during), 0);
+    let (after, reply) = node.send_strike().await;
     assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
-    assert_eq!(node.done(&after), 1);
+    assert_eq!(node.execution_count(&after), 1);
 }
 
 #[tokio::test]
-async fn an_hour_behind_and_back_repeats_nothing() {
-    let node = Off::new().await;
-    let (before, reply) = node.strike().await;
+async fn clock_an_hour_behind_and_back_repeats_nothing() {
+    let node = SkewedNode::new().await;
+    let (before, reply) = node.send_strike().await;
     assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
     node.jump_to(-HOUR);
-    let (meanwhile, reply) = node.strike().await;
+    let (during, reply) = node.send_strike().await;
     assert_refused(&reply, -HOUR);
-    node.assert_known(&before).await;
-    assert_eq!(node.done(&before), 1);
-    node.assert_known(&meanwhile).await;
-    assert_eq!(node.done(&meanwhile), 0);
+    node.assert_replay_detected(&before).await;
+    assert_eq!(node.execution_count(&before), 1);
+    node.assert_replay_detected(&during).await;
+    assert_eq!(node.execution_count(&during), 0);
     node.jump_to(0);
-    node.assert_known(&before).await;
-    assert_eq!(node.done(&before), 1);
-    node.assert_known(&meanwhile).await;
-    assert_eq!(node.done(&meanwhile), 0);
-    let (after, reply) = node.strike().await;
+    node.assert_replay_detected(&before).await;
+    assert_eq!(node.execution_count(&before), 1);
+    node.assert_replay_detected(&during).await;
+    assert_eq!(node.execution_count(&during), 0);
+    let (after, reply) = node.send_strike().await;
     assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
-    assert_eq!(node.done(&after), 1);
+    assert_eq!(node.execution_count(&after), 1);
 }
 
-/// A machine that starts with a wrong clock, as one does whose battery is empty, and is put right by the network.
+/// A machine that starts with a wrong clock, for example with an empty battery, and corrects it later over the network.
 #[tokio::test]
-async fn a_daemon_that_starts_while_the_clock_is_wrong_repeats_nothing() {
+async fn daemon_started_with_a_wrong_clock_repeats_nothing() {
     for off in [HOUR, -HOUR] {
-        let node = Off::new().await;
-        let (before, reply) = node.strike().await;
+        let node = SkewedNode::new().await;
+        let (before, reply) = node.send_strike().await;
         assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
-        let Off { fixture, by, effects } = node;
+        let SkewedNode { fixture, offset, effects } = node;
         let NodeFixture { organisation, server, node, caller } = fixture;
-        by.store(off, Ordering::SeqCst);
+        offset.store(off, Ordering::SeqCst);
         let mut setup = NodeSetup::new(node.core.signer().clone());
-        prepare(&mut setup, &by, &effects);
+        configure_node(&mut setup, &offset, &effects);
         let directory = node.stop_and_wait().await;
         let node = TestNode::start_in(directory, &organisation, &server, setup).await;
         let fixture = NodeFixture { organisation, server, node, caller };
-        let node = Off { fixture, by, effects };
-        let (_, reply) = node.strike().await;
+        let node = SkewedNode { fixture, offset, effects };
+        let (_, reply) = node.send_strike().await;
         assert_refused(&reply, off);
         node.jump_to(0);
-        node.assert_known(&before).await;
-        assert_eq!(node.done(&before), 1, "{off} ms off");
+        node.assert_replay_detected(&before).await;
+        assert_eq!(node.execution_count(&before), 1, "{off} ms off");
     }
 }
 
-/// Each node by its own clock.
+/// Each node uses its own clock.
 #[tokio::test]
-async fn who_is_right_about_the_time_is_answered_by_those_who_are() {
+async fn only_nodes_with_a_correct_clock_execute_a_request() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
-    let effects = Arc::<Effects>::default();
+    let effects = Arc::<EffectLog>::default();
     let mut nodes = Vec::new();
     for (name, off) in [("early", HOUR), ("late", -HOUR), ("right", 0)] {
         let mut setup = NodeSetup::new(organisation.node(name));
-        prepare(&mut setup, &Arc::new(AtomicI64::new(off)), &effects);
+        configure_node(&mut setup, &Arc::new(AtomicI64::new(off)), &effects);
         nodes.push(TestNode::start(&organisation, &server, setup).await);
     }
     let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     let names = nodes.iter().map(|node| node.core.identity().clone()).collect();
-    let entry =
-        books::ask(&caller.client, super::strike(&names, muster_tests::nats_server::PATIENCE))
-            .await;
-    let (stats, answers) = entry.told();
+    let entry = books::record_call(
+        &caller.client,
+        super::strike_call(&names, muster_tests::nats_server::PATIENCE),
+    )
+    .await;
+    let (stats, answers) = entry.finished();
     assert_eq!((stats.ok, stats.failed, stats.missing.len()), (1, 2, 0));
     for (node, answer) in answers {
         match node.as_str() {
@@ -186,5 +189,5 @@ async fn who_is_right_about_the_time_is_answered_by_those_who_are() {
             _ => assert_eq!(answer.reply.statuscode, ReplyStatus::Ok),
         }
     }
-    books::compare(&[entry], &effects);
+    books::verify_records(&[entry], &effects);
 }

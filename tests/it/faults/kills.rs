@@ -1,5 +1,5 @@
-//! A daemon that is killed: in each stage of the pipeline in which it can be held, and at fifty random moments under load. What was captured
-//! of its requests comes again after each restart.
+//! A killed daemon: in each stage of the pipeline in which it can be blocked, and at 50 random moments under load.
+//! Captured requests are replayed after each restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,147 +14,155 @@ use nix::unistd::Pid;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::books::{Entry, Fate};
-use super::rig::{NODE, Rig, ask_of};
-use super::{BACK, note};
+use super::books::{CallRecord, CallResult};
+use super::rig::{FaultFixture, NODE, call_tally_as};
+use super::{RECOVERY_TIMEOUT, print_figures};
 
-/// How long a caller waits for a daemon that is dead.
-const WAIT: Duration = Duration::from_secs(2);
-/// The same where many calls are lost.
-const SHORT: Duration = Duration::from_millis(600);
+/// How long a caller waits for a dead daemon.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same for tests in which many calls are lost.
+const SHORT_REPLY_TIMEOUT: Duration = Duration::from_millis(600);
 
-/// Says that it runs, as soon as nobody holds it; and that it was asked.
+/// Writes a file when it is queried, and reports that the service runs as soon as the file `hold` is removed.
 const SLOW_SERVICE: &str = "#!/bin/sh\necho x > /asked\nwhile test -e /hold; do sleep 0.02; done\n";
 
-/// Where a daemon is when it is killed.
+/// The state of the daemon when it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// The request is in its socket.
+enum KillPoint {
+    /// The request is in the daemon's socket.
     Received,
-    /// It is looking up whether it is meant; the request is remembered.
+    /// The filter is being evaluated; the request is stored in the journal.
     Matching,
-    /// It is looking up whether the caller may.
+    /// The policy is being evaluated.
     Authorising,
-    /// The request waits for its turn.
+    /// The request waits in the queue.
     Queued,
     /// The action runs, and has changed the node.
     Running,
-    /// The answer is with the caller.
+    /// The caller has the reply.
     Answered,
 }
 
-struct Held {
-    rig: Rig,
+struct KillFixture {
+    base: FaultFixture,
     node: Rpcd,
 }
 
-impl Held {
+impl KillFixture {
     async fn new() -> Self {
-        let rig = Box::pin(Rig::new(
+        let base = Box::pin(FaultFixture::new(
             "[limits.agents.tally]\nconcurrency = 1\n[paths]\nroot = \"../root\"\n",
         ))
         .await;
-        rig.home.write("root/etc/init.d/stub", SLOW_SERVICE, 0o755);
+        base.home.write("root/etc/init.d/stub", SLOW_SERVICE, 0o755);
         let policy = "allow\t*\tguarded\tservice('stub').running\nallow\t*\tstrike hold\t*\n";
-        rig.home.write("policies/tally.policy", policy, 0o644);
-        let node = rig.start().await;
-        Self { rig, node }
+        base.home.write("policies/tally.policy", policy, 0o644);
+        let node = base.start().await;
+        Self { base, node }
     }
 
-    fn hold(&self, held: bool) {
-        for place in ["hold", "root/hold"] {
-            let path = self.rig.home.path(place);
-            if held {
+    fn set_hold(&self, hold: bool) {
+        for name in ["hold", "root/hold"] {
+            let path = self.base.home.path(name);
+            if hold {
                 std::fs::write(path, "").unwrap();
             } else {
                 let _ = std::fs::remove_file(path);
             }
         }
-        let _ = std::fs::remove_file(self.rig.home.path("root/asked"));
+        let _ = std::fs::remove_file(self.base.home.path("root/asked"));
     }
 
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.node.pid()), signal).unwrap();
     }
 
-    /// Waits until the daemon is where the test wants it.
-    async fn reached(&self, stage: Stage, (effects, captured): (usize, usize)) {
-        let rig = &self.rig;
+    /// Waits until the daemon is in this state.
+    async fn await_stage(&self, stage: KillPoint, (effects, captured): (usize, usize)) {
+        let base = &self.base;
         match stage {
-            Stage::Received => {
-                await_state("it was sent", || rig.captured().len() > captured).await;
-                rig.caller.bus.confirm_delivery().await.unwrap();
+            KillPoint::Received => {
+                await_state("the request was sent", || base.captured().len() > captured).await;
+                base.caller.bus.confirm_delivery().await.unwrap();
             }
-            Stage::Matching | Stage::Authorising => {
-                await_state("the service is asked", || rig.home.path("root/asked").exists()).await;
+            KillPoint::Matching | KillPoint::Authorising => {
+                await_state("the service is queried", || base.home.path("root/asked").exists())
+                    .await;
             }
-            Stage::Queued => {
+            KillPoint::Queued => {
                 let before = effects;
-                poll_until_ok("one runs, and one waits", BACK, async || {
-                    match (rig.at_work().await, rig.effects().len() - before) {
-                        (2, 1) => Ok(()),
-                        other => Err(other),
-                    }
+                poll_until_ok("one request runs and one waits", RECOVERY_TIMEOUT, async || match (
+                    base.running_count().await,
+                    base.effects().len() - before,
+                ) {
+                    (2, 1) => Ok(()),
+                    other => Err(other),
                 })
                 .await;
             }
-            Stage::Running => {
-                await_state("it is carried out", || rig.effects().len() > effects).await;
+            KillPoint::Running => {
+                await_state("the request is executed", || base.effects().len() > effects).await;
             }
-            Stage::Answered => {}
+            KillPoint::Answered => {}
         }
     }
 
-    /// Has the daemon killed in this stage, and gives what the caller was told.
-    async fn killed_in(&mut self, stage: Stage) -> Vec<Entry> {
-        let (effects, captured) = (self.rig.effects().len(), self.rig.captured().len());
-        self.hold(stage != Stage::Answered && stage != Stage::Received);
-        if stage == Stage::Received {
+    /// Kills the daemon in this state; returns the records of the calls.
+    async fn kill_in(&mut self, stage: KillPoint) -> Vec<CallRecord> {
+        let (effects, captured) = (self.base.effects().len(), self.base.captured().len());
+        self.set_hold(stage != KillPoint::Answered && stage != KillPoint::Received);
+        if stage == KillPoint::Received {
             self.node.freeze().await;
         }
-        let rig = &self.rig;
+        let base = &self.base;
         let asking = async {
             match stage {
-                Stage::Matching => {
-                    whoever_has_the_service(rig).await;
+                KillPoint::Matching => {
+                    call_nodes_with_the_service(base).await;
                     Vec::new()
                 }
-                Stage::Queued => {
+                KillPoint::Queued => {
                     let second = async {
-                        await_state("it is held", || rig.effects().len() > effects).await;
-                        rig.ask("strike", WAIT).await
+                        await_state("the first request is running", || {
+                            base.effects().len() > effects
+                        })
+                        .await;
+                        base.call_tally("strike", REPLY_TIMEOUT).await
                     };
-                    let (first, second) = tokio::join!(rig.ask("hold", WAIT), second);
+                    let (first, second) =
+                        tokio::join!(base.call_tally("hold", REPLY_TIMEOUT), second);
                     vec![first, second]
                 }
-                Stage::Authorising => vec![rig.ask("guarded", WAIT).await],
-                Stage::Running => vec![rig.ask("hold", WAIT).await],
-                Stage::Received | Stage::Answered => vec![rig.ask("strike", WAIT).await],
+                KillPoint::Authorising => vec![base.call_tally("guarded", REPLY_TIMEOUT).await],
+                KillPoint::Running => vec![base.call_tally("hold", REPLY_TIMEOUT).await],
+                KillPoint::Received | KillPoint::Answered => {
+                    vec![base.call_tally("strike", REPLY_TIMEOUT).await]
+                }
             }
         };
         let killing = async {
-            self.reached(stage, (effects, captured)).await;
-            if stage != Stage::Answered {
+            self.await_stage(stage, (effects, captured)).await;
+            if stage != KillPoint::Answered {
                 self.signal(Signal::SIGKILL);
             }
         };
         let (entries, ()) = tokio::join!(asking, killing);
-        if stage == Stage::Answered {
+        if stage == KillPoint::Answered {
             self.signal(Signal::SIGKILL);
         }
-        await_state("it is dead", || !self.node.is_running()).await;
-        self.hold(false);
-        self.node = self.rig.start().await;
+        await_state("the daemon has ended", || !self.node.is_running()).await;
+        self.set_hold(false);
+        self.node = self.base.start().await;
         entries
     }
 }
 
-/// Asks for a change of whoever runs the service; nobody is there any more who could answer.
-async fn whoever_has_the_service(rig: &Rig) {
+/// Calls the nodes that run the service; the daemon is killed before it can reply.
+async fn call_nodes_with_the_service(base: &FaultFixture) {
     let filter = NodeFilter::default().with_select("service('stub').running").unwrap();
     let mut call = RpcCall::new("tally", "strike", CallTarget::Filter(filter)).unwrap();
-    call.wait = WAIT;
-    let mut events = rig.caller.client.call(call);
+    call.wait = REPLY_TIMEOUT;
+    let mut events = base.caller.client.call(call);
     loop {
         match events.next().await.unwrap() {
             CallEvent::Finished(stats) => {
@@ -168,47 +176,47 @@ async fn whoever_has_the_service(rig: &Rig) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_killed_in_any_stage_repeats_nothing_and_its_caller_knows() {
-    let mut held = Held::new().await;
-    // What happened before the kill, what the caller heard, and how often it is done in the end.
+async fn daemon_killed_in_any_stage_repeats_nothing() {
+    let mut fixture = KillFixture::new().await;
+    // Stage of the kill, number of replies, and number of executions at the end.
     for (stage, answered, done) in [
-        (Stage::Received, 0, 1),
-        (Stage::Matching, 0, 0),
-        (Stage::Authorising, 0, 0),
-        (Stage::Queued, 0, 1),
-        (Stage::Running, 0, 1),
-        (Stage::Answered, 1, 1),
+        (KillPoint::Received, 0, 1),
+        (KillPoint::Matching, 0, 0),
+        (KillPoint::Authorising, 0, 0),
+        (KillPoint::Queued, 0, 1),
+        (KillPoint::Running, 0, 1),
+        (KillPoint::Answered, 1, 1),
     ] {
-        let before = held.rig.effects().len();
-        let seen = held.rig.captured().len();
-        let entries = held.killed_in(stage).await;
+        let before = fixture.base.effects().len();
+        let seen = fixture.base.captured().len();
+        let entries = fixture.kill_in(stage).await;
         for entry in &entries {
-            let (stats, _) = entry.told();
+            let (stats, _) = entry.finished();
             assert_eq!((stats.ok, stats.missing.len()), (answered, 1 - answered), "{stage:?}");
         }
-        // What was captured comes again, twice. The daemon knows all that it had taken in.
-        let captured = held.rig.captured().split_off(seen);
+        // Captured requests are replayed twice. The daemon detects all that it had received before the kill.
+        let captured = fixture.base.captured().split_off(seen);
         assert!(!captured.is_empty());
         for _ in 0..2 {
-            held.rig.replay(&captured).await;
+            fixture.base.replay(&captured).await;
         }
         let repeated = u64::try_from(captured.len()).unwrap() * 2;
-        let repeated = if stage == Stage::Received { repeated - 1 } else { repeated };
-        held.rig.await_counted("replayed", repeated).await;
-        held.rig.await_idle().await;
-        let effects = held.rig.effects();
+        let repeated = if stage == KillPoint::Received { repeated - 1 } else { repeated };
+        fixture.base.await_counter("replayed", repeated).await;
+        fixture.base.await_idle().await;
+        let effects = fixture.base.effects();
         assert_eq!(effects.len() - before, done, "{stage:?}");
         assert!(effects.values().all(|times| *times == 1), "{stage:?}: {effects:?}");
     }
 }
 
-/// Asks as fast as answers come, until it is over.
-async fn asks_on(rig: &Rig, over: &AtomicBool) -> Vec<Entry> {
+/// Sends calls one after the other until `over` is set.
+async fn call_until_over(base: &FaultFixture, over: &AtomicBool) -> Vec<CallRecord> {
     let mut entries = Vec::new();
     while !over.load(Ordering::Acquire) {
-        let entry = ask_of(&rig.caller.client, "strike", SHORT).await;
+        let entry = call_tally_as(&base.caller.client, "strike", SHORT_REPLY_TIMEOUT).await;
         if !entry.is_done() {
-            // Nobody is there: a breath, so that not all of the work is for nothing.
+            // The daemon is not running; the pause avoids useless calls.
             simulate_delay(Duration::from_millis(100)).await;
         }
         entries.push(entry);
@@ -216,64 +224,64 @@ async fn asks_on(rig: &Rig, over: &AtomicBool) -> Vec<Entry> {
     entries
 }
 
-/// Kills the daemon at random moments, frozen before in some rounds, and has captured messages come again.
-async fn fifty_kills(rig: &Rig, over: &AtomicBool) -> u64 {
+/// Kills the daemon at random moments, after freezing it in some rounds, and replays the captured messages.
+async fn kill_fifty_times(base: &FaultFixture, over: &AtomicBool) -> u64 {
     let seed = 20_261_122;
-    note(&format!("seed {seed}"));
-    let mut dice = StdRng::seed_from_u64(seed);
-    let mut node = rig.start().await;
+    print_figures(&format!("seed {seed}"));
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut node = base.start().await;
     let (mut repeated, mut from) = (0, 0);
     for round in 0..50 {
-        let (so_far, more) = (rig.captured().len(), dice.random_range(0..9));
-        await_state("it is asked", || rig.captured().len() >= so_far + more).await;
-        simulate_delay(Duration::from_millis(dice.random_range(0..40))).await;
+        let (so_far, more) = (base.captured().len(), rng.random_range(0..9));
+        await_state("requests are sent", || base.captured().len() >= so_far + more).await;
+        simulate_delay(Duration::from_millis(rng.random_range(0..40))).await;
         let pid = Pid::from_raw(node.pid());
         if round % 3 == 0 {
             kill(pid, Signal::SIGSTOP).unwrap();
-            simulate_delay(Duration::from_millis(dice.random_range(0..20))).await;
+            simulate_delay(Duration::from_millis(rng.random_range(0..20))).await;
         }
         kill(pid, Signal::SIGKILL).unwrap();
-        await_state("it is dead", || !node.is_running()).await;
-        node = rig.start().await;
-        let mut captured = rig.captured();
-        let these = captured.split_off(from);
-        from += these.len();
-        // Only those of which something came are the ones that must not come again; but which they are only the node knows.
-        rig.replay(&these).await;
-        repeated += these.len() as u64;
+        await_state("the daemon has ended", || !node.is_running()).await;
+        node = base.start().await;
+        let mut captured = base.captured();
+        let new_messages = captured.split_off(from);
+        from += new_messages.len();
+        // Only executed requests must not run again, but only the node knows which these are; so all are replayed.
+        base.replay(&new_messages).await;
+        repeated += new_messages.len() as u64;
     }
     over.store(true, Ordering::Release);
-    rig.await_idle().await;
+    base.await_idle().await;
     repeated
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_killed_at_random_moments_repeats_nothing_and_loses_nothing_untold() {
-    let rig = Box::pin(Rig::new("")).await;
+async fn daemon_killed_at_random_moments_repeats_nothing_and_loses_nothing_silently() {
+    let base = Box::pin(FaultFixture::new("")).await;
     let over = AtomicBool::new(false);
-    let asking = futures_util::future::join_all((0..3).map(|_| asks_on(&rig, &over)));
-    let (told, repeated) = tokio::join!(asking, fifty_kills(&rig, &over));
-    let entries: Vec<Entry> = told.into_iter().flatten().collect();
-    let effects = rig.effects();
+    let asking = futures_util::future::join_all((0..3).map(|_| call_until_over(&base, &over)));
+    let (results, repeated) = tokio::join!(asking, kill_fifty_times(&base, &over));
+    let entries: Vec<CallRecord> = results.into_iter().flatten().collect();
+    let effects = base.effects();
     let twice: BTreeMap<_, _> = effects.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
     let mut known = BTreeSet::new();
     let (mut answered, mut missing) = (0, 0);
     for entry in &entries {
-        let (stats, answers) = entry.told();
+        let (stats, answers) = entry.finished();
         known.insert(stats.request);
         assert_eq!(answers.len() + stats.missing.len(), 1, "{stats:?}");
         answered += stats.ok;
         missing += stats.missing.len();
         if stats.ok == 1 {
-            assert_eq!(effects.get(&stats.request), Some(&1), "answered, and not done");
+            assert_eq!(effects.get(&stats.request), Some(&1), "answered but not executed");
         }
     }
     assert!(effects.keys().all(|request| known.contains(request)));
-    assert!(matches!(entries.last().map(|entry| &entry.fate), Some(Fate::Told { .. })));
+    assert!(matches!(entries.last().map(|entry| &entry.result), Some(CallResult::Finished { .. })));
     assert!(answered > 50, "{answered} answered, {missing} missing");
-    note(&format!(
-        "{NODE}: {answered} answered, {missing} told that nobody answers, {repeated} messages came again, {} done",
+    print_figures(&format!(
+        "{NODE}: {answered} answered, {missing} reported as missing, {repeated} messages replayed, {} executed",
         effects.len()
     ));
 }

@@ -1,7 +1,8 @@
-//! What goes wrong in a network, on a machine and among people, as tests: each injects one kind of fault, and holds that no accepted request
-//! ran twice, none was lost without its caller being told, no daemon died, and memory is back where it was. `make faults` repeats them.
+//! Faults of networks, machines and users. Each test injects one kind of fault and checks that no accepted request ran
+//! twice, that no request was lost without a report to its caller, that no daemon ended, and that memory was released.
+//! `make faults` repeats the tests.
 //!
-//! What was done and what was told are written down apart from each other, in [`books`], and compared at the end.
+//! Executions on nodes and results of callers are recorded separately, in [`books`], and compared at the end.
 
 mod books;
 mod broker;
@@ -21,7 +22,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use books::Effects;
+use books::EffectLog;
 use futures_util::{StreamExt as _, stream};
 use muster_agent::core::DaemonCore;
 use muster_client::{CallTarget, RpcCall};
@@ -32,31 +33,31 @@ use muster_tests::organisation::{Broker, Organisation};
 use muster_tests::rpcd::Rpcd;
 use muster_wire::identity::Identity;
 
-/// How long what was disturbed may take to be as it should be.
-const BACK: Duration = Duration::from_secs(30);
-/// Nodes that start at the same time.
-const STARTING: usize = 8;
-/// What this process may have more at the end of a test than at its beginning, when its nodes still run: allocators keep some.
+/// How long recovery from a fault may take.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Number of nodes that start concurrently.
+const CONCURRENT_STARTS: usize = 8;
+/// Permitted growth of this process during a test while its nodes still run: allocators keep some memory.
 const GROWTH_KIB: u64 = 96 * 1024;
 
-/// Nodes of one fleet in this process, which offer the agent `ledger`.
-struct Nodes(Vec<TestNode>);
+/// Nodes of one fleet in this process, with the agent `ledger`.
+struct LedgerNodes(Vec<TestNode>);
 
-impl Nodes {
+impl LedgerNodes {
     /// Starts `node0.example.net` and so on, each with its own connection to this broker.
     async fn start(
         organisation: &Organisation,
         broker: &impl Broker,
         numbers: std::ops::Range<usize>,
-        effects: &Arc<Effects>,
+        effects: &Arc<EffectLog>,
     ) -> Self {
         let nodes = stream::iter(numbers).map(async |number| {
             let signer = organisation.node(&format!("node{number}.example.net"));
             let mut setup = NodeSetup::new(signer);
-            setup.agents = vec![books::agent(effects)];
+            setup.agents = vec![books::ledger_agent(effects)];
             TestNode::start(organisation, broker, setup).await
         });
-        Self(nodes.buffer_unordered(STARTING).collect().await)
+        Self(nodes.buffer_unordered(CONCURRENT_STARTS).collect().await)
     }
 
     fn names(&self) -> BTreeSet<Identity> {
@@ -69,25 +70,25 @@ impl Nodes {
     }
 }
 
-/// A change on these nodes that is counted, whose answers are waited for so long.
-fn strike(nodes: &BTreeSet<Identity>, wait: Duration) -> RpcCall {
+/// A counted change on these nodes, with this wait for replies.
+fn strike_call(nodes: &BTreeSet<Identity>, wait: Duration) -> RpcCall {
     let mut call = RpcCall::new("ledger", "strike", CallTarget::Nodes(nodes.clone())).unwrap();
     call.wait = wait;
     call
 }
 
-/// What this process has now; a test compares it with what it has later.
-fn our_memory() -> u64 {
+/// Memory of this process, for comparison during a test.
+fn own_memory_kib() -> u64 {
     anonymous_kib(std::process::id()).unwrap()
 }
 
-fn assert_memory_is_back(before: u64) {
-    let now = our_memory();
+fn assert_memory_released(before: u64) {
+    let now = own_memory_kib();
     assert!(now <= before + GROWTH_KIB, "{before} KiB before, {now} KiB after");
 }
 
-/// Waits until a daemon has become ready so often.
-async fn ready(node: &mut Rpcd, times: usize) {
+/// Waits until a daemon has become ready this many times.
+async fn await_ready(node: &mut Rpcd, times: usize) {
     await_state("the node is ready", || {
         assert!(node.is_running(), "rpcd ended: {}", node.log());
         node.log().matches("\"message\":\"ready\"").count() >= times
@@ -95,8 +96,8 @@ async fn ready(node: &mut Rpcd, times: usize) {
     .await;
 }
 
-/// What `tools/faults` shows at its end.
-#[expect(clippy::print_stderr, reason = "figures, for who asks to see them")]
-fn note(words: &str) {
-    eprintln!("figures: {words}");
+/// Prints a line that `tools/faults` shows at its end.
+#[expect(clippy::print_stderr, reason = "prints measurements for tools/faults")]
+fn print_figures(text: &str) {
+    eprintln!("figures: {text}");
 }

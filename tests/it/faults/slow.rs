@@ -1,4 +1,5 @@
-//! Callers that read too slowly: at their broker's end, and at their own. They are told that answers were lost, and cost nobody else anything.
+//! Callers that read too slowly, at the broker's end or at their own: they are told that replies were lost, and other
+//! callers are not affected.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,51 +15,51 @@ use muster_tests::organisation::{Organisation, options};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::Nodes;
-use super::books::{Effects, ask};
+use super::LedgerNodes;
+use super::books::{EffectLog, record_call};
 use crate::ask::{TestCaller, to_object};
 
-/// Longer than it takes, and shorter than a test waits for what happens next.
-const LONG: Duration = Duration::from_secs(15);
+/// Longer than the transfer takes, and shorter than the timeout of a test.
+const LONG_WAIT: Duration = Duration::from_secs(15);
 
-/// More than what waits in sockets on the way, when forty nodes answer it.
-fn much(aim: CallTarget) -> RpcCall {
-    let mut call = RpcCall::new("ledger", "fill", aim).unwrap();
+/// A call whose replies exceed what sockets can buffer when 40 nodes reply.
+fn large_call(target: CallTarget) -> RpcCall {
+    let mut call = RpcCall::new("ledger", "fill", target).unwrap();
     call.data = to_object(json!({"bytes": 500_000}));
     call.wait = Duration::from_secs(15);
     call
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
+async fn slow_caller_is_told_and_others_are_not_affected() {
     let organisation = Organisation::new(&["muster"]);
     let configuration = format!("{}max_pending: 1048576\n", organisation.broker_configuration());
     let server = NatsServer::start(&configuration).await;
     let proxy = FaultProxy::start(&server).await;
-    let effects = Arc::<Effects>::default();
-    let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
+    let effects = Arc::<EffectLog>::default();
+    let nodes = LedgerNodes::start(&organisation, &server, 0..40, &effects).await;
     let slow = TestCaller::connect(&organisation, &proxy, organisation.caller("slow")).await;
     let quick = TestCaller::connect(&organisation, &server, organisation.caller("quick")).await;
     proxy.inject(NetworkFault::Throttle(3_000_000));
-    let named = async {
-        let entry = ask(&slow.client, much(CallTarget::Nodes(nodes.names()))).await;
-        let (stats, _) = entry.told();
-        // Every node is accounted for, and that it is not the nodes' fault is said.
+    let slow_call = async {
+        let entry = record_call(&slow.client, large_call(CallTarget::Nodes(nodes.names()))).await;
+        let (stats, _) = entry.finished();
+        // Every node is accounted for, and the loss is attributed to the connection.
         assert_eq!(stats.response_count() + stats.missing.len(), 40, "{stats:?}");
         assert!(!stats.missing.is_empty(), "{stats:?}");
         assert_eq!(stats.incomplete, Some(ConnectionDisturbance::Reconnected), "{stats:?}");
     };
-    let meanwhile = async {
+    let quick_calls = async {
         for _ in 0..10 {
-            let mut call = much(CallTarget::Nodes(nodes.names()));
+            let mut call = large_call(CallTarget::Nodes(nodes.names()));
             call.data = to_object(json!({"bytes": 100}));
-            let entry = ask(&quick.client, call).await;
-            assert!(entry.is_done(), "{:?}", entry.told().0);
+            let entry = record_call(&quick.client, call).await;
+            assert!(entry.is_done(), "{:?}", entry.finished().0);
         }
     };
-    tokio::join!(named, meanwhile);
-    // A list whose length nobody knows is the one that could be short in silence.
-    let mut events = slow.client.call(much(CallTarget::Filter(NodeFilter::default())));
+    tokio::join!(slow_call, quick_calls);
+    // With an unknown number of nodes, a loss could otherwise go unnoticed.
+    let mut events = slow.client.call(large_call(CallTarget::Filter(NodeFilter::default())));
     let stats = loop {
         match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
             CallEvent::Finished(stats) => break stats,
@@ -69,17 +70,17 @@ async fn a_caller_that_reads_too_slowly_is_told_and_others_are_unharmed() {
     assert!(stats.response_count() < 40, "{stats:?}");
     assert_eq!(stats.incomplete, Some(ConnectionDisturbance::Reconnected), "{stats:?}");
     proxy.heal();
-    let again = ask(&slow.client, {
-        let mut call = much(CallTarget::Nodes(nodes.names()));
+    let again = record_call(&slow.client, {
+        let mut call = large_call(CallTarget::Nodes(nodes.names()));
         call.data = to_object(json!({"bytes": 10}));
         call
     });
     assert!(again.await.is_done());
 }
 
-/// Asks whoever is there, and waits so long for the end of it.
-async fn everybody(client: &Client, wait: Duration) -> CallStats {
-    let mut call = much(CallTarget::Filter(NodeFilter::default()));
+/// Calls all nodes and waits this long for the end.
+async fn call_all_nodes(client: &Client, wait: Duration) -> CallStats {
+    let mut call = large_call(CallTarget::Filter(NodeFilter::default()));
     call.data = to_object(json!({"bytes": 100_000}));
     call.wait = wait;
     let mut events = client.call(call);
@@ -92,40 +93,40 @@ async fn everybody(client: &Client, wait: Duration) -> CallStats {
     }
 }
 
-/// Answers that come one by one, further apart than a caller waits who believes that nobody else is there.
+/// Replies that arrive further apart than a caller waits when it assumes that no node is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_of_unknown_length_is_not_cut_short_in_silence_by_a_slow_line() {
+async fn slow_connection_does_not_truncate_replies_silently() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let proxy = FaultProxy::start(&server).await;
-    let effects = Arc::<Effects>::default();
-    let _nodes = Nodes::start(&organisation, &server, 0..10, &effects).await;
+    let effects = Arc::<EffectLog>::default();
+    let _nodes = LedgerNodes::start(&organisation, &server, 0..10, &effects).await;
     let caller = TestCaller::connect(&organisation, &proxy, organisation.caller("rip")).await;
     proxy.inject(NetworkFault::Throttle(200_000));
-    let stats = everybody(&caller.client, LONG).await;
+    let stats = call_all_nodes(&caller.client, LONG_WAIT).await;
     assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
-    let hasty = Client::new(
+    let impatient = Client::new(
         caller.bus.clone(),
         caller.signer.clone(),
         organisation.trust(),
         organisation.collective().clone(),
         DiscoveryWindow { max_wait: Duration::from_millis(1_500), ..DiscoveryWindow::default() },
     );
-    let stats = everybody(&hasty, Duration::from_millis(1_500)).await;
+    let stats = call_all_nodes(&impatient, Duration::from_millis(1_500)).await;
     assert!(stats.ok < 10, "{stats:?}");
     assert_eq!(stats.incomplete, Some(ConnectionDisturbance::SlowConsumer), "{stats:?}");
-    // What is quiet because there is nothing more to say ends as soon as before.
+    // A quiet connection without outstanding replies still ends the call early.
     proxy.heal();
-    let stats = everybody(&caller.client, LONG).await;
+    let stats = call_all_nodes(&caller.client, LONG_WAIT).await;
     assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_whose_own_buffer_overflows_is_told() {
+async fn caller_is_told_when_its_buffer_overflows() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
-    let effects = Arc::<Effects>::default();
-    let nodes = Nodes::start(&organisation, &server, 0..40, &effects).await;
+    let effects = Arc::<EffectLog>::default();
+    let nodes = LedgerNodes::start(&organisation, &server, 0..40, &effects).await;
     let rip = organisation.caller("rip");
     let mut options = options(&server, &rip);
     options.inbox_prefix = Some(format!("_INBOX.{}", rip.public_key()));
@@ -135,12 +136,12 @@ async fn a_caller_whose_own_buffer_overflows_is_told() {
     let client =
         Client::new(bus, rip, organisation.trust(), collective, DiscoveryWindow::default());
     let mut lost = BTreeSet::new();
-    // Everybody answers at once, and only four answers have room: sooner or later one falls out.
+    // All nodes reply at once, and the buffer holds four replies: a reply is lost sooner or later.
     for _ in 0..50 {
         let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(nodes.names())).unwrap();
         call.wait = Duration::from_millis(500);
-        let entry = ask(&client, call).await;
-        let (stats, _) = entry.told();
+        let entry = record_call(&client, call).await;
+        let (stats, _) = entry.finished();
         assert_eq!(stats.response_count() + stats.missing.len(), 40, "{stats:?}");
         assert_eq!(stats.incomplete.is_some(), !stats.missing.is_empty(), "{stats:?}");
         lost.extend(stats.incomplete.map(|disturbance| format!("{disturbance:?}")));

@@ -1,4 +1,4 @@
-//! Restarts that are asked for over the bus, that outlive the daemon, and of the daemon itself.
+//! Restarts that are requested over the bus, restarts that outlive the daemon, and restarts of the daemon itself.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -16,39 +16,39 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use super::World;
+use super::RestartFixture;
 use crate::ask::{TestCaller, to_object};
 
 const NODE: &str = "node1.example.net";
 
-/// A daemon whose machine has the service.
-struct EnrolledFleet {
+/// A daemon on a machine that has the service.
+struct RestartFleet {
     organisation: Organisation,
     server: NatsServer,
-    world: World,
+    fixture: RestartFixture,
 }
 
-impl EnrolledFleet {
+impl RestartFleet {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
-        Self { organisation, server, world: World::new() }
+        Self { organisation, server, fixture: RestartFixture::new() }
     }
 
     fn home(&self) -> DaemonHome {
         let more = format!(
             "[log]\nformat = \"json\"\n[paths]\nroot = \"{}\"\n[plugins.catalog]\npuppet_state = [\"{}\"]\n\
              [plugins.puppetral]\nallow_types = [\"exec\"]\n",
-            self.world.path("root").display(),
-            self.world.path("puppet").display(),
+            self.fixture.path("root").display(),
+            self.fixture.path("puppet").display(),
         );
         let node = self.organisation.node(NODE);
         let home = DaemonHome::new(&self.organisation, &node, &self.server.url(), &more);
-        // One state for the daemon and for those who ask on the node.
+        // The daemon and `rpcd restart-when-idle` use the same state.
         let paths = format!(
             "[paths]\nstate = \"{}\"\naudit = \"{}\"\nclasses = \"../classes.txt\"\n",
-            self.world.path("state").display(),
-            self.world.path("audit.log").display()
+            self.fixture.path("state").display(),
+            self.fixture.path("audit.log").display()
         );
         home.write("conf.d/paths.toml", &paths, 0o644);
         home
@@ -56,18 +56,18 @@ impl EnrolledFleet {
 
     async fn start(&self) -> Rpcd {
         let mut node = self.home().start();
-        ready(&mut node, 1).await;
+        await_ready(&mut node, 1).await;
         node
     }
 
-    fn caller(&self) -> command::Command {
+    fn rpc(&self) -> command::RpcCommand {
         let caller = self.organisation.caller("anna");
-        command::Command::new(&self.server, &self.organisation, &caller, "")
+        command::RpcCommand::new(&self.server, &self.organisation, &caller, "")
     }
 }
 
-/// Waits until it has become ready so often.
-async fn ready(node: &mut Rpcd, times: usize) {
+/// Waits until the daemon has become ready this many times.
+async fn await_ready(node: &mut Rpcd, times: usize) {
     await_state("the node is ready", || {
         assert!(node.is_running(), "rpcd ended: {}", node.log());
         node.log().matches("\"message\":\"ready\"").count() >= times
@@ -76,45 +76,45 @@ async fn ready(node: &mut Rpcd, times: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
-    let fleet = EnrolledFleet::new().await;
-    let world = &fleet.world;
-    world.reaches(&["ok"]).await;
+async fn a11_5_request_survives_daemon_and_worker_and_runs_once() {
+    let fleet = RestartFleet::new().await;
+    let fixture = &fleet.fixture;
+    fixture.await_cycle(&["ok"]).await;
     let node = fleet.start().await;
-    let anna = fleet.caller();
-    let run = world.puppet_runs();
+    let anna = fleet.rpc();
+    let run = fixture.start_puppet_run();
     let (document, code) = anna.run_json(&["restart", "request", "unit=stub"]).await;
     assert_eq!(code, 0, "{document:#}");
-    world.reaches(&["waiting"]).await;
-    // Everything that knows of it is killed, and the run ends while nobody is there.
-    for worker in world.workers() {
+    fixture.await_cycle(&["waiting"]).await;
+    // All processes that know of the request are killed, and the run ends meanwhile.
+    for worker in fixture.workers() {
         kill(Pid::from_raw(worker), Signal::SIGKILL).unwrap();
     }
     drop(node);
-    run.ends();
-    await_state("the worker is gone", || world.workers().is_empty()).await;
-    assert_eq!(world.starts(), 1);
+    run.end();
+    await_state("the worker has ended", || fixture.workers().is_empty()).await;
+    assert_eq!(fixture.start_count(), 1);
     let node = fleet.start().await;
-    let cycle = world.reaches(&["ok"]).await;
+    let cycle = fixture.await_cycle(&["ok"]).await;
     assert_eq!(cycle["id"], document["replies"][0]["data"]["id"]);
-    assert_eq!(world.starts(), 2);
+    assert_eq!(fixture.start_count(), 2);
     assert!(node.log().contains("resuming requested restarts"));
     let (status, _) = anna.run_json(&["restart", "status", "unit=stub"]).await;
     let data = &status["replies"][0]["data"];
-    assert_eq!((&data["state"], &data["pid"]), (&json!("ok"), &json!(world.pid())), "{status:#}");
+    assert_eq!((&data["state"], &data["pid"]), (&json!("ok"), &json!(fixture.pid())), "{status:#}");
     let (status, _) = anna.run_json(&["restart", "status", "unit=never"]).await;
     assert_eq!(status["replies"][0]["data"]["state"], "none");
 
-    // The outcome can be waited for, and a bad one is a failed answer.
+    // With `wait`, the reply contains the outcome, and a failed restart is a failed reply.
     let (answer, code) =
         anna.run_json(&["restart", "request", "unit=stub", "wait=true", "verify_bus=20"]).await;
     let data = &answer["replies"][0]["data"];
     assert_eq!(
         (code, &data["state"], &data["pid"]),
-        (0, &json!("ok"), &json!(world.pid())),
+        (0, &json!("ok"), &json!(fixture.pid())),
         "{answer:#}"
     );
-    fs::write(world.path("root/refuses"), "").unwrap();
+    fs::write(fixture.path("root/refuses"), "").unwrap();
     let (answer, code) = anna.run_json(&["restart", "request", "unit=stub", "wait=true"]).await;
     assert_eq!(code, 2, "{answer:#}");
     let reply = &answer["replies"][0];
@@ -124,11 +124,11 @@ async fn a11_5_a_request_outlives_daemon_and_worker_and_is_fulfilled_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
-    let fleet = EnrolledFleet::new().await;
+async fn a11_8_daemon_finishes_running_actions_and_restarts() {
+    let fleet = RestartFleet::new().await;
     let mut node = fleet.start().await;
-    let anna = fleet.caller();
-    let begun = fleet.world.path("root/begun");
+    let anna = fleet.rpc();
+    let begun = fleet.fixture.path("root/begun");
     let script = "command=echo x > /begun; while ! test -e /go; do sleep 0.05; done";
     let mut asking = anna.prepare_command(&[
         "puppetral",
@@ -145,12 +145,14 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
     let mut restart = Command::new(find_program("rpcd"));
     restart.arg("--config").arg(node.home().path("rpcd.toml")).arg("restart");
     let restart = restart.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    await_state("it drains", || node.log().contains("restarting: waiting for running actions"))
-        .await;
-    // Nobody is there for what comes now, and the broker says so.
+    await_state("the daemon is draining", || {
+        node.log().contains("restarting: waiting for running actions")
+    })
+    .await;
+    // The daemon accepts no new requests, and the broker reports that there are no responders.
     let (document, code) = anna.run_json(&["rpcutil", "ping", "-I", NODE]).await;
     assert_ne!(code, 0, "{document:#}");
-    fs::write(fleet.world.path("root/go"), "").unwrap();
+    fs::write(fleet.fixture.path("root/go"), "").unwrap();
     let answer = asking.await.unwrap();
     assert_eq!(answer.status.code(), Some(0), "{}", describe_output(&answer));
     let restarted = restart.wait_with_output().unwrap();
@@ -160,23 +162,23 @@ async fn a11_8_the_daemon_answers_what_it_has_taken_and_starts_anew() {
         "{}",
         describe_output(&restarted)
     );
-    ready(&mut node, 2).await;
+    await_ready(&mut node, 2).await;
     let (document, code) = anna.run_json(&["rpcutil", "ping"]).await;
     assert_eq!(code, 0, "{document:#}");
 
-    // The same, asked for over the bus, and verified.
+    // The same restart, requested over the bus and verified.
     let (document, code) = anna.run_json(&["restart", "request", "unit=rpcd"]).await;
     assert_eq!(code, 0, "{document:#}");
-    ready(&mut node, 3).await;
-    let cycle = fleet.world.key_reaches("unit.rpcd", &["ok"]).await;
+    await_ready(&mut node, 3).await;
+    let cycle = fleet.fixture.await_key_cycle("unit.rpcd", &["ok"]).await;
     assert!(cycle["text"].as_str().unwrap().starts_with("rpcd is ready again"), "{cycle:#}");
     let (document, code) = anna.run_json(&["restart", "request", "unit=rpcd", "wait=true"]).await;
     assert!(code == 2 && document.to_string().contains("cannot wait for its own"), "{document:#}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a11_8_a_hundred_restarts_lose_no_request() {
-    let fleet = EnrolledFleet::new().await;
+async fn a11_8_hundred_restarts_lose_no_request() {
+    let fleet = RestartFleet::new().await;
     let mut node = fleet.start().await;
     let caller =
         TestCaller::connect(&fleet.organisation, &fleet.server, fleet.organisation.caller("anna"))
@@ -186,14 +188,14 @@ async fn a11_8_a_hundred_restarts_lose_no_request() {
     let asking = async {
         let (mut absent, mut lost) = (0_u32, Vec::new());
         while !stop.is_cancelled() {
-            let calls = (0..4).map(|_| one(&caller));
-            for fate in futures_util::future::join_all(calls).await {
-                match fate {
-                    Fate::Answered => {
+            let calls = (0..4).map(|_| send_call(&caller));
+            for result in futures_util::future::join_all(calls).await {
+                match result {
+                    RequestResult::Answered => {
                         answered.fetch_add(1, Ordering::Relaxed);
                     }
-                    Fate::Absent => absent += 1,
-                    Fate::Lost(stats) => lost.push(stats),
+                    RequestResult::Absent => absent += 1,
+                    RequestResult::Lost(stats) => lost.push(stats),
                 }
             }
         }
@@ -201,49 +203,50 @@ async fn a11_8_a_hundred_restarts_lose_no_request() {
     };
     let restarting = async {
         for times in 2..=101 {
-            // In the middle of the work.
+            // The restart happens while requests are running.
             let before = answered.load(Ordering::Relaxed);
-            await_state("it answers", || answered.load(Ordering::Relaxed) > before + 20).await;
+            await_state("requests are answered", || answered.load(Ordering::Relaxed) > before + 20)
+                .await;
             kill(Pid::from_raw(node.pid()), Signal::SIGUSR2).unwrap();
-            ready(&mut node, times).await;
+            await_ready(&mut node, times).await;
         }
         stop.cancel();
     };
     let ((absent, lost), ()) = tokio::join!(asking, restarting);
     let answered = answered.into_inner();
     assert!(lost.is_empty(), "{} of {answered} + {absent}: {lost:?}", lost.len());
-    assert!(answered > 2000, "{answered} answered, {absent} told that nobody is there");
-    note(&format!("{answered} answered, {absent} told that nobody is there, none lost"));
+    assert!(answered > 2000, "{answered} answered, {absent} without responders");
+    print_figures(&format!("{answered} answered, {absent} without responders, none lost"));
 }
 
-#[expect(clippy::print_stderr, reason = "figures, for who asks to see them")]
-fn note(words: &str) {
-    eprintln!("{words}");
+#[expect(clippy::print_stderr, reason = "prints a measurement")]
+fn print_figures(text: &str) {
+    eprintln!("{text}");
 }
 
-/// What became of a request.
-enum Fate {
+/// The result of a request.
+enum RequestResult {
     Answered,
-    /// The broker said that nobody was there.
+    /// The broker reported that there were no responders.
     Absent,
     Lost(String),
 }
 
-async fn one(caller: &TestCaller) -> Fate {
+async fn send_call(caller: &TestCaller) -> RequestResult {
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let mut call = RpcCall::new("rpcutil", "get_fact", CallTarget::Nodes(nodes)).unwrap();
     call.data = to_object(json!({"fact": "identity"}));
     call.wait = Duration::from_secs(20);
     let mut events = caller.client.call(call);
-    let mut fate = None;
+    let mut result = None;
     loop {
         match events.next().await.unwrap() {
-            CallEvent::Reply(_) => fate = Some(Fate::Answered),
-            CallEvent::Absent(_) => fate = Some(Fate::Absent),
+            CallEvent::Reply(_) => result = Some(RequestResult::Answered),
+            CallEvent::Absent(_) => result = Some(RequestResult::Absent),
             CallEvent::Finished(stats) => {
-                return fate.unwrap_or_else(|| Fate::Lost(format!("{stats:?}")));
+                return result.unwrap_or_else(|| RequestResult::Lost(format!("{stats:?}")));
             }
-            CallEvent::Failed(error) => return Fate::Lost(error.to_string()),
+            CallEvent::Failed(error) => return RequestResult::Lost(error.to_string()),
             _ => {}
         }
     }

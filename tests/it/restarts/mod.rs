@@ -1,5 +1,5 @@
-//! Restarts when no run is in progress: real services, real lock files, real runs, and workers that are killed. Every test is named by
-//! what it proves of A11.1 to A11.8. Here: the machine on which they happen.
+//! Restarts when no run is in progress, with real services, real lock files, real runs, and killed workers. The names
+//! of the tests contain their acceptance points A11.1 to A11.8. This file contains the fixture.
 
 #![expect(
     clippy::disallowed_types,
@@ -23,11 +23,11 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A service that keeps the standard output that it is given, and talks to it: a careless one. Why it refuses is told by a child
-/// that ends after it.
-pub(crate) const STUB: &str = r#"#!/bin/sh
+/// A service that keeps the standard output that it inherited and writes to it. A child that ends after the script
+/// prints why the service refuses to start.
+pub(crate) const STUB_SERVICE: &str = r#"#!/bin/sh
 pid() { cat /run/stub.pid 2>/dev/null; }
 start() {
   test -e /refuses && { (sleep 0.3; echo "the configuration is wrong" >&2) & exit 3; }
@@ -45,40 +45,40 @@ case "$1" in
 esac
 "#;
 
-/// A machine in a directory, with a service that is called `stub`, and a Puppet's state.
-pub(crate) struct World {
+/// A machine in a directory, with the service `stub` and the state of a Puppet.
+pub(crate) struct RestartFixture {
     pub(crate) directory: TempDir,
 }
 
-impl World {
+impl RestartFixture {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let world = Self { directory };
+        let fixture = Self { directory };
         for name in ["root/etc/init.d", "root/run", "puppet", "state"] {
-            fs::create_dir_all(world.path(name)).unwrap();
+            fs::create_dir_all(fixture.path(name)).unwrap();
         }
-        let script = world.path("root/etc/init.d/stub");
-        fs::write(&script, STUB).unwrap();
+        let script = fixture.path("root/etc/init.d/stub");
+        fs::write(&script, STUB_SERVICE).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::write(world.path("config.toml"), "nonsense").unwrap();
-        let started = world.ask(&["stub"]);
+        fs::write(fixture.path("config.toml"), "nonsense").unwrap();
+        let started = fixture.request_restart(&["stub"]);
         assert!(started.status.success(), "{}", describe_output(&started));
-        world
+        fixture
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// `rpcd restart-when-idle` with these words.
-    pub(crate) fn ask(&self, words: &[&str]) -> Output {
+    /// Runs `rpcd restart-when-idle` with these arguments.
+    pub(crate) fn request_restart(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(find_program("rpcd"));
         command.arg("--config").arg(self.path("none.toml"));
         command.arg("restart-when-idle");
         command.arg("--root").arg(self.path("root"));
         command.arg("--state-dir").arg(self.path("state"));
         command.arg("--puppet-state").arg(self.path("puppet"));
-        command.args(words).stdin(Stdio::null());
+        command.args(arguments).stdin(Stdio::null());
         command.output().unwrap()
     }
 
@@ -89,25 +89,25 @@ impl World {
     }
 
     /// Waits until the restart of the service is in one of these states.
-    pub(crate) async fn reaches(&self, states: &[&str]) -> Value {
-        self.key_reaches("unit.stub", states).await
+    pub(crate) async fn await_cycle(&self, states: &[&str]) -> Value {
+        self.await_key_cycle("unit.stub", states).await
     }
 
-    pub(crate) async fn key_reaches(&self, key: &str, states: &[&str]) -> Value {
+    pub(crate) async fn await_key_cycle(&self, key: &str, states: &[&str]) -> Value {
         let what = format!("{key} is {states:?}");
-        poll_until_ok(&what, PATIENCE, async || {
+        poll_until_ok(&what, RESTART_TIMEOUT, async || {
             let record = self.record(key);
             let cycle = record["current"].clone();
-            let there = states.iter().any(|state| cycle["state"] == *state);
-            if there && record["next"].is_null() { Ok(cycle) } else { Err(record) }
+            let reached = states.iter().any(|state| cycle["state"] == *state);
+            if reached && record["next"].is_null() { Ok(cycle) } else { Err(record) }
         })
         .await
     }
 
     /// How often the service was started.
-    pub(crate) fn starts(&self) -> usize {
+    pub(crate) fn start_count(&self) -> usize {
         let log = fs::read_to_string(self.path("root/log")).unwrap_or_default();
-        assert!(!log.contains("died"), "its output was taken from it");
+        assert!(!log.contains("died"), "the service lost its output");
         log.lines().filter(|line| *line == "started").count()
     }
 
@@ -116,23 +116,23 @@ impl World {
         text.trim().parse().unwrap_or_default()
     }
 
-    /// What Puppet's lock says.
-    pub(crate) fn lock(&self) -> PathBuf {
+    /// The path of Puppet's lock file.
+    pub(crate) fn lock_path(&self) -> PathBuf {
         self.path("puppet/agent_catalog_run.lock")
     }
 
-    /// A process that is called as Puppet is, and holds its lock.
-    pub(crate) fn puppet_runs(&self) -> Running {
+    /// Starts a process with Puppet's name, which holds its lock.
+    pub(crate) fn start_puppet_run(&self) -> FakePuppetRun {
         let name = self.path("puppet-agent");
         if !name.exists() {
             fs::copy("/bin/sleep", &name).unwrap();
         }
         let child = Command::new(name).arg("1000").spawn().unwrap();
-        fs::write(self.lock(), child.id().to_string()).unwrap();
-        Running { child, lock: self.lock() }
+        fs::write(self.lock_path(), child.id().to_string()).unwrap();
+        FakePuppetRun { child, lock: self.lock_path() }
     }
 
-    /// The workers of this machine.
+    /// The process ids of this machine's workers.
     pub(crate) fn workers(&self) -> Vec<i32> {
         let own = self.directory.path().display().to_string();
         processes()
@@ -141,18 +141,18 @@ impl World {
             .collect()
     }
 
-    pub(crate) fn apply(&self, catalog: &Value, words: &[&str]) -> Output {
+    pub(crate) fn apply(&self, catalog: &Value, arguments: &[&str]) -> Output {
         let file = self.path("catalog.json");
         fs::write(&file, catalog.to_string()).unwrap();
         let mut command = Command::new(find_program("rpcd"));
         command.arg("apply").arg(file);
         command.arg("--state-dir").arg(self.path("state/engine"));
         command.arg("--puppet-state").arg(self.path("puppet"));
-        command.args(words).output().unwrap()
+        command.args(arguments).output().unwrap()
     }
 }
 
-impl Drop for World {
+impl Drop for RestartFixture {
     fn drop(&mut self) {
         for pid in self.workers() {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
@@ -163,15 +163,15 @@ impl Drop for World {
     }
 }
 
-/// A run of Puppet's.
-pub(crate) struct Running {
+/// A simulated Puppet run.
+pub(crate) struct FakePuppetRun {
     child: Child,
     lock: PathBuf,
 }
 
-impl Running {
-    /// Its end, as Puppet ends: the lock is gone just before the process is.
-    pub(crate) fn ends(mut self) -> u64 {
+impl FakePuppetRun {
+    /// Ends the run as Puppet does: the lock file is removed just before the process ends.
+    pub(crate) fn end(mut self) -> u64 {
         fs::remove_file(&self.lock).unwrap();
         let at = muster_tests::now();
         self.child.kill().unwrap();
@@ -180,14 +180,14 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for FakePuppetRun {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Number and command line of every process.
+/// Id and command line of every process.
 pub(crate) fn processes() -> impl Iterator<Item = (i32, String)> {
     fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let path = entry.ok()?.path();
@@ -197,8 +197,8 @@ pub(crate) fn processes() -> impl Iterator<Item = (i32, String)> {
     })
 }
 
-/// When a step was made.
-pub(crate) fn at(cycle: &Value, state: &str) -> u64 {
+/// The time at which the cycle reached this state.
+pub(crate) fn reached_at(cycle: &Value, state: &str) -> u64 {
     let steps = cycle["steps"].as_array().unwrap();
     let step = steps.iter().find(|step| step["state"] == state);
     step.unwrap_or_else(|| panic!("{cycle:#}"))["at"]["wall"].as_u64().unwrap()
