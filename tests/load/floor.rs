@@ -55,7 +55,7 @@ impl Floor {
         };
         stream::iter(0..nodes)
             .for_each_concurrent(CONNECTING, |number| async move {
-                Node::start(connection(number).await, number).await;
+                PuppetNode::start(connection(number).await, number).await;
             })
             .await;
         Self { asker: Asker::connect(&server.url(), nodes).await, server }
@@ -168,14 +168,14 @@ impl Asker {
 }
 
 /// One bare node.
-struct Node {
+struct PuppetNode {
     client: Client,
     key: SigningKey,
     asker: VerifyingKey,
     answer: Vec<u8>,
 }
 
-impl Node {
+impl PuppetNode {
     async fn start(client: Client, number: usize) {
         let mut questions = client.subscribe("ask.*").await.unwrap();
         // A round trip: afterwards the broker knows the subscription.

@@ -41,7 +41,7 @@ enum Bench {
 
 /// `load run`.
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct ScenarioRun {
     /// Only these benches
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Bench>,
@@ -72,7 +72,7 @@ pub(crate) struct Run {
 }
 
 /// Runs the benches, and prints each as soon as it is there.
-pub(crate) fn all(wanted: &Run, files: u64) -> ExitCode {
+pub(crate) fn all(wanted: &ScenarioRun, files: u64) -> ExitCode {
     assert!(wanted.rounds > 0, "at least one round is needed");
     let mut report = Report::begin(wanted.short);
     println!("{}", report.machine.line());
@@ -98,7 +98,7 @@ pub(crate) fn all(wanted: &Run, files: u64) -> ExitCode {
     }
 }
 
-impl Run {
+impl ScenarioRun {
     /// One bench, if it is wanted.
     fn measure(&self, bench: Bench, files: u64) -> Option<Section> {
         let named = self.only.contains(&bench);

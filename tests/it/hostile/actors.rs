@@ -1,4 +1,4 @@
-//! The parties of an attack: one thief for each role, its victims, and what the role's template says that the thief may do.
+//! The fixture of the attacks: one set of stolen credentials per role, victims, and what the role's template permits.
 
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
@@ -7,25 +7,30 @@ use muster_wire::token::UserRole;
 use muster_wire::token::claims::{PermissionTemplate, SubjectPermissions};
 use muster_wire::token::permission::expand_scope_line;
 
-/// Stolen credentials.
-pub(super) struct Thief {
-    /// The word for its role in the list of attempts.
+/// Stolen credentials of one role.
+pub(super) struct StolenCredentials {
+    /// The name of the role in the list of attempts.
     pub(super) role: &'static str,
     pub(super) signer: Signer,
-    /// The subjects that the role lets it publish to, as patterns.
+    /// Patterns of the subjects that the role may publish to.
     pub(super) publish: Vec<String>,
-    /// The subjects that the role lets it subscribe to, as patterns.
+    /// Patterns of the subjects that the role may subscribe to.
     pub(super) subscribe: Vec<String>,
 }
 
-impl Thief {
+impl StolenCredentials {
     fn new(role: &'static str, signer: Signer, template: &PermissionTemplate) -> Self {
-        let of = |subjects: &SubjectPermissions| {
-            assert_eq!(subjects.deny, [""; 0], "the model knows no denials");
+        let expand = |subjects: &SubjectPermissions| {
+            assert_eq!(subjects.deny, [""; 0], "the model does not support denials");
             let lines = subjects.allow.iter();
             lines.flat_map(|line| expand_scope_line(line, &signer.claims())).collect()
         };
-        Self { role, publish: of(&template.publish), subscribe: of(&template.subscribe), signer }
+        Self {
+            role,
+            publish: expand(&template.publish),
+            subscribe: expand(&template.subscribe),
+            signer,
+        }
     }
 
     pub(super) fn may_publish(&self, subject: &str) -> bool {
@@ -37,7 +42,7 @@ impl Thief {
     }
 }
 
-/// Whether everything that a subject, perhaps with wildcards, stands for is in a pattern.
+/// Whether a pattern contains every subject that `subject`, which may have wildcards, stands for.
 fn includes(pattern: &str, subject: &str) -> bool {
     let mut tokens = subject.split('.');
     for part in pattern.split('.') {
@@ -52,49 +57,49 @@ fn includes(pattern: &str, subject: &str) -> bool {
     tokens.next().is_none()
 }
 
-/// A fleet with a real broker, thieves and victims.
-pub(super) struct Scene {
+/// A fleet with a real broker, stolen credentials and victims.
+pub(super) struct AttackFixture {
     pub(super) organisation: Organisation,
     pub(super) server: NatsServer,
-    pub(super) thieves: Vec<Thief>,
+    pub(super) stolen_credentials: Vec<StolenCredentials>,
     pub(super) node: Signer,
     pub(super) caller: Signer,
     pub(super) service: Signer,
     pub(super) other_newcomer: Signer,
 }
 
-impl Scene {
+impl AttackFixture {
     pub(super) async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker_with_stores().await;
         let fleet = [organisation.collective().clone()];
         let newcomers = organisation.bootstrap_account();
-        let among_newcomers = |role: UserRole| role.newcomers_account_template().unwrap();
-        let thieves = vec![
-            Thief::new(
+        let bootstrap_template = |role: UserRole| role.newcomers_account_template().unwrap();
+        let stolen_credentials = vec![
+            StolenCredentials::new(
                 "node",
                 organisation.node("stolen.example.net"),
                 &UserRole::Node.permission_template(&fleet),
             ),
-            Thief::new(
+            StolenCredentials::new(
                 "caller",
                 organisation.user(UserRole::Caller, "mallory", &["agent:rpcutil"]),
                 &UserRole::Caller.permission_template(&fleet),
             ),
-            Thief::new(
+            StolenCredentials::new(
                 "service",
                 organisation.service("directory"),
                 &UserRole::Service.permission_template(&fleet),
             ),
-            Thief::new(
+            StolenCredentials::new(
                 "newcomer",
                 newcomers.bootstrap(&["name:*.example.com"], None),
-                &among_newcomers(UserRole::Newcomer),
+                &bootstrap_template(UserRole::Newcomer),
             ),
-            Thief::new(
+            StolenCredentials::new(
                 "enroller",
                 newcomers.enroller("provisioner"),
-                &among_newcomers(UserRole::Service),
+                &bootstrap_template(UserRole::Service),
             ),
         ];
         Self {
@@ -104,19 +109,19 @@ impl Scene {
             other_newcomer: newcomers.bootstrap(&["name:*.example.com"], None),
             organisation,
             server,
-            thieves,
+            stolen_credentials,
         }
     }
 
-    pub(super) fn thief(&self, role: &str) -> &Thief {
-        let mut thieves = self.thieves.iter();
-        thieves.find(|thief| thief.role == role).unwrap()
+    pub(super) fn attacker(&self, role: &str) -> &StolenCredentials {
+        let mut stolen_credentials = self.stolen_credentials.iter();
+        stolen_credentials.find(|attacker| attacker.role == role).unwrap()
     }
 
-    /// Fills the names and keys of the thief and of the others in.
-    pub(super) fn filled(&self, text: &str, thief: &Thief) -> String {
-        text.replace("{name}", thief.signer.identity().as_str())
-            .replace("{key}", &thief.signer.public_key().to_string())
+    /// Fills in the names and keys of the attacker and of the victims.
+    pub(super) fn fill_placeholders(&self, text: &str, attacker: &StolenCredentials) -> String {
+        text.replace("{name}", attacker.signer.identity().as_str())
+            .replace("{key}", &attacker.signer.public_key().to_string())
             .replace("{node}", self.node.identity().as_str())
             .replace("{node_key}", &self.node.public_key().to_string())
             .replace("{caller_key}", &self.caller.public_key().to_string())

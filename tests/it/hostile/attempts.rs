@@ -1,31 +1,31 @@
-//! A list of attempts, one a line in `attempts.txt`: the broker refuses each.
+//! The broker refuses each attempt of the list in `attempts.txt`, one per line.
 
 use muster_tests::raw_nats::RawNats;
 
-use super::actors::Scene;
+use super::actors::AttackFixture;
 
 const ATTEMPTS: &str = include_str!("attempts.txt");
 
-/// The list never gets shorter than this.
-const LEAST_ATTEMPTS: usize = 300;
+/// Lower bound of the number of attempts.
+const MIN_ATTEMPTS: usize = 300;
 
 #[tokio::test]
-async fn every_attempt_of_the_list_is_refused() {
-    let scene = Scene::new().await;
+async fn every_listed_attempt_is_refused() {
+    let fixture = AttackFixture::new().await;
     let lines: Vec<&str> =
         ATTEMPTS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-    assert!(lines.len() >= LEAST_ATTEMPTS, "{}", lines.len());
+    assert!(lines.len() >= MIN_ATTEMPTS, "{}", lines.len());
     let mut passed = Vec::new();
-    for thief in &scene.thieves {
-        let mut client = RawNats::connect(&scene.server, &thief.signer).await;
+    for attacker in &fixture.stolen_credentials {
+        let mut client = RawNats::connect(&fixture.server, &attacker.signer).await;
         for line in &lines {
             let columns: Vec<&str> = line.split('|').map(str::trim).collect();
-            if columns[0] != thief.role {
+            if columns[0] != attacker.role {
                 continue;
             }
-            let subject = scene.filled(columns[2], thief);
-            let reply = scene.filled(columns.get(3).unwrap_or(&""), thief);
-            let tries = match columns[1].split_once(':') {
+            let subject = fixture.fill_placeholders(columns[2], attacker);
+            let reply = fixture.fill_placeholders(columns.get(3).unwrap_or(&""), attacker);
+            let expected_refusals = match columns[1].split_once(':') {
                 Some((queue, _)) => {
                     client.subscribe(&subject, queue).await;
                     1
@@ -41,12 +41,12 @@ async fn every_attempt_of_the_list_is_refused() {
                     3
                 }
             };
-            let said = client.sync().await;
-            let violations = said.refusals.iter();
+            let output = client.sync().await;
+            let violations = output.refusals.iter();
             let count =
                 violations.filter(|refusal| refusal.contains("Permissions Violation")).count();
-            if count != tries || !said.messages.is_empty() {
-                passed.push(format!("{line}: {said:?}"));
+            if count != expected_refusals || !output.messages.is_empty() {
+                passed.push(format!("{line}: {output:?}"));
             }
         }
     }
@@ -54,7 +54,7 @@ async fn every_attempt_of_the_list_is_refused() {
 }
 
 #[test]
-fn the_list_names_known_roles_and_no_attempt_twice() {
+fn attempts_have_known_roles_and_are_unique() {
     let mut seen = std::collections::BTreeSet::new();
     for line in ATTEMPTS.lines() {
         if line.is_empty() || line.starts_with('#') {

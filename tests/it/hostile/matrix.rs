@@ -1,7 +1,7 @@
-//! All roles times all operations times all subjects: the broker allows what the role's template says, and nothing else.
+//! All roles × all operations × all subjects: the broker permits exactly what the role's template permits.
 //!
-//! The subjects are made from the templates themselves: each line of each role, filled in for the thief and for each of the others, with
-//! its wildcards as they are, and with names in their place.
+//! The subjects are derived from the templates: each line of each role, filled in for the attacker and for each victim,
+//! with wildcards, and with names in place of wildcards.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use muster_wire::token::claims::UserClaims;
 use muster_wire::token::permission::expand_scope_line;
 use muster_wire::token::{UserRole, scope};
 
-use super::actors::{Scene, Thief};
+use super::actors::{AttackFixture, StolenCredentials};
 
-/// Subjects that no template has.
-const MORE: [&str; 14] = [
+/// Subjects that occur in no template.
+const OTHER_SUBJECTS: [&str; 14] = [
     ">",
     "*",
     "*.*.*.>",
@@ -35,13 +35,13 @@ const MORE: [&str; 14] = [
 ];
 
 /// Every subject that any role or the administrator may use.
-pub(super) fn universe(scene: &Scene) -> Vec<String> {
-    let fleet = [scene.organisation.collective().clone()];
-    let mut lines: Vec<String> = MORE.map(str::to_owned).into();
+pub(super) fn all_subjects(fixture: &AttackFixture) -> Vec<String> {
+    let fleet = [fixture.organisation.collective().clone()];
+    let mut lines: Vec<String> = OTHER_SUBJECTS.map(str::to_owned).into();
     for role in UserRole::ALL {
-        let among_newcomers = role.newcomers_account_template();
+        let bootstrap_template = role.newcomers_account_template();
         for template in
-            [Some(role.permission_template(&fleet)), among_newcomers].into_iter().flatten()
+            [Some(role.permission_template(&fleet)), bootstrap_template].into_iter().flatten()
         {
             lines.extend(template.publish.allow);
             lines.extend(template.subscribe.allow);
@@ -51,8 +51,8 @@ pub(super) fn universe(scene: &Scene) -> Vec<String> {
     lines.extend(publish.allow);
     lines.extend(subscribe.allow);
     let mut owners: Vec<Arc<TokenClaims<UserClaims>>> =
-        scene.thieves.iter().map(|thief| thief.signer.claims()).collect();
-    owners.extend([scene.node.claims(), scene.caller.claims()]);
+        fixture.stolen_credentials.iter().map(|attacker| attacker.signer.claims()).collect();
+    owners.extend([fixture.node.claims(), fixture.caller.claims()]);
     let mut subjects = BTreeSet::new();
     for line in &lines {
         for owner in &owners {
@@ -66,27 +66,27 @@ pub(super) fn universe(scene: &Scene) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_broker_allows_each_role_its_template_and_nothing_else() {
-    let scene = Scene::new().await;
-    let universe = universe(&scene);
+async fn broker_permits_exactly_the_template_of_each_role() {
+    let fixture = AttackFixture::new().await;
+    let all_subjects = all_subjects(&fixture);
     let mut wrong = Vec::new();
-    let mut tried = 0;
-    for thief in &scene.thieves {
+    let mut attempts = 0;
+    for attacker in &fixture.stolen_credentials {
         let replies = [
             String::new(),
-            format!("_INBOX.{}.x", thief.signer.public_key()),
-            format!("_R.{}.0123.web1.example.net", scene.caller.public_key()),
+            format!("_INBOX.{}.x", attacker.signer.public_key()),
+            format!("_R.{}.0123.web1.example.net", fixture.caller.public_key()),
         ];
-        for subject in &universe {
-            let mut client = RawNats::connect(&scene.server, &thief.signer).await;
+        for subject in &all_subjects {
+            let mut client = RawNats::connect(&fixture.server, &attacker.signer).await;
             for queue in ["", "thieves"] {
                 client.subscribe(subject, queue).await;
-                tried += 1;
-                compare(
-                    thief,
+                attempts += 1;
+                check_refusal(
+                    attacker,
                     subject,
                     "subscribe",
-                    thief.may_subscribe(subject),
+                    attacker.may_subscribe(subject),
                     &mut client,
                     &mut wrong,
                 )
@@ -98,12 +98,12 @@ async fn the_broker_allows_each_role_its_template_and_nothing_else() {
             for reply in &replies {
                 for headers in ["", "Nats-Rollup: all"] {
                     client.publish(subject, reply, headers, "{}").await;
-                    tried += 1;
-                    compare(
-                        thief,
+                    attempts += 1;
+                    check_refusal(
+                        attacker,
                         subject,
                         "publish",
-                        thief.may_publish(subject),
+                        attacker.may_publish(subject),
                         &mut client,
                         &mut wrong,
                     )
@@ -112,30 +112,31 @@ async fn the_broker_allows_each_role_its_template_and_nothing_else() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {tried}: {wrong:#?}", wrong.len());
-    assert!(tried > 5_000, "{tried}");
-    nothing_was_made(&scene).await;
+    assert!(wrong.is_empty(), "{} of {attempts}: {wrong:#?}", wrong.len());
+    assert!(attempts > 5_000, "{attempts}");
+    assert_nothing_created(&fixture).await;
 }
 
-async fn compare(
-    thief: &Thief,
+async fn check_refusal(
+    attacker: &StolenCredentials,
     subject: &str,
     operation: &str,
     is_allowed: bool,
     client: &mut RawNats,
     wrong: &mut Vec<String>,
 ) {
-    let said = client.sync().await;
-    let is_refused = said.refusals.iter().any(|refusal| refusal.contains("Permissions Violation"));
+    let output = client.sync().await;
+    let is_refused =
+        output.refusals.iter().any(|refusal| refusal.contains("Permissions Violation"));
     if is_refused == is_allowed {
-        let role = thief.role;
-        wrong.push(format!("{role} {operation} {subject}: allowed {is_allowed}, {said:?}"));
+        let role = attacker.role;
+        wrong.push(format!("{role} {operation} {subject}: allowed {is_allowed}, {output:?}"));
     }
 }
 
-/// The account has the streams that it had, and no consumer.
-pub(super) async fn nothing_was_made(scene: &Scene) {
-    let administrator = connect(&scene.server, &scene.organisation.administrator()).await;
+/// Checks that the account has no additional streams and no consumers.
+pub(super) async fn assert_nothing_created(fixture: &AttackFixture) {
+    let administrator = connect(&fixture.server, &fixture.organisation.administrator()).await;
     let answer = administrator.request("$JS.API.INFO", "".into()).await.unwrap();
     let info: serde_json::Value = serde_json::from_slice(answer.payload()).unwrap();
     let count = |name: &str| info.get(name).and_then(serde_json::Value::as_u64).unwrap();

@@ -1,5 +1,5 @@
-//! What stolen credentials are good for: every role over the raw wire against a real broker, with a list of attempts, a matrix of all
-//! subjects and all operations, and random sequences.
+//! What stolen credentials permit: every role over the raw protocol against a real broker, with a list of attempts, a
+//! matrix of all subjects and operations, and random sequences.
 
 mod actors;
 mod attempts;

@@ -1,78 +1,78 @@
-//! Random sequences with a stolen node key: whatever was published and received before, with whatever reply subjects, the broker lets it
-//! publish and subscribe what the role's template says. Response permissions would fail here.
+//! Random sequences with a stolen node key: the broker permits exactly what the role's template permits, regardless of
+//! earlier messages and reply subjects. Response permissions would fail this test.
 
 use muster_tests::raw_nats::RawNats;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::actors::Scene;
-use super::matrix::{nothing_was_made, universe};
+use super::actors::AttackFixture;
+use super::matrix::{all_subjects, assert_nothing_created};
 
 const SEQUENCES: u64 = 40;
 const STEPS: usize = 60;
 
 #[tokio::test]
-async fn no_sequence_gives_a_node_more_than_its_template() {
-    let scene = Scene::new().await;
-    let universe = universe(&scene);
+async fn no_sequence_extends_the_permissions_of_a_node() {
+    let fixture = AttackFixture::new().await;
+    let all_subjects = all_subjects(&fixture);
     let literal: Vec<&String> =
-        universe.iter().filter(|subject| !subject.contains(['*', '>'])).collect();
-    let mut caller = RawNats::connect(&scene.server, &scene.caller).await;
-    let thief = scene.thief("node");
+        all_subjects.iter().filter(|subject| !subject.contains(['*', '>'])).collect();
+    let mut caller = RawNats::connect(&fixture.server, &fixture.caller).await;
+    let attacker = fixture.attacker("node");
     let mut seen = [0_usize; 2];
     for seed in 0..SEQUENCES {
-        let mut random = StdRng::seed_from_u64(seed);
-        let mut client = RawNats::connect(&scene.server, &thief.signer).await;
-        // What a real node subscribes to: messages with reply subjects arrive.
-        for subject in &thief.subscribe {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut client = RawNats::connect(&fixture.server, &attacker.signer).await;
+        // The subscriptions of a real node, so that messages with reply subjects arrive.
+        for subject in &attacker.subscribe {
             client.subscribe(subject, "").await;
         }
         client.sync().await;
         let mut history = Vec::new();
         for _ in 0..STEPS {
-            let subject = *literal.choose(&mut random).unwrap();
-            let reply = if random.random_ratio(2, 3) {
-                literal.choose(&mut random).map(|reply| reply.as_str())
+            let subject = *literal.choose(&mut rng).unwrap();
+            let reply = if rng.random_ratio(2, 3) {
+                literal.choose(&mut rng).map(|reply| reply.as_str())
             } else {
                 None
             };
             let reply = reply.unwrap_or_default();
-            let is_allowed = match random.random_range(0..5) {
+            let is_allowed = match rng.random_range(0..5) {
                 0 => {
-                    // A caller asks this node, and wants the answer anywhere.
-                    let own = format!("muster.rpcutil.ping.node.{}", thief.signer.identity());
+                    // A caller sends a request to this node with an arbitrary reply subject.
+                    let own = format!("muster.rpcutil.ping.node.{}", attacker.signer.identity());
                     caller.publish(&own, reply, "", "x").await;
                     caller.sync().await;
-                    history.push(format!("asked, reply {reply}"));
+                    history.push(format!("request with reply {reply}"));
                     continue;
                 }
                 1 => {
-                    let subject = universe.choose(&mut random).unwrap();
+                    let subject = all_subjects.choose(&mut rng).unwrap();
                     client.subscribe(subject, "").await;
                     history.push(format!("subscribe {subject}"));
-                    thief.may_subscribe(subject)
+                    attacker.may_subscribe(subject)
                 }
                 2 => {
-                    // To a subject of its own, with a reply subject of its choice.
-                    let own = thief.publish.choose(&mut random).unwrap().replace('*', "x");
+                    // Publishes to a permitted subject with an arbitrary reply subject.
+                    let own = attacker.publish.choose(&mut rng).unwrap().replace('*', "x");
                     client.publish(&own, reply, "", "{}").await;
                     history.push(format!("publish {own} reply {reply}"));
-                    thief.may_publish(&own)
+                    attacker.may_publish(&own)
                 }
                 _ => {
                     client.publish(subject, reply, "", "{}").await;
                     history.push(format!("publish {subject} reply {reply}"));
-                    thief.may_publish(subject)
+                    attacker.may_publish(subject)
                 }
             };
-            let said = client.sync().await;
+            let output = client.sync().await;
             let is_refused =
-                said.refusals.iter().any(|refusal| refusal.contains("Permissions Violation"));
-            assert_eq!(is_refused, !is_allowed, "seed {seed}: {history:#?}, {:?}", said.refusals);
+                output.refusals.iter().any(|refusal| refusal.contains("Permissions Violation"));
+            assert_eq!(is_refused, !is_allowed, "seed {seed}: {history:#?}, {:?}", output.refusals);
             seen[usize::from(is_allowed)] += 1;
         }
     }
     assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
-    nothing_was_made(&scene).await;
+    assert_nothing_created(&fixture).await;
 }

@@ -1,5 +1,5 @@
-//! No action that its DDL marks as `read` starts a program that the caller names: each such action of each built-in agent, at a real
-//! daemon, with the path of a canary in every input, in the forms that shells and tools would run.
+//! No action that its DDL marks as `read` starts a program that the caller names: each such action of each built-in
+//! agent in a real daemon, with the path of a canary in every input, in forms that shells and tools would execute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,8 +17,8 @@ use tempfile::TempDir;
 use crate::ask::TestCaller;
 use crate::enrolled_names::await_log;
 
-/// Actions that this daemon cannot carry out, because their agent needs a service or a program that is not part of this test. Their inputs
-/// are still tried.
+/// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
+/// provide. Their inputs are tried nevertheless.
 const UNAVAILABLE: [&str; 10] = [
     "permit list",
     "provisioner status",
@@ -32,7 +32,7 @@ const UNAVAILABLE: [&str; 10] = [
     "package checkupdates",
 ];
 
-/// A program that leaves a mark when it is started.
+/// A program that creates a file when it is started.
 struct Canary(TempDir);
 
 impl Canary {
@@ -55,7 +55,7 @@ impl Canary {
         self.0.path().join("canary")
     }
 
-    /// A catalog whose every command is the program.
+    /// A catalog in which every command is the program.
     fn catalog(&self) -> Value {
         let program = self.program();
         json!([
@@ -68,7 +68,7 @@ impl Canary {
         ])
     }
 
-    /// What stands in place of one text.
+    /// The values that replace a text input.
     fn spellings(&self) -> Vec<String> {
         let program = self.program().display().to_string();
         let catalog = self.0.path().join("catalog.json").display().to_string();
@@ -94,7 +94,7 @@ impl Canary {
     }
 }
 
-/// One action that its DDL marks as read.
+/// An action that its DDL marks as `read`.
 struct ReadAction {
     agent: String,
     action: String,
@@ -127,11 +127,11 @@ fn read_actions() -> Vec<ReadAction> {
 }
 
 impl ReadAction {
-    /// The sample as it is, with each input replaced by each spelling, and with all of them at once.
-    fn tries(&self, canary: &Canary) -> Vec<Map<String, Value>> {
-        let mut tries = vec![self.sample.clone()];
+    /// The example unchanged, with each input replaced by each value, and with all inputs replaced at once.
+    fn build_inputs(&self, canary: &Canary) -> Vec<Map<String, Value>> {
+        let mut inputs = vec![self.sample.clone()];
         if self.inputs.is_empty() {
-            return tries;
+            return inputs;
         }
         let mut values: Vec<Value> = canary.spellings().into_iter().map(Value::from).collect();
         values.push(canary.catalog().to_string().into());
@@ -141,16 +141,16 @@ impl ReadAction {
             for name in &self.inputs {
                 let mut data = self.sample.clone();
                 data.insert(name.clone(), value.clone());
-                tries.push(data);
+                inputs.push(data);
             }
-            tries.push(self.inputs.iter().map(|name| (name.clone(), value.clone())).collect());
+            inputs.push(self.inputs.iter().map(|name| (name.clone(), value.clone())).collect());
         }
-        tries
+        inputs
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
+async fn read_actions_start_no_program_that_the_caller_names() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let config = "[requests]\nplain_secrets = true\n[plugins.puppetral]\ndeny_types = []\n\
@@ -159,8 +159,8 @@ async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
     let node = organisation.node("web1.example.com");
     let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;
-    let asker = organisation.caller("rip");
-    let caller = TestCaller::connect(&organisation, &server, asker).await;
+    let signer = organisation.caller("rip");
+    let caller = TestCaller::connect(&organisation, &server, signer).await;
     let canary = Canary::new();
     let command = json!({"command": ["/bin/true"]});
     let started = caller.call_action("web1.example.com", "shell", "start", command);
@@ -172,14 +172,14 @@ async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
     }
     assert!(actions.len() > 40, "{}", actions.len());
 
-    let mut carried_out: BTreeMap<String, usize> = BTreeMap::new();
-    for tried in &actions {
-        let name = format!("{} {}", tried.agent, tried.action);
-        let count = carried_out.entry(name.clone()).or_default();
-        for data in tried.tries(&canary) {
+    let mut executed: BTreeMap<String, usize> = BTreeMap::new();
+    for read_action in &actions {
+        let name = format!("{} {}", read_action.agent, read_action.action);
+        let count = executed.entry(name.clone()).or_default();
+        for data in read_action.build_inputs(&canary) {
             let request = Request {
-                agent: SubjectName::parse(&tried.agent).unwrap(),
-                action: SubjectName::parse(&tried.action).unwrap(),
+                agent: SubjectName::parse(&read_action.agent).unwrap(),
+                action: SubjectName::parse(&read_action.action).unwrap(),
                 data: data.clone(),
                 ..caller.ping_request()
             };
@@ -189,25 +189,25 @@ async fn no_read_action_of_any_agent_starts_a_program_that_the_caller_names() {
             assert!(!canary.mark().exists(), "{name} {data:?} started the canary");
         }
     }
-    let never: Vec<&str> = carried_out
+    let not_reached: Vec<&str> = executed
         .iter()
         .filter(|(name, count)| **count == 0 && !UNAVAILABLE.contains(&name.as_str()))
         .map(|(name, _)| name.as_str())
         .collect();
-    assert!(never.is_empty(), "no try reached the action: {never:?}");
+    assert!(not_reached.is_empty(), "no input reached the action: {not_reached:?}");
 }
 
-/// The canary itself works: an action that may run programs starts it.
+/// Verifies the canary: an action that may run programs starts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_action_that_may_run_programs_starts_the_canary() {
+async fn exec_action_starts_the_canary() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let config = "[plugins.puppetral]\ndeny_types = []\n";
     let node = organisation.node("web1.example.com");
     let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;
-    let asker = organisation.caller("rip");
-    let caller = TestCaller::connect(&organisation, &server, asker).await;
+    let signer = organisation.caller("rip");
+    let caller = TestCaller::connect(&organisation, &server, signer).await;
     let canary = Canary::new();
     let data = json!({"type": "exec", "name": canary.program()});
     let answer = caller.call_action("web1.example.com", "puppetral", "do", data).await;

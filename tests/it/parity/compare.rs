@@ -1,15 +1,16 @@
-//! Two runs side by side: every difference has a place, and the two values that are there.
+//! Compares two runs: each difference has a place and the two values.
 //!
-//! Why something failed is told by each in its own words: of a failure's message only what comes before the reason is compared.
+//! The reason of a failure is worded differently by each program, so only the part of a failure message before the
+//! reason is compared.
 
 use serde_json::Value;
 
-use super::outcome::Run;
+use super::outcome::ScenarioRun;
 
-/// Where two runs of one scenario part.
+/// A difference between two runs of one scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Difference {
-    /// `run 2: outcome/resources/File[x]/events/0/message`.
+    /// For example `run 2: outcome/resources/File[x]/events/0/message`.
     pub(crate) place: String,
     pub(crate) expected: Value,
     pub(crate) found: Value,
@@ -21,25 +22,26 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// All differences, run by run.
-pub(crate) fn differences(expected: &[Run], found: &[Run]) -> Vec<Difference> {
+/// All differences, in the order of the runs.
+pub(crate) fn find_differences(expected: &[ScenarioRun], found: &[ScenarioRun]) -> Vec<Difference> {
     let mut all = Vec::new();
-    assert_eq!(expected.len(), found.len(), "another number of runs");
+    assert_eq!(expected.len(), found.len(), "the numbers of runs differ");
     for (number, (expected, found)) in expected.iter().zip(found).enumerate() {
-        let json = |run: &Run| serde_json::to_value(without_reasons(run)).unwrap();
-        walk(&format!("run {}: ", number + 1), &json(expected), &json(found), &mut all);
+        let json = |run: &ScenarioRun| serde_json::to_value(without_reasons(run)).unwrap();
+        compare_values(&format!("run {}: ", number + 1), &json(expected), &json(found), &mut all);
     }
     all
 }
 
-/// What cannot be put into a sentence of one's own.
-const FIXED: [&str; 2] = ["resource is part of a dependency cycle", "Failed to call refresh"];
+/// Messages that are the same in both programs.
+const FIXED_MESSAGES: [&str; 2] =
+    ["resource is part of a dependency cycle", "Failed to call refresh"];
 
-fn without_reasons(run: &Run) -> Run {
+fn without_reasons(run: &ScenarioRun) -> ScenarioRun {
     let mut run = run.clone();
     let events = run.outcome.resources.values_mut().flat_map(|status| &mut status.events);
     for event in events.filter(|event| event.status == "failure") {
-        let fixed = FIXED.iter().find(|fixed| event.message.starts_with(**fixed));
+        let fixed = FIXED_MESSAGES.iter().find(|fixed| event.message.starts_with(**fixed));
         let end = event.message.find(" failed: ");
         event.message = match (fixed, end) {
             (Some(fixed), _) => (*fixed).to_owned(),
@@ -50,7 +52,7 @@ fn without_reasons(run: &Run) -> Run {
     run
 }
 
-fn walk(place: &str, expected: &Value, found: &Value, all: &mut Vec<Difference>) {
+fn compare_values(place: &str, expected: &Value, found: &Value, all: &mut Vec<Difference>) {
     match (expected, found) {
         (Value::Object(one), Value::Object(other)) => {
             let names: std::collections::BTreeSet<&String> =
@@ -59,14 +61,14 @@ fn walk(place: &str, expected: &Value, found: &Value, all: &mut Vec<Difference>)
                 let get = |map: &serde_json::Map<String, Value>| {
                     map.get(name).cloned().unwrap_or_default()
                 };
-                walk(&format!("{place}/{name}"), &get(one), &get(other), all);
+                compare_values(&format!("{place}/{name}"), &get(one), &get(other), all);
             }
         }
         (Value::Array(one), Value::Array(other))
             if one.len() == other.len() && one.iter().any(Value::is_object) =>
         {
             for (index, (one, other)) in one.iter().zip(other).enumerate() {
-                walk(&format!("{place}/{index}"), one, other, all);
+                compare_values(&format!("{place}/{index}"), one, other, all);
             }
         }
         _ if expected == found => {}

@@ -1,87 +1,91 @@
-//! Where ours differs from Puppet: on purpose, or not yet as it should be. Everything else fails the tests.
+//! Known differences from Puppet: intended ones, and defects. Any other difference fails the tests.
 
-/// A difference on purpose. One that is not seen any more fails the tests too.
+/// An intended difference. The tests also fail if it no longer occurs.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownDifference {
     /// The scenario.
     pub(crate) scenario: &'static str,
     /// A part of the place of the difference.
     pub(crate) place: &'static str,
-    /// Why ours is as it is.
-    #[expect(dead_code, reason = "for whoever reads the table")]
+    /// The reason of the difference.
+    #[expect(dead_code, reason = "documents the table")]
     reason: &'static str,
 }
 
-const fn known(scenario: &'static str, place: &'static str, reason: &'static str) -> Known {
-    Known { scenario, place, reason }
+const fn known(
+    scenario: &'static str,
+    place: &'static str,
+    reason: &'static str,
+) -> KnownDifference {
+    KnownDifference { scenario, place, reason }
 }
 
-/// On purpose.
-pub(crate) const KNOWN: &[Known] = &[
+/// Intended differences.
+pub(crate) const KNOWN_DIFFERENCES: &[KnownDifference] = &[
     known(
         "exec_guard_timeout",
         "",
-        "a check that does not end is a failure: the machine is not known to be as desired",
+        "a check that times out is a failure, because the state is unknown",
     ),
     known(
         "file_absent",
         "",
-        "a full directory is not removed without `force`, by neither: Puppet says that it was",
+        "neither removes a non-empty directory without `force`, but Puppet reports that it did",
     ),
     known(
         "file_purge",
         "",
-        "a full directory is not purged without `force`, by neither: Puppet says that it was",
+        "neither purges a non-empty directory without `force`, but Puppet reports that it did",
     ),
     known(
         "file_binary",
         "",
-        "content that is no text is refused with a word: values of ours are texts",
+        "content that is not text is refused with an error, because values are texts",
     ),
     known(
         "file_owner",
         "File[/parity-root/a]",
-        "owners are shown by name where they have one, before and after",
+        "owners are shown by name if they have one, before and after",
     ),
-    known(
-        "file_owner",
-        "File[/parity-root/e]",
-        "a file whose owner does not exist is not left half made",
-    ),
-    known("file_owner", "tree/e", "a file whose owner does not exist is not left half made"),
+    known("file_owner", "File[/parity-root/e]", "a file whose owner does not exist is not created"),
+    known("file_owner", "tree/e", "a file whose owner does not exist is not created"),
     known(
         "file_through_link",
         "tree/",
-        "with `links => follow` the content goes through the link, which stays",
+        "with `links => follow` the content is written through the link, which is kept",
     ),
     known(
         "filebucket",
         "tree/bucket",
-        "a bucket holds what files were, secrets too: the group does not write it",
+        "a bucket contains earlier contents of files, including secrets, so the group may not write it",
     ),
     known("host", "Host[old]/events/1", "lists are shown as lists"),
     known("ssh_authorized_key", "events", "lists are shown as lists"),
     known("notify", "Notify[number]", "messages are texts"),
-    known("odd_titles", "", "a quote within quotes is shown as it is"),
+    known("odd_titles", "", "a quote within quotes is shown unchanged"),
     known(
         "provider_unsuitable",
         "",
-        "a provider that the type does not have is refused before anything is touched",
+        "a provider that the type does not have is refused before any change",
     ),
-    known("refresh_lost", "run ", "the refresh is owed, and made in the run that can"),
-    known("refresh_failed", "run 2", "the refresh is owed, and made in the run that can"),
-    known("refresh_noop_target", "run 2", "the refresh is owed while the target is noop"),
+    known("refresh_lost", "run ", "the refresh stays pending until a run can make it"),
+    known("refresh_failed", "run 2", "the refresh stays pending until a run can make it"),
+    known("refresh_noop_target", "run 2", "the refresh stays pending while the target is noop"),
     known(
         "refresh_schedule",
         "run 2",
-        "the refresh is owed while the target is outside its schedule",
+        "the refresh stays pending while the target is outside its schedule",
     ),
-    known("refresh_tags", "run 2", "the refresh is owed, and made in the run that can"),
-    known("service_failing", "run 2", "the restart is owed, and tried again"),
-    known("sshkey", "", "a resource keeps the title that it was given"),
-    known("refresh_of_failed", "File[/parity-root/good]", "a file is changed as a whole, or not"),
-    known("refresh_of_failed", "tree/good", "a file is changed as a whole, or not"),
+    known("refresh_tags", "run 2", "the refresh stays pending until a run can make it"),
+    known("service_failing", "run 2", "the restart stays pending and is retried"),
+    known("sshkey", "", "a resource keeps its title"),
+    known(
+        "refresh_of_failed",
+        "File[/parity-root/good]",
+        "a file is changed completely or not at all",
+    ),
+    known("refresh_of_failed", "tree/good", "a file is changed completely or not at all"),
 ];
 
-/// Defects that are known: scenarios that are played, and whose differences are only told. To be emptied.
-pub(crate) const DEFECTS: &[(&str, &str)] = &[];
+/// Known defects: scenarios that run, but whose differences are only printed. The list should be empty.
+pub(crate) const KNOWN_DEFECTS: &[(&str, &str)] = &[];

@@ -1,8 +1,9 @@
-//! Parity with Puppet: the same catalog, applied by the machine's own Puppet and by `rpcd apply`, must do and say the same.
+//! Parity with Puppet: the same catalog, applied by the machine's Puppet and by `rpcd apply`, must have the same
+//! effects and messages.
 //!
-//! `tests/parity` holds the corpus: manifests, the catalogs that Puppet compiles of them, and what Puppet was seen to do with
-//! each. Where Puppet is, the tests prove that the recordings are true and go on with random catalogs; where it is not, ours
-//! is held against the recordings. `UPDATE_GOLDEN=1` compiles and records anew.
+//! `tests/parity` contains the corpus: manifests, the catalogs that Puppet compiles from them, and recordings of the
+//! results. Where Puppet is installed, the tests verify the recordings and compare random catalogs; elsewhere, `rpcd`
+//! is compared with the recordings. `UPDATE_GOLDEN=1` compiles and records again.
 
 mod compare;
 mod known;
@@ -12,6 +13,6 @@ mod outcome;
 mod random;
 mod recorded;
 mod scenario;
-mod world;
+mod scratch_root;
 
-pub(crate) use oracle::tell;
+pub(crate) use oracle::print_line;

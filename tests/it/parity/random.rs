@@ -1,23 +1,23 @@
-//! Random catalogs, applied by the machine's Puppet and by ours: shapes of graphs that nobody thought of.
+//! Random catalogs, applied by the machine's Puppet and by `rpcd`, to cover graphs that no written scenario has.
 //!
-//! `PARITY_N` catalogs (20 when nothing is said), from the seed `PARITY_SEED` on. A failure names its seed; with one alone,
-//! `PARITY_KEEP=FILE` keeps the catalog.
+//! `PARITY_N` catalogs (default 20), starting with the seed `PARITY_SEED`. A failure states its seed; for a single
+//! seed, `PARITY_KEEP=FILE` stores the catalog.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-use super::compare::differences;
-use super::oracle::Oracle;
+use super::compare::find_differences;
+use super::oracle::PuppetOracle;
 use super::ours;
-use super::outcome::Run;
-use super::scenario::{Flags, ROOT, Step};
-use super::world::World;
+use super::outcome::ScenarioRun;
+use super::scenario::{ApplyFlags, CORPUS_ROOT, ScenarioStep};
+use super::scratch_root::ScratchRoot;
 
-/// A small generator of numbers (`SplitMix64`): the same seed is the same catalog on every machine.
-struct Dice(u64);
+/// A small random number generator (`SplitMix64`): the same seed gives the same catalog on every machine.
+struct SplitMix(u64);
 
-impl Dice {
+impl SplitMix {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -42,28 +42,34 @@ impl Dice {
     }
 }
 
-/// A container over a range of resources.
+/// A class or define that contains a range of resources.
 struct Container {
     reference: String,
     kind: &'static str,
     range: std::ops::Range<usize>,
 }
 
-/// What is applied, to what, and how.
-struct Case {
+/// A catalog, the files that exist before, and the flags of the run.
+struct RandomCase {
     catalog: String,
-    setup: Vec<Step>,
-    flags: Flags,
+    setup: Vec<ScenarioStep>,
+    flags: ApplyFlags,
 }
 
-/// A resource with its parameters, and the file that is there before.
-fn resource(dice: &mut Dice, index: usize) -> (String, Map<String, Value>, Option<Step>) {
-    let log = |word: &str| format!("/bin/sh -c 'echo {word}{index} >> {ROOT}/log'");
-    let path = format!("{ROOT}/f{index}");
-    let before =
-        |text: &str| Step::File { path: format!("f{index}"), mode: 0o644, text: text.to_owned() };
+/// A resource with its parameters, and the file that exists before, if any.
+fn random_resource(
+    rng: &mut SplitMix,
+    index: usize,
+) -> (String, Map<String, Value>, Option<ScenarioStep>) {
+    let log = |word: &str| format!("/bin/sh -c 'echo {word}{index} >> {CORPUS_ROOT}/log'");
+    let path = format!("{CORPUS_ROOT}/f{index}");
+    let before = |text: &str| ScenarioStep::File {
+        path: format!("f{index}"),
+        mode: 0o644,
+        text: text.to_owned(),
+    };
     let exec = |parameters: Value| (format!("Exec[e{index}]"), parameters, None);
-    let (reference, parameters, setup) = match dice.below(12) {
+    let (reference, parameters, setup) = match rng.below(12) {
         0 => exec(json!({"command": log("ran")})),
         1 => exec(json!({"command": "/bin/false"})),
         2 | 3 => exec(json!({"command": log("refreshed"), "refreshonly": true})),
@@ -80,34 +86,34 @@ fn resource(dice: &mut Dice, index: usize) -> (String, Map<String, Value>, Optio
             json!({"ensure": "file", "content": "new", "backup": false}),
             Some(before("old")),
         ),
-        9 => (format!("File[{ROOT}/none/f{index}]"), json!({"ensure": "directory"}), None),
+        9 => (format!("File[{CORPUS_ROOT}/none/f{index}]"), json!({"ensure": "directory"}), None),
         _ => (format!("File[{path}]"), json!({"ensure": "file", "content": "new"}), None),
     };
     let Value::Object(mut parameters) = parameters else {
         unreachable!("parameters are an object")
     };
-    if dice.chance(10) {
-        parameters.insert("noop".to_owned(), json!(dice.chance(70)));
+    if rng.chance(10) {
+        parameters.insert("noop".to_owned(), json!(rng.chance(70)));
     }
     (reference, parameters, setup)
 }
 
-/// Up to three containers side by side, the first of which may hold another.
-fn containers(dice: &mut Dice, count: usize) -> Vec<Container> {
+/// Up to three adjacent containers; each may contain another one.
+fn random_containers(rng: &mut SplitMix, count: usize) -> Vec<Container> {
     let mut found: Vec<Container> = Vec::new();
     let mut from = 0;
-    for number in 0..dice.below(4) {
-        let begin = from + dice.below(3);
-        let end = begin + dice.below(5);
+    for number in 0..rng.below(4) {
+        let begin = from + rng.below(3);
+        let end = begin + rng.below(5);
         if end > count {
             break;
         }
-        let (reference, kind) = if dice.chance(60) {
+        let (reference, kind) = if rng.chance(60) {
             (format!("Class[C{number}]"), "class")
         } else {
             (format!("Parity::Box[b{number}]"), "defined_type")
         };
-        let inner = (end - begin > 2 && dice.chance(40)).then(|| Container {
+        let inner = (end - begin > 2 && rng.chance(40)).then(|| Container {
             reference: format!("Parity::Box[inner{number}]"),
             kind: "defined_type",
             range: begin + 1..end - 1,
@@ -119,17 +125,20 @@ fn containers(dice: &mut Dice, count: usize) -> Vec<Container> {
     found
 }
 
-/// Who comes before whom: mostly forward, so that few catalogs have cycles.
-fn relate(dice: &mut Dice, everybody: &mut [(String, Map<String, Value>, std::ops::Range<usize>)]) {
-    for _ in 0..dice.below(everybody.len() * 2) {
-        let (one, other) = (dice.below(everybody.len()), dice.below(everybody.len()));
+/// Adds random relationships, mostly forward, so that few catalogs have cycles.
+fn add_relationships(
+    rng: &mut SplitMix,
+    entries: &mut [(String, Map<String, Value>, std::ops::Range<usize>)],
+) {
+    for _ in 0..rng.below(entries.len() * 2) {
+        let (one, other) = (rng.below(entries.len()), rng.below(entries.len()));
         let name = ["before", "require", "notify", "subscribe"]
-            .get(dice.below(4))
+            .get(rng.below(4))
             .copied()
             .unwrap_or("before");
-        let backward = dice.chance(1);
+        let backward = rng.chance(1);
         let (Some((first, _, range)), Some((second, _, later))) =
-            (everybody.get(one), everybody.get(other))
+            (entries.get(one), entries.get(other))
         else {
             continue;
         };
@@ -140,116 +149,127 @@ fn relate(dice: &mut Dice, everybody: &mut [(String, Map<String, Value>, std::op
             "before" | "notify" => (one, second.clone()),
             _ => (other, first.clone()),
         };
-        if let Some((_, parameters, _)) = everybody.get_mut(holder) {
+        if let Some((_, parameters, _)) = entries.get_mut(holder) {
             let known = parameters.entry(name).or_insert_with(|| json!([]));
             known.as_array_mut().unwrap().push(json!(named));
         }
     }
 }
 
-fn case(seed: u64) -> Case {
-    let mut dice = Dice(seed);
-    let count = 3 + dice.below(10);
-    let (mut setup, mut everybody) = (Vec::new(), Vec::new());
+fn random_case(seed: u64) -> RandomCase {
+    let mut rng = SplitMix(seed);
+    let count = 3 + rng.below(10);
+    let (mut setup, mut entries) = (Vec::new(), Vec::new());
     for index in 0..count {
-        let (reference, parameters, before) = resource(&mut dice, index);
+        let (reference, parameters, before) = random_resource(&mut rng, index);
         setup.extend(before);
-        everybody.push((reference, parameters, index..index + 1));
+        entries.push((reference, parameters, index..index + 1));
     }
-    let containers = containers(&mut dice, count);
+    let containers = random_containers(&mut rng, count);
     let holder = |index: usize, but: &str| {
-        let mut around = containers
+        let mut outer = containers
             .iter()
             .filter(|container| container.range.contains(&index) && container.reference != but);
-        around.next_back().map_or("Class[main]", |container| container.reference.as_str())
+        outer.next_back().map_or("Class[main]", |container| container.reference.as_str())
     };
     let mut edges = vec![json!({"source": "Stage[main]", "target": "Class[main]"})];
     for container in &containers {
         let is_inner = container.reference.contains("inner");
-        let around = if is_inner {
+        let outer = if is_inner {
             holder(container.range.start, &container.reference)
         } else {
             "Class[main]"
         };
-        edges.push(json!({"source": around, "target": container.reference}));
-        everybody.push((container.reference.clone(), Map::new(), container.range.clone()));
+        edges.push(json!({"source": outer, "target": container.reference}));
+        entries.push((container.reference.clone(), Map::new(), container.range.clone()));
     }
-    for (reference, _, range) in everybody.iter().take(count) {
+    for (reference, _, range) in entries.iter().take(count) {
         edges.push(json!({"source": holder(range.start, ""), "target": reference}));
     }
-    relate(&mut dice, &mut everybody);
+    add_relationships(&mut rng, &mut entries);
     let kind_of = |reference: &str| {
         let container = containers.iter().find(|container| container.reference == reference);
         container.map_or("compilable_type", |container| container.kind)
     };
-    let mut resources: Vec<Value> = everybody
+    let mut resources: Vec<Value> = entries
         .iter()
         .map(|(reference, parameters, _)| {
             let tags: Vec<String> =
-                dice.chance(25).then(|| format!("t{}", dice.below(2))).into_iter().collect();
-            written(reference, kind_of(reference), parameters, &tags)
+                rng.chance(25).then(|| format!("t{}", rng.below(2))).into_iter().collect();
+            resource_json(reference, kind_of(reference), parameters, &tags)
         })
         .collect();
-    dice.shuffle(&mut resources);
-    let beginning = [
+    rng.shuffle(&mut resources);
+    let main_resources = [
         json!({"type": "Stage", "title": "main", "tags": ["stage"], "exported": false, "kind": "compilable_type", "parameters": {"name": "main"}}),
         json!({"type": "Class", "title": "main", "tags": ["class"], "exported": false, "kind": "unknown", "parameters": {"name": "main"}}),
     ];
-    resources.splice(0..0, beginning);
-    let flags = match dice.below(8) {
-        0 => Flags { noop: true, ..Flags::default() },
-        1 => Flags { tags: Some("t0".to_owned()), ..Flags::default() },
-        2 => Flags { skip_tags: Some("t1".to_owned()), ..Flags::default() },
-        _ => Flags::default(),
+    resources.splice(0..0, main_resources);
+    let flags = match rng.below(8) {
+        0 => ApplyFlags { noop: true, ..ApplyFlags::default() },
+        1 => ApplyFlags { tags: Some("t0".to_owned()), ..ApplyFlags::default() },
+        2 => ApplyFlags { skip_tags: Some("t1".to_owned()), ..ApplyFlags::default() },
+        _ => ApplyFlags::default(),
     };
     let catalog = json!({
         "tags": [], "name": "parity.example.net", "version": 1, "code_id": null, "catalog_format": 2, "environment": "production",
         "catalog_uuid": "00000000-0000-0000-0000-000000000000", "resources": resources, "edges": edges, "classes": [],
     });
-    Case { catalog: serde_json::to_string_pretty(&catalog).unwrap(), setup, flags }
+    RandomCase { catalog: serde_json::to_string_pretty(&catalog).unwrap(), setup, flags }
 }
 
-fn written(reference: &str, kind: &str, parameters: &Map<String, Value>, tags: &[String]) -> Value {
+fn resource_json(
+    reference: &str,
+    kind: &str,
+    parameters: &Map<String, Value>,
+    tags: &[String],
+) -> Value {
     let (type_name, title) = reference.trim_end_matches(']').split_once('[').unwrap();
     let mut tags = tags.to_vec();
     tags.push(type_name.to_lowercase());
     json!({"type": type_name, "title": title, "tags": tags, "exported": false, "kind": kind, "parameters": parameters})
 }
 
-fn number(variable: &str, otherwise: u64) -> u64 {
+fn read_number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// One run with the case's flags and, when nothing is owed after it, one more without. What Puppet has forgotten by then, ours has not.
+/// One run with the flags of the case and, if no refresh is pending after it, one more without flags. Puppet has lost
+/// pending refreshes by then.
 #[test]
-fn random_catalogs_end_as_puppet_ends_them() {
-    let Some(mut oracle) = Oracle::start() else {
+fn random_catalogs_match_puppet() {
+    let Some(mut oracle) = PuppetOracle::start() else {
         return;
     };
-    let (begin, count) = (number("PARITY_SEED", 1), number("PARITY_N", 20));
+    let (begin, count) = (read_number("PARITY_SEED", 1), read_number("PARITY_N", 20));
     let mut wrong = String::new();
     for seed in begin..begin + count {
-        let case = case(seed);
+        let case = random_case(seed);
         if let Some(path) = std::env::var_os("PARITY_KEEP") {
             std::fs::write(path, &case.catalog).unwrap();
         }
-        let worlds = [World::new(false), World::new(false)];
-        let [theirs, mine] = &worlds;
-        for world in &worlds {
-            case.setup.iter().for_each(|step| world.prepare(step));
+        let roots = [ScratchRoot::new(false), ScratchRoot::new(false)];
+        let [puppet_root, rpcd_root] = &roots;
+        for root in &roots {
+            case.setup.iter().for_each(|step| root.prepare(step));
         }
         let mut pairs = Vec::new();
-        for flags in [&case.flags, &Flags::default()] {
-            let puppet =
-                Run { outcome: oracle.apply(&case.catalog, theirs, flags), tree: theirs.tree() };
-            let rpcd = Run { outcome: ours::apply(&case.catalog, mine, flags), tree: mine.tree() };
+        for flags in [&case.flags, &ApplyFlags::default()] {
+            let puppet = ScenarioRun {
+                outcome: oracle.apply(&case.catalog, puppet_root, flags),
+                tree: puppet_root.tree(),
+            };
+            let rpcd = ScenarioRun {
+                outcome: ours::apply(&case.catalog, rpcd_root, flags),
+                tree: rpcd_root.tree(),
+            };
             pairs.push((puppet, rpcd));
-            if ours::owes(mine) {
+            if ours::has_pending_refreshes(rpcd_root) {
                 break;
             }
         }
-        let (puppet, rpcd): (Vec<Run>, Vec<Run>) = pairs.into_iter().unzip();
-        for difference in differences(&puppet, &rpcd) {
+        let (puppet, rpcd): (Vec<ScenarioRun>, Vec<ScenarioRun>) = pairs.into_iter().unzip();
+        for difference in find_differences(&puppet, &rpcd) {
             writeln!(wrong, "PARITY_SEED={seed} PARITY_N=1 ({:?}): {difference}", case.flags)
                 .unwrap();
         }

@@ -1,112 +1,115 @@
-//! The corpus is true: what is compiled and recorded in it is what the Puppet of this machine compiles and does.
+//! The corpus is correct: the local Puppet compiles and applies its manifests as recorded.
 
-#![expect(clippy::indexing_slicing, reason = "JSON that is not there is null")]
+#![expect(clippy::indexing_slicing, reason = "the index of a missing JSON key is null")]
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::compare::differences;
-use super::oracle::{Oracle, has_namespaces, tell};
-use super::outcome::Run;
-use super::scenario::{Need, Scenario};
-use super::world::World;
+use super::compare::find_differences;
+use super::oracle::{PuppetOracle, has_namespaces, print_line};
+use super::outcome::ScenarioRun;
+use super::scenario::{Requirement, Scenario};
+use super::scratch_root::ScratchRoot;
 
-/// Whether the corpus is to be written anew.
-fn updating() -> bool {
+/// Whether the corpus is to be rewritten.
+fn is_update_requested() -> bool {
     std::env::var_os("UPDATE_GOLDEN").is_some()
 }
 
 /// Why this machine cannot play the scenario, if it cannot.
-pub(crate) fn lacks(scenario: &Scenario) -> Option<&'static str> {
-    let lacking = |need: &Need| match need {
-        Need::Root => !nix::unistd::geteuid().is_root(),
-        Need::Etc => !has_namespaces(),
-        Need::Dpkg => !Path::new("/var/lib/dpkg/status").exists(),
-        Need::Crontab => !Path::new("/usr/bin/crontab").exists(),
-        Need::Live => false,
+pub(crate) fn missing_requirement(scenario: &Scenario) -> Option<&'static str> {
+    let lacking = |need: &Requirement| match need {
+        Requirement::Root => !nix::unistd::geteuid().is_root(),
+        Requirement::Etc => !has_namespaces(),
+        Requirement::Dpkg => !Path::new("/var/lib/dpkg/status").exists(),
+        Requirement::Crontab => !Path::new("/usr/bin/crontab").exists(),
+        Requirement::Live => false,
     };
     let need = scenario.needs.iter().find(|need| lacking(need))?;
     Some(match need {
-        Need::Root => "it needs root",
-        Need::Etc => "it needs a mount namespace",
-        Need::Dpkg => "it needs a dpkg database",
-        Need::Crontab => "it needs a crontab program",
-        Need::Live => "it needs Puppet",
+        Requirement::Root => "it needs root",
+        Requirement::Etc => "it needs a mount namespace",
+        Requirement::Dpkg => "it needs a dpkg database",
+        Requirement::Crontab => "it needs a crontab program",
+        Requirement::Live => "it needs Puppet",
     })
 }
 
-/// A catalog without what is new in each compilation.
-fn settled(mut catalog: Value, scenario: &Scenario) -> String {
+/// A catalog without the values that differ in each compilation.
+fn normalize_catalog(mut catalog: Value, scenario: &Scenario) -> String {
     catalog["version"] = Value::from(1);
     catalog["catalog_uuid"] = Value::from("00000000-0000-0000-0000-000000000000");
     let file = format!("{}.pp", scenario.name);
     for resource in catalog["resources"].as_array_mut().unwrap() {
-        if let Some(place) = resource.get_mut("file") {
-            *place = Value::from(file.clone());
+        if let Some(file_entry) = resource.get_mut("file") {
+            *file_entry = Value::from(file.clone());
         }
     }
     serde_json::to_string_pretty(&catalog).unwrap() + "\n"
 }
 
-fn golden(path: &Path, text: &str, wrong: &mut Vec<String>) {
-    if updating() {
+fn compare_golden(path: &Path, text: &str, wrong: &mut Vec<String>) {
+    if is_update_requested() {
         fs::write(path, text).unwrap();
     } else if fs::read_to_string(path).unwrap_or_default() != text {
-        wrong.push(format!("{} is not what Puppet makes of its manifest", path.display()));
+        wrong.push(format!("{} is not what Puppet compiles from its manifest", path.display()));
     }
 }
 
-/// Each scenario, and what Puppet does in it.
-pub(crate) fn play(oracle: &mut Oracle, scenario: &Scenario) -> Vec<Run> {
+/// Plays a scenario with Puppet.
+pub(crate) fn play_scenario(oracle: &mut PuppetOracle, scenario: &Scenario) -> Vec<ScenarioRun> {
     let catalog = fs::read_to_string(scenario.catalog()).unwrap();
-    let world = World::new(scenario.needs(Need::Etc));
-    let runs = world.play(scenario, |world, flags| oracle.apply(&catalog, world, flags));
-    runs.into_iter().map(|(outcome, tree)| Run { outcome, tree }).collect()
+    let root = ScratchRoot::new(scenario.needs(Requirement::Etc));
+    let runs = root.play_steps(scenario, |root, flags| oracle.apply(&catalog, root, flags));
+    runs.into_iter().map(|(outcome, tree)| ScenarioRun { outcome, tree }).collect()
 }
 
 #[test]
-fn catalogs_and_recordings_are_what_puppet_makes_of_them() {
-    let Some(mut oracle) = Oracle::start() else {
+fn corpus_matches_the_local_puppet() {
+    let Some(mut oracle) = PuppetOracle::start() else {
         return;
     };
     let mut wrong = Vec::new();
     for scenario in Scenario::all() {
-        let catalog = settled(oracle.compile(&scenario.manifest()), &scenario);
-        golden(&scenario.catalog(), &catalog, &mut wrong);
-        if let Some(why) = lacks(&scenario) {
-            tell(&format!("{}: not played here: {why}", scenario.name));
+        let catalog = normalize_catalog(oracle.compile(&scenario.manifest()), &scenario);
+        compare_golden(&scenario.catalog(), &catalog, &mut wrong);
+        if let Some(reason) = missing_requirement(&scenario) {
+            print_line(&format!("{}: skipped: {reason}", scenario.name));
             continue;
         }
-        if scenario.needs(Need::Live) {
+        if scenario.needs(Requirement::Live) {
             continue;
         }
-        let runs = play(&mut oracle, &scenario);
-        if updating() {
+        let runs = play_scenario(&mut oracle, &scenario);
+        if is_update_requested() {
             let text = serde_json::to_string_pretty(&runs).unwrap() + "\n";
             fs::write(scenario.recording(), text).unwrap();
             continue;
         }
         let text = fs::read_to_string(scenario.recording()).unwrap_or_else(|_| "[]".to_owned());
-        let recorded: Vec<Run> = serde_json::from_str(&text).unwrap();
-        let said = differences(&runs, &recorded).into_iter();
-        wrong.extend(said.map(|difference| format!("{}: {difference}", scenario.name)));
+        let recorded: Vec<ScenarioRun> = serde_json::from_str(&text).unwrap();
+        let found = find_differences(&runs, &recorded).into_iter();
+        wrong.extend(found.map(|difference| format!("{}: {difference}", scenario.name)));
     }
-    assert!(wrong.is_empty(), "{}\nUPDATE_GOLDEN=1 records anew", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}\nUPDATE_GOLDEN=1 records again", wrong.join("\n"));
 }
 
-/// What is recorded belongs to a manifest, and the other way round.
+/// Each recording belongs to a manifest, and each manifest has a recording unless it needs a live Puppet.
 #[test]
 fn every_recording_has_a_manifest() {
     let mut known: Vec<String> =
         Scenario::all().into_iter().map(|scenario| scenario.name).collect();
     known.sort();
     for directory in ["catalogs", "recorded"] {
-        let mut names: Vec<String> = fs::read_dir(super::scenario::corpus().join(directory))
-            .unwrap()
-            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
-            .collect();
+        let mut names: Vec<String> =
+            fs::read_dir(super::scenario::corpus_directory().join(directory))
+                .unwrap()
+                .map(|entry| {
+                    entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()
+                })
+                .collect();
         names.sort();
         let expected: Vec<&String> =
             known.iter().filter(|name| directory == "catalogs" || !is_live(name)).collect();
@@ -115,5 +118,7 @@ fn every_recording_has_a_manifest() {
 }
 
 fn is_live(name: &str) -> bool {
-    Scenario::all().iter().any(|scenario| scenario.name == name && scenario.needs(Need::Live))
+    Scenario::all()
+        .iter()
+        .any(|scenario| scenario.name == name && scenario.needs(Requirement::Live))
 }

@@ -1,6 +1,7 @@
-//! The limit holds, measured on the nodes: with the real Puppet, with runs of somebody else, and when a permit is lost.
+//! The limit of concurrent runs, measured on the nodes: with the real Puppet, with runs of other programs, and when a
+//! permit is lost.
 
-#![expect(clippy::disallowed_types, reason = "somebody else's process is started")]
+#![expect(clippy::disallowed_types, reason = "starts a process of another program")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,32 +16,32 @@ use muster_wire::identity::SubjectName;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Node, has_puppet, run};
+use super::rig::{PuppetNode, has_puppet, run};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const STATE_TIMEOUT: Duration = Duration::from_mins(1);
 
-struct World {
+struct PuppetLimitFixture {
     organisation: Organisation,
     server: NatsServer,
 }
 
-impl World {
+impl PuppetLimitFixture {
     async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker_with_stores().await;
         Self { organisation, server }
     }
 
-    async fn desk(&self, name: &str) -> PermitClient {
+    async fn permit_client(&self, name: &str) -> PermitClient {
         let signer = self.organisation.node(name);
-        let desk = PermitClient::new(signer.identity().clone());
-        desk.connect(connect(&self.server, &signer).await);
-        desk
+        let permits = PermitClient::new(signer.identity().clone());
+        permits.connect(connect(&self.server, &signer).await);
+        permits
     }
 
-    async fn puppet(&self, node: &Node, name: &str) -> (PuppetPlugin, PermitClient) {
-        let desk = self.desk(name).await;
-        (node.puppet(desk.clone()), desk)
+    async fn create_plugin(&self, node: &PuppetNode, name: &str) -> (PuppetPlugin, PermitClient) {
+        let permits = self.permit_client(name).await;
+        (node.create_plugin(permits.clone()), permits)
     }
 }
 
@@ -48,104 +49,106 @@ fn pool() -> SubjectName {
     SubjectName::parse("puppet").unwrap()
 }
 
-/// The most runs that went on at the same moment.
-fn overlap(outcomes: &[Value]) -> usize {
+/// The highest number of runs that overlap.
+fn max_overlap(outcomes: &[Value]) -> usize {
     let at = |outcome: &Value, name: &str| outcome[name].as_u64().unwrap();
     let starts = outcomes.iter().map(|outcome| at(outcome, "started_at"));
-    let during = |moment: u64| {
-        let goes_on = |outcome: &&Value| {
-            at(outcome, "started_at") <= moment && moment < at(outcome, "finished_at")
+    let during = |time: u64| {
+        let is_running = |outcome: &&Value| {
+            at(outcome, "started_at") <= time && time < at(outcome, "finished_at")
         };
-        outcomes.iter().filter(goes_on).count()
+        outcomes.iter().filter(is_running).count()
     };
     starts.map(during).max().unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a2_1_six_real_puppets_never_run_more_than_two_at_once() {
+async fn a2_1_six_real_puppets_run_at_most_two_at_once() {
     if !has_puppet() {
         return;
     }
-    let world = World::new().await;
+    let fixture = PuppetLimitFixture::new().await;
     let mut runs = tokio::task::JoinSet::new();
     for number in 0..6 {
         let name = format!("n{number}");
-        let node = Node::new(&name);
+        let node = PuppetNode::new(&name);
         let file = node.path("w/file");
-        node.catalog(&json!({"name": name, "catalog_format": 1, "environment": "production", "resources": [
+        node.write_catalog(&json!({"name": name, "catalog_format": 1, "environment": "production", "resources": [
             {"type": "File", "title": file, "parameters": {"ensure": "file", "content": "x"}}], "edges": []}));
-        let (puppet, _) = world.puppet(&node, &name).await;
+        let (puppet, _) = fixture.create_plugin(&node, &name).await;
         runs.spawn(async move {
-            let outcome = run(&puppet, json!({"limit": 2})).await;
+            let outcome = run_once(&puppet, json!({"limit": 2})).await;
             assert_eq!(outcome["class"], "changed", "{outcome}");
             assert!(node.path("w/file").exists());
             outcome
         });
     }
     let outcomes = runs.join_all().await;
-    assert_eq!(overlap(&outcomes), 2, "{outcomes:#?}");
+    assert_eq!(max_overlap(&outcomes), 2, "{outcomes:#?}");
     let mut fences: Vec<u64> =
         outcomes.iter().map(|outcome| outcome["fence"].as_u64().unwrap()).collect();
     fences.sort_unstable();
     fences.dedup();
-    assert_eq!(fences.len(), 6, "each run had a fence of its own");
+    assert_eq!(fences.len(), 6, "each run must have its own fence");
 }
 
-/// Waits for a file, and says nothing that would make the run end by itself.
-const ENDLESS: &str = "touch \"$(dirname \"$0\")/begun\"; trap 'exit 0' TERM; while [ ! -e \"$(dirname \"$0\")/go\" ]; do sleep 0.05; done";
+/// Waits for a file, and ends on SIGTERM.
+const WAITING_PUPPET: &str = "touch \"$(dirname \"$0\")/begun\"; trap 'exit 0' TERM; while [ ! -e \"$(dirname \"$0\")/go\" ]; do sleep 0.05; done";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a2_4_a_run_that_somebody_else_started_takes_room_in_the_pool() {
-    let world = World::new().await;
-    let (cron, waits) = (Node::scripted("n1", "exit 1"), Node::scripted("n2", "exit 1"));
-    let (puppet, desk) = world.puppet(&cron, "n1").await;
+async fn a2_4_foreign_run_occupies_a_slot_of_the_pool() {
+    let fixture = PuppetLimitFixture::new().await;
+    let (cron, waits) =
+        (PuppetNode::scripted("n1", "exit 1"), PuppetNode::scripted("n2", "exit 1"));
+    let (puppet, permits) = fixture.create_plugin(&cron, "n1").await;
     let stop = CancellationToken::new();
-    let resident = puppet.build_monitor(Arc::new(RealSystem::new("/".into())));
-    let resident = tokio::spawn(resident.run(stop.clone()));
-    // Somebody runs Puppet on n1: a process of that name holds Puppet's lock.
+    let monitor = puppet.build_monitor(Arc::new(RealSystem::new("/".into())));
+    let monitor = tokio::spawn(monitor.run_once(stop.clone()));
+    // Another program runs Puppet on n1: a process of that name holds Puppet's lock.
     let program = cron.path("bin-puppet");
     std::fs::copy("/bin/sleep", &program).unwrap();
     let mut foreign = std::process::Command::new(&program).arg("600").spawn().unwrap();
     std::fs::write(cron.path("var/state/agent_catalog_run.lock"), foreign.id().to_string())
         .unwrap();
-    poll_until_ok("n1 takes room", PATIENCE, async || {
-        let (_, held, _) = desk.inspect_pool(&pool()).await.map_err(|error| error.to_string())?;
-        if held.is_empty() { Err("nobody".to_owned()) } else { Ok(()) }
+    poll_until_ok("n1 occupies a slot", STATE_TIMEOUT, async || {
+        let (_, held, _) =
+            permits.inspect_pool(&pool()).await.map_err(|error| error.to_string())?;
+        if held.is_empty() { Err("no holder".to_owned()) } else { Ok(()) }
     })
     .await;
-    let (other, _) = world.puppet(&waits, "n2").await;
-    let refused = run(&other, json!({"limit": 1, "wait": 1})).await;
+    let (other, _) = fixture.create_plugin(&waits, "n2").await;
+    let refused = run_once(&other, json!({"limit": 1, "wait": 1})).await;
     assert_eq!(refused["reason"], "no_permit", "{refused}");
     assert!(refused["error"].as_str().unwrap().contains("n1"), "{refused}");
     foreign.kill().unwrap();
     foreign.wait().unwrap();
-    let begun = run(&other, json!({"limit": 1, "wait": 120})).await;
+    let begun = run_once(&other, json!({"limit": 1, "wait": 120})).await;
     assert_eq!(
         begun["reason"], "not_started",
-        "it had its permit, and the script gave up: {begun}"
+        "the run must get its permit, and the script must fail: {begun}"
     );
     stop.cancel();
-    resident.await.unwrap();
+    monitor.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_whose_permit_is_lost_is_ended_and_says_so() {
-    let world = World::new().await;
-    let node = Node::scripted("n1", ENDLESS);
-    let (puppet, desk) = world.puppet(&node, "n1").await;
-    let (outcome, ()) = tokio::join!(run(&puppet, json!({"limit": 1})), async {
-        poll_until_ok("the run begins", PATIENCE, async || {
+async fn run_without_its_permit_is_stopped_and_reported() {
+    let fixture = PuppetLimitFixture::new().await;
+    let node = PuppetNode::scripted("n1", WAITING_PUPPET);
+    let (puppet, permits) = fixture.create_plugin(&node, "n1").await;
+    let (outcome, ()) = tokio::join!(run_once(&puppet, json!({"limit": 1})), async {
+        poll_until_ok("the run begins", STATE_TIMEOUT, async || {
             node.path("begun").exists().then_some(()).ok_or("not yet")
         })
         .await;
-        assert_eq!(desk.revoke_permits(&pool(), None), 1);
+        assert_eq!(permits.revoke_permits(&pool(), None), 1);
     });
     assert_eq!(
         (&outcome["state"], &outcome["reason"]),
         (&json!("aborted"), &json!("fenced")),
         "{outcome}"
     );
-    let (_, held, _) = desk.inspect_pool(&pool()).await.unwrap();
-    assert!(held.is_empty(), "and its place is free");
+    let (_, held, _) = permits.inspect_pool(&pool()).await.unwrap();
+    assert!(held.is_empty(), "the permit must be free");
     assert!(Duration::from_millis(outcome["finished_at"].as_u64().unwrap()) > Duration::ZERO);
 }

@@ -1,6 +1,6 @@
 //! The agent `puppet` with the machine's real Puppet, and with permits of a real broker.
 //!
-//! Where Puppet is not installed these tests are skipped with a word, but not in continuous integration.
+//! Where Puppet is not installed, these tests are skipped if `MUSTER_TESTS_WITHOUT` names it; otherwise they fail.
 
 mod cap;
 mod rig;

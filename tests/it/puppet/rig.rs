@@ -1,6 +1,6 @@
-//! A node with directories of its own, on which the real Puppet, or a scripted one, applies a catalog.
+//! A node with its own directories, on which the real Puppet or a script applies a catalog.
 
-#![expect(clippy::disallowed_types, reason = "starts the real Puppet beside ours")]
+#![expect(clippy::disallowed_types, reason = "starts the real Puppet")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,33 +18,33 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::parity::tell;
+use crate::parity::print_line;
 
-/// Puppet's own search path: other rubies of a machine are not its.
+/// Puppet's search path; excludes other Ruby installations of the machine.
 pub(crate) const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
-const PUPPET: &str = "/usr/bin/puppet";
+const PUPPET_PROGRAM: &str = "/usr/bin/puppet";
 
 /// Whether Puppet is installed. A test run must have it, or name it in `MUSTER_TESTS_WITHOUT`.
 pub(crate) fn has_puppet() -> bool {
-    let is_there = Path::new(PUPPET).exists();
-    if !is_there {
+    let is_installed = Path::new(PUPPET_PROGRAM).exists();
+    if !is_installed {
         assert!(
             muster_tests::tools::is_skipped("puppet"),
             "puppet is not installed: run tools/fetch-puppet, or name it in MUSTER_TESTS_WITHOUT"
         );
-        tell("skipped: puppet is not installed; tools/fetch-puppet installs it");
+        print_line("skipped: puppet is not installed; tools/fetch-puppet installs it");
     }
-    is_there
+    is_installed
 }
 
-pub(crate) struct Node {
+pub(crate) struct PuppetNode {
     directory: TempDir,
     name: String,
     pub(crate) options: Options,
 }
 
-impl Node {
-    /// With the real Puppet, which applies a catalog.
+impl PuppetNode {
+    /// A node with the real Puppet, which applies a catalog.
     pub(crate) fn new(name: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
@@ -52,7 +52,7 @@ impl Node {
             std::fs::create_dir_all(path(name)).unwrap();
         }
         let options = Options {
-            command: Some(PUPPET.into()),
+            command: Some(PUPPET_PROGRAM.into()),
             application: PuppetApplication::Apply,
             catalog: Some(path("catalog.json")),
             confdir: Some(path("conf")),
@@ -71,14 +71,14 @@ impl Node {
         Self { directory, name: name.to_owned(), options }
     }
 
-    /// With a Puppet that is this shell script.
+    /// A node whose Puppet is this shell script.
     pub(crate) fn scripted(name: &str, script: &str) -> Self {
         let mut node = Self::new(name);
         let program = node.path("puppet");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         node.options.command = Some(program);
-        node.catalog(&json!({"name": name, "resources": []}));
+        node.write_catalog(&json!({"name": name, "resources": []}));
         node
     }
 
@@ -86,22 +86,22 @@ impl Node {
         self.directory.path().join(name)
     }
 
-    pub(crate) fn catalog(&self, catalog: &Value) {
+    pub(crate) fn write_catalog(&self, catalog: &Value) {
         std::fs::write(self.path("catalog.json"), catalog.to_string()).unwrap();
     }
 
-    pub(crate) fn puppet(&self, desk: PermitClient) -> PuppetPlugin {
-        PuppetPlugin::new(self.options.clone(), desk).unwrap()
+    pub(crate) fn create_plugin(&self, permits: PermitClient) -> PuppetPlugin {
+        PuppetPlugin::new(self.options.clone(), permits).unwrap()
     }
 
-    /// Without permits.
-    pub(crate) fn alone(&self) -> PuppetPlugin {
-        self.puppet(PermitClient::new(Identity::parse(&self.name).unwrap()))
+    /// A plugin without permits.
+    pub(crate) fn without_permits(&self) -> PuppetPlugin {
+        self.create_plugin(PermitClient::new(Identity::parse(&self.name).unwrap()))
     }
 
-    /// Puppet without us: what a stock node would do. Its words are for who reads a failure.
-    pub(crate) fn plain(&self) -> String {
-        let mut command = Command::new(PUPPET);
+    /// Runs Puppet directly, as a node without Muster does; returns its output for assert messages.
+    pub(crate) fn run_stock_puppet(&self) -> String {
+        let mut command = Command::new(PUPPET_PROGRAM);
         command.arg("apply").env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
         let options = &self.options;
         for (flag, directory) in [
@@ -136,8 +136,8 @@ fn context(action: &str) -> CallContext {
     cx
 }
 
-/// The result of a run, good or bad.
-pub(crate) async fn run(puppet: &PuppetPlugin, input: Value) -> Value {
+/// Runs the action `runonce`; returns its data on success and on failure.
+pub(crate) async fn run_once(puppet: &PuppetPlugin, input: Value) -> Value {
     let agent = puppet.build_agent().unwrap();
     let declared = agent.ddl().find_action("runonce").unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();

@@ -1,16 +1,16 @@
-//! Refreshes that a stock Puppet loses, and that it does not lose through the agent: each story is told once without us, which
-//! proves that the cause is one, and once with.
+//! Refreshes that a stock Puppet loses, and that are not lost through the agent: each scenario runs once without the
+//! agent, which proves the loss, and once with it.
 
-#![expect(clippy::indexing_slicing, reason = "the test knows the documents that it reads")]
+#![expect(clippy::indexing_slicing, reason = "the structure of the documents is known")]
 
 use serde_json::{Value, json};
 
-use super::rig::{Node, has_puppet, run};
+use super::rig::{PuppetNode, has_puppet, run};
 
-/// What comes between a change and its refresh.
+/// What happens between a change and its refresh.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Cause {
-    /// Something that the target needs fails (M1).
+enum LossCause {
+    /// Another dependency of the target fails (M1).
     Dependency,
     /// The refresh itself fails (M2).
     Refresh,
@@ -18,19 +18,19 @@ enum Cause {
     Kill,
 }
 
-/// A changed file tells Y, and Y tells Z. Nothing about the catalog is other in the second run but that the cause is gone.
-fn catalog(node: &Node, cause: Cause) -> Value {
+/// A changed file notifies Y, and Y notifies Z. The catalog is the same in the second run; only the cause is removed.
+fn catalog(node: &PuppetNode, cause: LossCause) -> Value {
     let w = node.path("w").display().to_string();
     let shell = |line: String| json!(["/bin/sh", "-c", line]);
     let broken = format!("{w}/broken");
     let y = match cause {
-        Cause::Refresh => format!("test ! -e {broken} && echo Y >> {w}/log"),
+        LossCause::Refresh => format!("test ! -e {broken} && echo Y >> {w}/log"),
         _ => format!("echo Y >> {w}/log"),
     };
     let between = match cause {
-        Cause::Kill => format!("if test -e {broken}; then kill -9 $PPID; fi"),
-        Cause::Dependency => format!("test ! -e {broken}"),
-        Cause::Refresh => "true".to_owned(),
+        LossCause::Kill => format!("if test -e {broken}; then kill -9 $PPID; fi"),
+        LossCause::Dependency => format!("test ! -e {broken}"),
+        LossCause::Refresh => "true".to_owned(),
     };
     let exec = |title: &str, parameters: Value| json!({"type": "Exec", "title": title, "tags": ["exec"], "parameters": parameters});
     json!({
@@ -54,95 +54,95 @@ fn catalog(node: &Node, cause: Cause) -> Value {
     })
 }
 
-fn world(cause: Cause) -> Node {
-    let node = Node::new("n1");
-    node.catalog(&catalog(&node, cause));
+fn prepare_node(cause: LossCause) -> PuppetNode {
+    let node = PuppetNode::new("n1");
+    node.write_catalog(&catalog(&node, cause));
     std::fs::write(node.path("w/broken"), "").unwrap();
     node
 }
 
-fn mend(node: &Node) {
+fn remove_cause(node: &PuppetNode) {
     std::fs::remove_file(node.path("w/broken")).unwrap();
 }
 
-/// Without us: the second run is content, and Y and Z never run.
-fn lost(cause: Cause) {
-    let node = world(cause);
-    let words = node.plain();
-    assert!(node.path("w/source").exists(), "{words}");
-    mend(&node);
-    let words = node.plain();
-    assert_eq!(node.log(), [""; 0], "{cause:?} is no cause any more: {words}");
+/// Without the agent: the second run is clean, and Y and Z never run.
+fn assert_lost_by_stock_puppet(cause: LossCause) {
+    let node = prepare_node(cause);
+    let output = node.run_stock_puppet();
+    assert!(node.path("w/source").exists(), "{output}");
+    remove_cause(&node);
+    let output = node.run_stock_puppet();
+    assert_eq!(node.log(), [""; 0], "{cause:?} does not lose the refresh any more: {output}");
 }
 
-/// Through the agent: the debt is told, and paid in the next run, once.
-async fn kept(cause: Cause) {
-    let node = world(cause);
-    let puppet = node.alone();
-    let first = run(&puppet, json!({})).await;
+/// Through the agent: the pending refresh is reported and made once in the next run.
+async fn assert_kept_by_agent(cause: LossCause) {
+    let node = prepare_node(cause);
+    let puppet = node.without_permits();
+    let first = run_once(&puppet, json!({})).await;
     let class = match cause {
-        Cause::Kill => "killed",
+        LossCause::Kill => "killed",
         _ => "failed+changed",
     };
     assert_eq!(first["class"], class, "{first}");
     let pending = first["pending"].as_array().unwrap();
     assert!(pending.contains(&json!("Exec[Y]")), "{first}");
     assert_eq!(node.log(), [""; 0]);
-    mend(&node);
-    let second = run(&puppet, json!({})).await;
+    remove_cause(&node);
+    let second = run_once(&puppet, json!({})).await;
     assert_eq!((&second["class"], &second["pending"]), (&json!("changed"), &json!([])), "{second}");
     assert_eq!(node.log(), ["Y", "Z"], "{second}");
     assert_eq!(second["replayed"], json!(["Exec[Y]"]), "{second}");
-    let third = run(&puppet, json!({})).await;
+    let third = run_once(&puppet, json!({})).await;
     assert_eq!(third["class"], "clean", "{third}");
-    assert_eq!(node.log(), ["Y", "Z"], "and not again");
+    assert_eq!(node.log(), ["Y", "Z"], "a further run must not repeat them");
 }
 
 #[tokio::test]
-async fn m1_a_failed_dependency_costs_no_refresh() {
+async fn m1_failed_dependency_keeps_the_refresh() {
     if has_puppet() {
-        lost(Cause::Dependency);
-        kept(Cause::Dependency).await;
+        assert_lost_by_stock_puppet(LossCause::Dependency);
+        assert_kept_by_agent(LossCause::Dependency).await;
     }
 }
 
 #[tokio::test]
 async fn m2_failed_refresh_is_repeated() {
     if has_puppet() {
-        lost(Cause::Refresh);
-        kept(Cause::Refresh).await;
+        assert_lost_by_stock_puppet(LossCause::Refresh);
+        assert_kept_by_agent(LossCause::Refresh).await;
     }
 }
 
 #[tokio::test]
-async fn m6_a_killed_puppet_costs_no_refresh() {
+async fn m6_killed_puppet_keeps_the_refresh() {
     if has_puppet() {
-        lost(Cause::Kill);
-        kept(Cause::Kill).await;
+        assert_lost_by_stock_puppet(LossCause::Kill);
+        assert_kept_by_agent(LossCause::Kill).await;
     }
 }
 
-/// A real report is understood, and the exit code (0, for `puppet apply --catalog`) is not believed (M29).
+/// The result is read from the real report, not from the exit code, which is 0 for `puppet apply --catalog` (M29).
 #[tokio::test]
-async fn m29_the_result_is_read_from_what_puppet_leaves() {
+async fn m29_result_is_read_from_the_report_of_puppet() {
     if !has_puppet() {
         return;
     }
-    let node = Node::new("n1");
+    let node = PuppetNode::new("n1");
     let resource = |command: &str| {
         json!({"name": "n1", "catalog_format": 1, "environment": "production", "resources": [
             {"type": "Exec", "title": "x", "parameters": {"command": command}}], "edges": []})
     };
-    let puppet = node.alone();
+    let puppet = node.without_permits();
     for (command, class) in [("/bin/true", "changed"), ("/bin/false", "failed")] {
-        node.catalog(&resource(command));
-        let outcome = run(&puppet, json!({})).await;
+        node.write_catalog(&resource(command));
+        let outcome = run_once(&puppet, json!({})).await;
         assert_eq!(outcome["class"], class, "{outcome}");
         assert_eq!(outcome["exitcode"], 0, "{outcome}");
         assert!(outcome["transaction_uuid"].is_string(), "{outcome}");
     }
     std::fs::write(node.path("catalog.json"), "{").unwrap();
-    let outcome = run(&puppet, json!({})).await;
+    let outcome = run_once(&puppet, json!({})).await;
     assert_eq!(
         (&outcome["state"], &outcome["class"]),
         (&json!("aborted"), &json!("not_started")),

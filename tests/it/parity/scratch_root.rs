@@ -1,6 +1,7 @@
-//! A scratch world: a directory that a catalog is applied to, and what it looks like afterwards.
+//! A scratch root that a catalog is applied to, and a description of its state afterwards.
 //!
-//! Two worlds of one scenario have paths of the same length, and are told apart from the corpus' own root by replacing text.
+//! The scratch roots of one scenario have paths of the same length. Their paths are replaced by the corpus' root before
+//! texts are compared.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,9 +13,9 @@ use std::sync::LazyLock;
 use regex::Regex;
 use tempfile::TempDir;
 
-use super::scenario::{ROOT, Scenario, Step};
+use super::scenario::{CORPUS_ROOT, Scenario, ScenarioStep};
 
-/// The accounts of a private `/etc`, so that no machine's own are in a recording.
+/// The accounts of a private `/etc`, so that recordings contain no accounts of a machine.
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n\
                       nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 const SHADOW: &str =
@@ -22,66 +23,66 @@ const SHADOW: &str =
 const GROUP: &str = "root:x:0:\ndaemon:x:1:\nshadow:x:42:\nnogroup:x:65534:\n";
 const GSHADOW: &str = "root:*::\ndaemon:*::\nshadow:*::\nnogroup:*::\n";
 
-/// Names of temporary files, Puppet's and ours.
+/// Names of temporary files of Puppet and of `rpcd`.
 static TEMPORARY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(\d{8}-\d+-[0-9a-z]+)|\.muster-[0-9A-Za-z]+\.tmp").unwrap());
 
-/// The files of a private `/etc` that are looked at.
-const ETC: [&str; 5] = ["passwd", "shadow", "group", "gshadow", "hosts"];
+/// The files of a private `/etc` that are compared.
+const COMPARED_ETC_FILES: [&str; 5] = ["passwd", "shadow", "group", "gshadow", "hosts"];
 
-/// What is where: a line for each path.
-pub(crate) type Tree = BTreeMap<String, String>;
+/// The contents of a scratch root: a line for each path.
+pub(crate) type DirectoryTree = BTreeMap<String, String>;
 
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct ScratchRoot {
     home: TempDir,
     etc: bool,
 }
 
-impl World {
-    /// An empty one; with a private `/etc` beside it if asked for.
+impl ScratchRoot {
+    /// An empty scratch root, with a private `/etc` if requested.
     pub(crate) fn new(etc: bool) -> Self {
         let home = tempfile::Builder::new().prefix("parity").rand_bytes(8).tempdir().unwrap();
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let world = Self { home, etc };
-        fs::create_dir(world.root()).unwrap();
-        fs::set_permissions(world.root(), PermissionsExt::from_mode(0o755)).unwrap();
-        fs::create_dir(world.state()).unwrap();
+        let scratch = Self { home, etc };
+        fs::create_dir(scratch.root()).unwrap();
+        fs::set_permissions(scratch.root(), PermissionsExt::from_mode(0o755)).unwrap();
+        fs::create_dir(scratch.state()).unwrap();
         if etc {
-            world.make_etc();
+            scratch.make_etc();
         }
-        world
+        scratch
     }
 
-    /// Where the catalog is at work.
+    /// The directory that the catalog changes.
     pub(crate) fn root(&self) -> PathBuf {
         self.home.path().join("root")
     }
 
-    /// Where the one who applies keeps what it must remember from run to run.
+    /// The directory for the state that is kept between runs.
     pub(crate) fn state(&self) -> PathBuf {
         self.home.path().join("state")
     }
 
-    /// The private `/etc`, if there is one.
+    /// The private `/etc`, if any.
     pub(crate) fn etc(&self) -> Option<PathBuf> {
         self.etc.then(|| self.home.path().join("etc"))
     }
 
-    /// A catalog of the corpus, as a file of this world.
+    /// Writes a catalog of the corpus to a file, with the path of this scratch root.
     pub(crate) fn catalog(&self, text: &str) -> PathBuf {
         let path = self.home.path().join("catalog.json");
-        fs::write(&path, text.replace(ROOT, self.root().to_str().unwrap())).unwrap();
+        fs::write(&path, text.replace(CORPUS_ROOT, self.root().to_str().unwrap())).unwrap();
         path
     }
 
-    /// The same text as in the corpus: the root's name, and no names of temporary files.
-    pub(crate) fn normal(&self, text: &str) -> String {
-        let text = text.replace(self.root().to_str().unwrap(), ROOT);
+    /// Replaces the path of the scratch root and the names of temporary files, as in the corpus.
+    pub(crate) fn normalize(&self, text: &str) -> String {
+        let text = text.replace(self.root().to_str().unwrap(), CORPUS_ROOT);
         TEMPORARY.replace_all(&text, "@TEMPORARY@").into_owned()
     }
 
-    #[expect(clippy::disallowed_types, reason = "copies a directory with everything about it")]
+    #[expect(clippy::disallowed_types, reason = "copies a directory with all its attributes")]
     fn make_etc(&self) {
         let etc = self.home.path().join("etc");
         let copied = std::process::Command::new("cp")
@@ -106,66 +107,66 @@ impl World {
         fs::write(etc.join("hosts"), "127.0.0.1\tlocalhost\n").unwrap();
     }
 
-    /// Does what a step asks for; runs are not this one's.
-    pub(crate) fn prepare(&self, step: &Step) {
+    /// Executes a step, except runs.
+    pub(crate) fn prepare(&self, step: &ScenarioStep) {
         let root = self.root();
         match step {
-            Step::Dir { path, mode } => self.dir(&root.join(path), *mode),
-            Step::File { path, mode, text } => {
+            ScenarioStep::Dir { path, mode } => self.create_directory(&root.join(path), *mode),
+            ScenarioStep::File { path, mode, text } => {
                 let path = root.join(path);
-                self.dir_above(&path);
+                self.create_parent(&path);
                 fs::write(&path, text).unwrap();
                 fs::set_permissions(&path, PermissionsExt::from_mode(*mode)).unwrap();
             }
-            Step::Link { path, target } => symlink(target, root.join(path)).unwrap(),
-            Step::Remove { path } => fs::remove_file(root.join(path)).unwrap(),
-            Step::EtcFile { name, text } => {
+            ScenarioStep::Link { path, target } => symlink(target, root.join(path)).unwrap(),
+            ScenarioStep::Remove { path } => fs::remove_file(root.join(path)).unwrap(),
+            ScenarioStep::EtcFile { name, text } => {
                 fs::write(self.etc().unwrap().join(name), text).unwrap();
             }
-            Step::EtcCommand { words } => self.run_in_etc(words),
-            Step::Run(_) => {}
+            ScenarioStep::EtcCommand { arguments } => self.run_in_etc(arguments),
+            ScenarioStep::Run(_) => {}
         }
     }
 
-    fn dir(&self, path: &Path, mode: u32) {
-        self.dir_above(path);
+    fn create_directory(&self, path: &Path, mode: u32) {
+        self.create_parent(path);
         if !path.exists() {
             fs::create_dir(path).unwrap();
         }
         fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    fn dir_above(&self, path: &Path) {
+    fn create_parent(&self, path: &Path) {
         let parent = path.parent().unwrap();
         if parent != self.root() && !parent.exists() {
-            self.dir(parent, 0o755);
+            self.create_directory(parent, 0o755);
         }
     }
 
     #[expect(clippy::disallowed_types, reason = "runs account tools in a mount namespace")]
-    fn run_in_etc(&self, words: &[String]) {
+    fn run_in_etc(&self, arguments: &[String]) {
         let etc = self.etc().unwrap();
         let [program, arguments @ ..] = enter_etc(&etc);
         let output =
-            std::process::Command::new(program).args(arguments).args(words).output().unwrap();
-        assert!(output.status.success(), "{words:?}: {output:?}");
+            std::process::Command::new(program).args(arguments).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 
-    /// What the world looks like.
-    pub(crate) fn tree(&self) -> Tree {
-        let mut tree = Tree::new();
-        self.look(&self.root(), "", &mut tree);
-        for name in self.etc().iter().flat_map(|_| ETC) {
+    /// Describes the scratch root and the private `/etc`.
+    pub(crate) fn tree(&self) -> DirectoryTree {
+        let mut tree = DirectoryTree::new();
+        self.describe_directory(&self.root(), "", &mut tree);
+        for name in self.etc().iter().flat_map(|_| COMPARED_ETC_FILES) {
             let text = fs::read_to_string(self.etc().unwrap().join(name)).unwrap();
             tree.insert(
                 format!("/etc/{name}"),
-                self.normal(&without_days(name, &without_header(&text))),
+                self.normalize(&without_days(name, &without_header(&text))),
             );
         }
         tree
     }
 
-    fn look(&self, directory: &Path, place: &str, tree: &mut Tree) {
+    fn describe_directory(&self, directory: &Path, place: &str, tree: &mut DirectoryTree) {
         for entry in fs::read_dir(directory).unwrap() {
             let entry = entry.unwrap();
             let name = format!("{place}{}", entry.file_name().to_string_lossy());
@@ -176,26 +177,31 @@ impl World {
                 let target = fs::read_link(&path).unwrap();
                 line = format!("link to {}", target.display());
             } else if metadata.is_dir() {
-                write!(line, "directory {}", about(&metadata)).unwrap();
-                self.look(&path, &format!("{name}/"), tree);
+                write!(line, "directory {}", mode_and_owner(&metadata)).unwrap();
+                self.describe_directory(&path, &format!("{name}/"), tree);
             } else {
-                write!(line, "file {} {}", about(&metadata), shown(&fs::read(&path).unwrap()))
-                    .unwrap();
+                write!(
+                    line,
+                    "file {} {}",
+                    mode_and_owner(&metadata),
+                    content_text(&fs::read(&path).unwrap())
+                )
+                .unwrap();
             }
-            tree.insert(name, self.normal(&line));
+            tree.insert(name, self.normalize(&line));
         }
     }
 
-    /// All steps of a scenario; what `run` says after each run, with the tree.
-    pub(crate) fn play<T>(
+    /// Executes all steps of a scenario; returns the result of `run` and the contents after each run.
+    pub(crate) fn play_steps<T>(
         &self,
         scenario: &Scenario,
-        mut run: impl FnMut(&Self, &super::scenario::Flags) -> T,
-    ) -> Vec<(T, Tree)> {
+        mut run: impl FnMut(&Self, &super::scenario::ApplyFlags) -> T,
+    ) -> Vec<(T, DirectoryTree)> {
         let mut outcomes = Vec::new();
         for step in &scenario.steps {
             self.prepare(step);
-            if let Step::Run(flags) = step {
+            if let ScenarioStep::Run(flags) = step {
                 let outcome = run(self, flags);
                 outcomes.push((outcome, self.tree()));
             }
@@ -204,14 +210,14 @@ impl World {
     }
 }
 
-/// The beginning of a command line that runs the rest with another `/etc`.
+/// The start of a command line that runs the remaining arguments with another `/etc`.
 pub(crate) fn enter_etc(etc: &Path) -> [String; 6] {
     let script = "mount --bind \"$0\" /etc && exec \"$@\"";
     ["unshare", "--mount", "sh", "-c", script, etc.to_str().unwrap()].map(str::to_owned)
 }
 
-/// Mode and owner; whoever runs the tests is `me`.
-fn about(metadata: &fs::Metadata) -> String {
+/// Mode and owner; the user of the tests is shown as `me`.
+fn mode_and_owner(metadata: &fs::Metadata) -> String {
     let me = nix::unistd::geteuid().as_raw();
     let mine = nix::unistd::getegid().as_raw();
     let name = |id: u32, own: u32| {
@@ -225,20 +231,20 @@ fn about(metadata: &fs::Metadata) -> String {
     )
 }
 
-/// The text, or the bytes if it is none.
-fn shown(content: &[u8]) -> String {
+/// The text, or the bytes if it is not text.
+fn content_text(content: &[u8]) -> String {
     match std::str::from_utf8(content) {
         Ok(text) => format!("{:?}", without_header(text)),
         Err(_) => format!("{content:02x?}"),
     }
 }
 
-/// Puppet tells the time in the files that it keeps; ours does not write such a head.
+/// Removes the header with the time that Puppet writes to its files; `rpcd` writes no such header.
 fn without_header(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| !line.starts_with("# HEADER:")).collect()
 }
 
-/// The day of a password's last change is the day of the test.
+/// Removes the day of the last password change, which is the day of the test.
 fn without_days(name: &str, text: &str) -> String {
     if name != "shadow" {
         return text.to_owned();
