@@ -1,4 +1,4 @@
-//! Whoever asks our nodes, and times it: the client library as the command uses it.
+//! The caller of the measured nodes: times calls of the client library, as the command makes them.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 
-use crate::floor::PATIENCE;
-use crate::process::{Stopwatch, Took, look_away};
+use crate::floor::MEASUREMENT_TIMEOUT;
+use crate::process::{Stopwatch, TimeSpent, pause_thread};
 
-/// A caller whom every node knows after its first call.
-pub(crate) struct TestCaller {
+/// A caller whose token every node knows after its first call.
+pub(crate) struct BenchCaller {
     url: String,
     signer: Signer,
     trust: AccountTrust,
     collective: SubjectName,
     nodes: usize,
-    /// The client that goes on from one measurement to the next.
+    /// The client that is used for several measurements.
     client: Client,
-    /// What it vouches for when it has heard every node once.
-    vouched: Vec<u8>,
-    /// How long it looks away once it has asked.
+    /// The cache of verified tokens after one reply of every node.
+    verified_tokens: Vec<u8>,
+    /// How long the thread stops after a request was sent.
     pub(crate) pause: Duration,
 }
 
-impl TestCaller {
-    /// Connects, and hears every node once.
+impl BenchCaller {
+    /// Connects, and calls every node once.
     pub(crate) async fn connect(
         url: String,
         signer: Signer,
@@ -36,7 +36,7 @@ impl TestCaller {
         collective: SubjectName,
         nodes: usize,
     ) -> Self {
-        let bus = connect(&url, &signer, Kind::Command).await;
+        let bus = connect(&url, &signer, ConnectionKind::Command).await;
         let window = DiscoveryWindow::default();
         let client = Client::new(bus, signer.clone(), trust.clone(), collective.clone(), window);
         let mut caller = Self {
@@ -46,84 +46,86 @@ impl TestCaller {
             collective,
             nodes,
             client,
-            vouched: Vec::new(),
+            verified_tokens: Vec::new(),
             pause: Duration::ZERO,
         };
-        caller.ping(&caller.client, &[]).await;
-        caller.vouched = caller.client.export_verified_tokens().unwrap();
+        caller.measure_ping(&caller.client, &[]).await;
+        caller.verified_tokens = caller.client.export_verified_tokens().unwrap();
         caller
     }
 
-    /// Asks everybody by a client that knows all of them.
-    pub(crate) async fn warm(&self) -> Took {
-        self.ping(&self.client, &[]).await
+    /// Calls all nodes with a client that knows their tokens.
+    pub(crate) async fn measure_warm(&self) -> TimeSpent {
+        self.measure_ping(&self.client, &[]).await
     }
 
-    /// Asks everybody as a command does: by a client that has just connected, and remembers what earlier ones have verified.
-    pub(crate) async fn command(&self) -> Took {
-        self.fresh(self.signer.clone(), &self.vouched).await
+    /// Calls all nodes as a command does: with a client that has just connected and imports cached tokens.
+    pub(crate) async fn measure_command(&self) -> TimeSpent {
+        self.measure_fresh(self.signer.clone(), &self.verified_tokens).await
     }
 
-    /// Asks everybody by a client that knows nobody's token.
-    pub(crate) async fn forgetful(&self) -> Took {
-        self.fresh(self.signer.clone(), &[]).await
+    /// Calls all nodes with a client that has no cached tokens.
+    pub(crate) async fn measure_new_client(&self) -> TimeSpent {
+        self.measure_fresh(self.signer.clone(), &[]).await
     }
 
-    /// Asks everybody as a caller of whom nobody has heard.
-    pub(crate) async fn newcomer(&self, signer: Signer) -> Took {
-        self.fresh(signer, &[]).await
+    /// Calls all nodes as a caller whom no node knows.
+    pub(crate) async fn measure_new_caller(&self, signer: Signer) -> TimeSpent {
+        self.measure_fresh(signer, &[]).await
     }
 
-    /// Asks everybody by a client that has just connected; connecting does not count, reading its memory does.
-    async fn fresh(&self, signer: Signer, vouched: &[u8]) -> Took {
-        let bus = connect(&self.url, &signer, Kind::Command).await;
+    /// Calls all nodes with a client that has just connected. The time includes the import of cached tokens, but not
+    /// connecting.
+    async fn measure_fresh(&self, signer: Signer, verified_tokens: &[u8]) -> TimeSpent {
+        let bus = connect(&self.url, &signer, ConnectionKind::Command).await;
         bus.confirm_delivery().await.unwrap();
         let (trust, collective) = (self.trust.clone(), self.collective.clone());
         let client = Client::new(bus, signer, trust, collective, DiscoveryWindow::default());
-        let took = self.ping(&client, vouched).await;
+        let time = self.measure_ping(&client, verified_tokens).await;
         client.close().await.unwrap();
-        took
+        time
     }
 
-    /// The client.
+    /// The client for several measurements.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// From the call to its end; all nodes must have answered, and all must be believed.
-    async fn ping(&self, client: &Client, vouched: &[u8]) -> Took {
-        let mut call = ping(CallTarget::Filter(NodeFilter::default()), PATIENCE);
+    /// Times a call to its end. All nodes must reply, and all replies must be verified.
+    async fn measure_ping(&self, client: &Client, verified_tokens: &[u8]) -> TimeSpent {
+        let mut call = ping_call(CallTarget::Filter(NodeFilter::default()), MEASUREMENT_TIMEOUT);
         call.expect = Some(self.nodes);
         let watch = Stopwatch::start();
-        if !vouched.is_empty() {
-            assert!(client.import_verified_tokens(vouched) >= self.nodes);
+        if !verified_tokens.is_empty() {
+            assert!(client.import_verified_tokens(verified_tokens) >= self.nodes);
         }
         let stats = finish_after(client, call, self.pause).await;
-        let took = watch.stop();
-        let whole = stats.ok == self.nodes && stats.rejected == 0 && stats.incomplete.is_none();
-        assert!(whole, "not all of {} nodes answered well: {stats:?}", self.nodes);
-        took
+        let time = watch.stop();
+        let is_complete =
+            stats.ok == self.nodes && stats.rejected == 0 && stats.incomplete.is_none();
+        assert!(is_complete, "not all of {} nodes replied correctly: {stats:?}", self.nodes);
+        time
     }
 }
 
-/// `rpcutil ping`.
-pub(crate) fn ping(aim: CallTarget, wait: Duration) -> RpcCall {
-    let mut call = RpcCall::new("rpcutil", "ping", aim).unwrap();
+/// A call of `rpcutil ping`.
+pub(crate) fn ping_call(target: CallTarget, wait: Duration) -> RpcCall {
+    let mut call = RpcCall::new("rpcutil", "ping", target).unwrap();
     call.wait = wait;
     call
 }
 
-/// Makes a call and takes its events until it is over.
+/// Makes a call and consumes its events until it has finished.
 pub(crate) async fn finish(client: &Client, call: RpcCall) -> Box<CallStats> {
     finish_after(client, call, Duration::ZERO).await
 }
 
-/// The same, looking away for so long once the question is out: with its thread stopped, answers wait at the broker.
+/// Like [`finish`], but stops the thread for this time after the request was sent, so that replies wait at the broker.
 async fn finish_after(client: &Client, call: RpcCall, pause: Duration) -> Box<CallStats> {
     let mut events = client.call(call);
     loop {
         match events.next().await.unwrap() {
-            CallEvent::Published { .. } if !pause.is_zero() => look_away(pause),
+            CallEvent::Published { .. } if !pause.is_zero() => pause_thread(pause),
             CallEvent::Finished(stats) => return stats,
             CallEvent::Failed(error) => panic!("{error}"),
             _ => {}
@@ -131,25 +133,25 @@ async fn finish_after(client: &Client, call: RpcCall, pause: Duration) -> Box<Ca
     }
 }
 
-/// How a party behaves towards its broker.
+/// How a connection behaves towards its broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// As one whom somebody waits for.
+pub(crate) enum ConnectionKind {
+    /// As a command, for which a user waits.
     Command,
-    /// As one that waits for its broker, with all its fellows.
+    /// As a daemon, which reconnects together with the other daemons.
     Daemon,
 }
 
-/// A connection as this party, with its private inbox.
-pub(crate) async fn connect(url: &str, party: &Signer, kind: Kind) -> Bus {
+/// Connects as this user, with a private inbox.
+pub(crate) async fn connect(url: &str, user: &Signer, kind: ConnectionKind) -> Bus {
     let server = vec![BrokerAddress::parse(url, true).unwrap()];
-    let name = party.identity().as_str();
+    let name = user.identity().as_str();
     let mut options = match kind {
-        Kind::Command => BusOptions::for_command(name, server),
-        Kind::Daemon => BusOptions::for_daemon(name, server),
+        ConnectionKind::Command => BusOptions::for_command(name, server),
+        ConnectionKind::Daemon => BusOptions::for_daemon(name, server),
     };
-    options.credentials = Some(muster_bus::BrokerCredentials::from_signer(party));
-    let key = party.public_key().to_string();
+    options.credentials = Some(muster_bus::BrokerCredentials::from_signer(user));
+    let key = user.public_key().to_string();
     options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(&key));
     let bus = options.connect().await.unwrap();
     bus.wait_connected().await;

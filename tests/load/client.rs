@@ -1,61 +1,63 @@
-//! What a whole fleet's answers cost whoever asks: processor time for each of them beside the floor's asker, and memory of the command.
+//! The cost of a fleet's replies for the caller: processor time per reply compared with the floor, and memory of the
+//! command.
 
-#![expect(clippy::disallowed_types, reason = "what is measured are whole programs")]
+#![expect(clippy::disallowed_types, reason = "complete programs are measured")]
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::measure::Contender;
-use crate::process::{beside, cost, mib};
+use crate::process::{find_program, measure_cost, mib};
 use crate::report::{Figure, Section, Table, max, median, min};
-use crate::worker::{EnrolmentService, Part, Worker};
+use crate::worker::{FleetAddress, Worker, WorkerRole};
 
-const METHOD: &str = "Askers are processes of their own with one thread, and nodes are others': what an asker costs is told by the kernel \
-(getrusage), for the call alone. Once while the nodes share the two processors with the asker, and once alone: there the asker stops \
-until all nodes have answered, and the answers wait at the broker, as on a fleet whose nodes have machines of their own. The programs are whole: start, connection, discovery where the command discovers, and output, and their \
-memory is the most that they had at once.";
+const METHOD: &str = "Each caller is a process with one thread, separate from the nodes; its processor time is read from the kernel \
+(getrusage) for the call alone. It is measured with the nodes on the same two processors, and alone: there the caller pauses until all \
+nodes have replied, and the replies wait at the broker, as in a fleet whose nodes have their own machines. Programs are measured \
+completely: start, connection, discovery where the command discovers, and output; their memory is the peak.";
 
-/// What a reply may cost more than the unsigned floor's, in microseconds.
-const AIM_MICROS: f64 = 25.0;
-/// What it takes a node at most to answer, of this machine's time.
-const A_NODES_SHARE: Duration = Duration::from_micros(300);
-/// What a command may need, in MiB.
-const AIM_MIB: f64 = 64.0;
+/// Permitted additional processor time per reply, compared with the unsigned floor, in microseconds.
+const MAX_EXTRA_MICROS: f64 = 25.0;
+/// Upper bound of the time that a node needs for a reply on this machine.
+const REPLY_TIME: Duration = Duration::from_micros(300);
+/// Permitted memory of a command, in MiB.
+const MAX_COMMAND_MIB: f64 = 64.0;
 
 /// Measures with a fleet of this size.
 pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
-    let title = format!("What {nodes} answers cost whoever asks, {rounds} rounds");
+    let title = format!("Cost of {nodes} replies for the caller, {rounds} rounds");
     let mut section = Section::of(title, METHOD);
-    eprintln!("{nodes} nodes for askers: connecting");
-    let floor = Worker::start(&Part::Floor { nodes, shared: None });
-    let muster = Worker::start(&Part::Muster { nodes, shared: None });
-    processor_time(&mut section, &floor, &muster, nodes, rounds);
-    programs(&mut section, &muster.door().home, nodes, rounds.min(3));
+    eprintln!("{nodes} nodes for callers: connecting");
+    let floor = Worker::start(&WorkerRole::Floor { nodes, shared: None });
+    let muster = Worker::start(&WorkerRole::Muster { nodes, shared: None });
+    measure_processor_time(&mut section, &floor, &muster, nodes, rounds);
+    measure_programs(&mut section, &muster.address().home, nodes, rounds.min(3));
     section
 }
 
-fn processor_time(
+fn measure_processor_time(
     section: &mut Section,
     floor: &Worker,
     muster: &Worker,
     nodes: usize,
     rounds: usize,
 ) {
-    let mut askers = Askers::start(floor.door(), muster.door(), nodes);
-    let beside = askers.measure(Duration::ZERO, rounds);
-    section.tables.push(table("nodes share the machine", &beside));
-    // Until all have answered, and nobody else needs the processors.
-    let pause = Duration::from_millis(500) + A_NODES_SHARE * u32::try_from(nodes).unwrap();
-    let alone = askers.measure(pause, rounds);
+    let mut callers = CallerProcesses::start(floor.address(), muster.address(), nodes);
+    let together = callers.measure(Duration::ZERO, rounds);
+    section.tables.push(table("nodes share the machine", &together));
+    // Until all nodes have replied; afterwards only the caller uses the processors.
+    let pause = Duration::from_millis(500) + REPLY_TIME * u32::try_from(nodes).unwrap();
+    let alone = callers.measure(pause, rounds);
     section.tables.push(table("alone", &alone));
     let [raw, signed, _, command, _] = alone.map(|samples| median(&samples));
     section.figures.extend([
-        Figure::of("a reply's cost over the raw floor's", command - raw, "us").aim(AIM_MICROS),
+        Figure::of("a reply's cost over the raw floor's", command - raw, "us")
+            .aim(MAX_EXTRA_MICROS),
         Figure::ratio("a reply's cost x raw floor's asker", command / raw).within(0.3),
         Figure::ratio("a reply's cost x signed floor's asker", command / signed).within(0.3),
     ]);
-    let [raw, signed, _, command, _] = beside.map(|samples| median(&samples));
+    let [raw, signed, _, command, _] = together.map(|samples| median(&samples));
     section.figures.extend([
         Figure::of("a reply's cost over the raw floor's, nodes beside it", command - raw, "us"),
         Figure::ratio("a reply's cost x signed floor's asker, nodes beside it", command / signed)
@@ -74,23 +76,23 @@ const CONTENDERS: [Contender; 5] = [
     Contender::NewClient,
 ];
 
-/// One asker of each kind.
-struct Askers {
-    bare: Worker,
-    ours: Worker,
+/// One caller process of each kind.
+struct CallerProcesses {
+    floor: Worker,
+    muster: Worker,
     nodes: u32,
 }
 
-impl Askers {
-    fn start(bare: &EnrolmentService, door: &EnrolmentService, nodes: usize) -> Self {
+impl CallerProcesses {
+    fn start(floor: &FleetAddress, address: &FleetAddress, nodes: usize) -> Self {
         Self {
-            bare: Worker::start(&Part::FloorAsker { nodes, url: bare.url.clone() }),
-            ours: Worker::start(&Part::MusterAsker {
+            floor: Worker::start(&WorkerRole::FloorAsker { nodes, url: floor.url.clone() }),
+            muster: Worker::start(&WorkerRole::MusterAsker {
                 nodes,
-                url: door.url.clone(),
-                home: door.home.clone(),
-                operator: door.operator.clone(),
-                collective: door.collective.clone(),
+                url: address.url.clone(),
+                home: address.home.clone(),
+                operator: address.operator.clone(),
+                collective: address.collective.clone(),
             }),
             nodes: u32::try_from(nodes).unwrap(),
         }
@@ -99,10 +101,10 @@ impl Askers {
     fn measure(&mut self, pause: Duration, rounds: usize) -> Samples {
         let mut samples = Samples::default();
         for round in 0..=rounds {
-            eprintln!("{} nodes for askers: round {round} of {rounds}", self.nodes);
+            eprintln!("{} nodes for callers: round {round} of {rounds}", self.nodes);
             for (contender, samples) in CONTENDERS.into_iter().zip(&mut samples) {
-                let asker = if contender.is_floor() { &mut self.bare } else { &mut self.ours };
-                let cpu = asker.measure_after(contender, pause).cpu / self.nodes;
+                let caller = if contender.is_floor() { &mut self.floor } else { &mut self.muster };
+                let cpu = caller.measure_after(contender, pause).cpu / self.nodes;
                 if round > 0 {
                     samples.push(cpu.as_secs_f64() * 1e6);
                 }
@@ -114,8 +116,8 @@ impl Askers {
 
 fn table(title: &str, samples: &Samples) -> Table {
     let mut table = Table::new([
-        &format!("processor time of the asker, {title}"),
-        "median us a reply",
+        &format!("processor time of the caller, {title}"),
+        "median us per reply",
         "min",
         "max",
         "more than raw floor",
@@ -130,36 +132,36 @@ fn table(title: &str, samples: &Samples) -> Table {
     table
 }
 
-/// The real commands.
-fn programs(section: &mut Section, home: &Path, nodes: usize, rounds: usize) {
-    let mut table = Table::new(["program", "most memory, MiB", "processor us a node", "ms"]);
-    let one = cost(rpc(home, &["--version"]).arg("--quiet")).peak_kib;
+/// Measures the real commands.
+fn measure_programs(section: &mut Section, home: &Path, nodes: usize, rounds: usize) {
+    let mut table = Table::new(["program", "peak memory, MiB", "processor us per node", "ms"]);
+    let one = measure_cost(rpc(home, &["--version"]).arg("--quiet")).peak_kib;
     let each = u32::try_from(nodes).unwrap();
-    for words in [
+    for arguments in [
         &["ping"][..],
         &["find"],
         &["do", "rpcutil", "ping"],
         &["do", "rpcutil", "ping", "-j"],
         &["do", "rpcutil", "inventory"],
     ] {
-        let costs: Vec<_> = (0..rounds).map(|_| cost(&rpc(home, words))).collect();
-        let middle = |of: &dyn Fn(&crate::process::Cost) -> f64| {
-            median(&costs.iter().map(of).collect::<Vec<f64>>())
+        let costs: Vec<_> = (0..rounds).map(|_| measure_cost(&rpc(home, arguments))).collect();
+        let middle = |value_of: &dyn Fn(&crate::process::ProgramCost) -> f64| {
+            median(&costs.iter().map(value_of).collect::<Vec<f64>>())
         };
         let memory = middle(&|cost| mib(cost.peak_kib * 1024));
         let cpu = middle(&|cost| (cost.took.cpu / each).as_secs_f64() * 1e6);
         let wall = middle(&|cost| cost.took.wall.as_secs_f64() * 1e3);
-        let name = format!("rpc {}", words.join(" "));
+        let name = format!("rpc {}", arguments.join(" "));
         table.rows.push(vec![
             name.clone(),
             format!("{memory:.1}"),
             format!("{cpu:.1}"),
             format!("{wall:.0}"),
         ]);
-        if words.last() != Some(&"inventory") {
+        if arguments.last() != Some(&"inventory") {
             let figure =
                 Figure::of(format!("{nodes} replies: most memory of {name}"), memory, "MiB");
-            section.figures.push(figure.aim(AIM_MIB));
+            section.figures.push(figure.aim(MAX_COMMAND_MIB));
             let ratio = memory / mib(one * 1024);
             section.figures.push(
                 Figure::ratio(format!("memory of {name} x that of rpc --version"), ratio)
@@ -170,11 +172,11 @@ fn programs(section: &mut Section, home: &Path, nodes: usize, rounds: usize) {
     section.tables.push(table);
 }
 
-/// The command, as this fleet's caller.
-pub(crate) fn rpc(home: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(beside("rpc"));
+/// The `rpc` command as this fleet's caller.
+pub(crate) fn rpc(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(find_program("rpc"));
     command
-        .args(words)
+        .args(arguments)
         .env("RPC_CONFIG", home.join("rpc.toml"))
         .env("HOME", home)
         .env("XDG_STATE_HOME", home.join("state"))

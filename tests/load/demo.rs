@@ -1,9 +1,9 @@
-//! A demonstration's fleet: real daemons, each a process, on a broker that speaks TLS. As `rpc demo up` starts it.
+//! The fleet of a demonstration, as `rpc demo up` starts it: real daemon processes, and a broker with TLS.
 
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "what is measured are whole programs, which are waited for"
+    reason = "complete programs are measured and waited for"
 )]
 
 use std::path::{Path, PathBuf};
@@ -14,48 +14,48 @@ use muster_tests::nats_server;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::beside;
+use crate::process::find_program;
 
-/// How long a daemon may take to start, and an old one to end.
+/// How long a daemon may take to start, and the previous one to end.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A running one; ended with its owner.
+/// A running demonstration; dropping it stops it.
 pub(crate) struct Demo {
     directory: TempDir,
     record: Value,
 }
 
 impl Demo {
-    /// Starts so many nodes, and returns when they are ready.
-    pub(crate) fn up(nodes: usize) -> Self {
+    /// Starts a demonstration with this number of nodes; returns when they are ready.
+    pub(crate) fn start(nodes: usize) -> Self {
         let mut demo = Self { directory: TempDir::new().unwrap(), record: Value::Null };
-        let place = demo.place();
-        let up = demo
+        let directory = demo.directory();
+        let output = demo
             .rpc(&["demo", "up", "--nodes", &nodes.to_string(), "--dir"])
-            .arg(&place)
+            .arg(&directory)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&up.stderr);
-        assert!(up.status.success(), "{said}");
-        let record = std::fs::read(place.join("demo.json")).unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        let record = std::fs::read(directory.join("demo.json")).unwrap();
         demo.record = serde_json::from_slice(&record).unwrap();
         demo
     }
 
-    pub(crate) fn place(&self) -> PathBuf {
+    pub(crate) fn directory(&self) -> PathBuf {
         self.directory.path().join("fleet")
     }
 
     /// The command as the demonstration's user.
-    pub(crate) fn rpc(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(beside("rpc"));
+    pub(crate) fn rpc(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(find_program("rpc"));
         let broker = nats_server::find_binary();
         let tools = broker.parent().unwrap_or(Path::new(""));
         let path = std::env::var("PATH").unwrap_or_default();
         command
-            .args(words)
-            .env("RPC_CONFIG", self.place().join("rpc.toml"))
-            .env("RPCD", beside("rpcd"))
+            .args(arguments)
+            .env("RPC_CONFIG", self.directory().join("rpc.toml"))
+            .env("RPCD", find_program("rpcd"))
             .env("HOME", self.directory.path())
             .env("XDG_STATE_HOME", self.directory.path().join("state"))
             .env_remove("XDG_CACHE_HOME")
@@ -64,24 +64,24 @@ impl Demo {
         command
     }
 
-    /// The broker's process.
+    /// Process id of the broker.
     pub(crate) fn broker(&self) -> u32 {
-        pid(self.record.pointer("/broker/pid"))
+        process_id(self.record.pointer("/broker/pid"))
     }
 
-    /// The nodes, by name, with their processes.
+    /// The nodes' names and process ids.
     pub(crate) fn nodes(&self) -> Vec<(String, u32)> {
         let nodes = self.record.pointer("/nodes").and_then(Value::as_array);
         let node = |node: &Value| {
             let name = node.pointer("/name").and_then(Value::as_str).unwrap();
-            (name.to_owned(), pid(node.pointer("/pid")))
+            (name.to_owned(), process_id(node.pointer("/pid")))
         };
         nodes.unwrap().iter().map(node).collect()
     }
 
-    /// Stops this node, and starts it again with every plugin that a node can have.
-    pub(crate) fn enable_everything(&self, node: &str) -> Everything {
-        let home = self.place().join("nodes").join(node);
+    /// Stops this node and restarts it with every plugin that a node can have.
+    pub(crate) fn restart_with_all_plugins(&self, node: &str) -> AllPluginsDaemon {
+        let home = self.directory().join("nodes").join(node);
         let pid = self.nodes().into_iter().find(|(name, _)| name == node);
         let (_, pid) = pid.unwrap();
         let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
@@ -97,18 +97,18 @@ impl Demo {
         std::fs::write(home.join("policies/default.policy"), policy).unwrap();
         let log = home.join("everything.log");
         let deadline = Instant::now() + READY_TIMEOUT;
-        // The old daemon keeps the lock of its state until it has ended.
+        // The previous daemon keeps the lock of its state until it has ended.
         loop {
             if let Some(child) = start_daemon(&config, &log, deadline) {
-                return Everything(child);
+                return AllPluginsDaemon(child);
             }
         }
     }
 }
 
-/// Starts a daemon and returns it when it is ready; `None` if another one still has its state.
+/// Starts a daemon and returns it when it is ready; `None` if another daemon still holds the lock of its state.
 fn start_daemon(config: &Path, log: &Path, deadline: Instant) -> Option<Child> {
-    let mut child = Command::new(beside("rpcd"))
+    let mut child = Command::new(find_program("rpcd"))
         .arg("--config")
         .arg(config)
         .stdin(Stdio::null())
@@ -123,7 +123,7 @@ fn start_daemon(config: &Path, log: &Path, deadline: Instant) -> Option<Child> {
         }
         if child.try_wait().unwrap().is_some() {
             assert!(text.contains("another rpcd is running"), "{text}");
-            assert!(Instant::now() < deadline, "the old daemon never ended");
+            assert!(Instant::now() < deadline, "the previous daemon did not end");
             return None;
         }
         assert!(Instant::now() < deadline, "not ready in time: {text}");
@@ -133,28 +133,28 @@ fn start_daemon(config: &Path, log: &Path, deadline: Instant) -> Option<Child> {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        let place = self.place();
-        let _ = self.rpc(&["demo", "down", "--dir"]).arg(place).output();
+        let directory = self.directory();
+        let _ = self.rpc(&["demo", "down", "--dir"]).arg(directory).output();
     }
 }
 
-/// A daemon with every plugin; ended with its owner.
-pub(crate) struct Everything(Child);
+/// A daemon with every plugin; dropping it kills it.
+pub(crate) struct AllPluginsDaemon(Child);
 
-impl Everything {
-    /// Its process.
+impl AllPluginsDaemon {
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 }
 
-impl Drop for Everything {
+impl Drop for AllPluginsDaemon {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn pid(value: Option<&Value>) -> u32 {
+fn process_id(value: Option<&Value>) -> u32 {
     u32::try_from(value.and_then(Value::as_u64).unwrap()).unwrap()
 }

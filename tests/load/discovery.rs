@@ -1,6 +1,6 @@
-//! How long it takes to find the same nodes by each method, with the real command.
+//! The time that the real command needs to discover the same nodes by each method.
 
-#![expect(clippy::disallowed_types, reason = "what is measured are whole programs")]
+#![expect(clippy::disallowed_types, reason = "complete programs are measured")]
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,22 +12,22 @@ use muster_client::DiscoveryWindow;
 
 use crate::client::rpc;
 use crate::measure::millis;
-use crate::process::timed;
+use crate::process::run_timed;
 use crate::report::{Figure, Section, Table, max, median, min};
-use crate::worker::{Part, Worker};
+use crate::worker::{Worker, WorkerRole};
 
-const METHOD: &str = "Whole commands, `rpc find`, started one after the other in turns, process start included. A broadcast nobody knows the size \
-of ends when it has been quiet for a while (300 ms), which is nearly all of its time; a call of nodes that a list names waits for nobody. The \
+const METHOD: &str = "Complete `rpc find` commands, started one after the other in turns, including process start. A broadcast to an unknown number of \
+nodes ends after a quiet time (300 ms), which is nearly all of its time; a call to listed nodes has no such wait. The \
 external program is a shell script that prints a list.";
 
 /// Measures in a fleet of this size.
 pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
-    let title = format!("Finding {nodes} nodes, {rounds} rounds");
+    let title = format!("Discovery of {nodes} nodes, {rounds} rounds");
     let mut section = Section::of(title, METHOD);
-    eprintln!("{nodes} nodes to be found: connecting");
-    let worker = Worker::start(&Part::Muster { nodes, shared: None });
-    let home = worker.door().home.clone();
-    let files = Files::new(&home);
+    eprintln!("{nodes} nodes for discovery: connecting");
+    let worker = Worker::start(&WorkerRole::Muster { nodes, shared: None });
+    let home = worker.address().home.clone();
+    let files = DiscoveryFiles::new(&home);
     let (flat, inventory) = (format!("file={}", files.list), format!("file={}", files.inventory));
     let external = format!("command={}", files.program);
     let methods: [(&str, &[&str]); 7] = [
@@ -44,49 +44,49 @@ pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
     ];
     let mut samples = vec![Vec::new(); methods.len()];
     for round in 0..=rounds {
-        for ((name, words), samples) in methods.iter().zip(&mut samples) {
-            let took = match *name {
-                "stdin" => fed(rpc(&home, words), Path::new(&files.list)),
-                _ => timed(&mut rpc(&home, words)),
+        for ((name, arguments), samples) in methods.iter().zip(&mut samples) {
+            let elapsed = match *name {
+                "stdin" => run_timed_with_input(rpc(&home, arguments), Path::new(&files.list)),
+                _ => run_timed(&mut rpc(&home, arguments)),
             };
             if round > 0 {
-                samples.push(millis(took));
+                samples.push(millis(elapsed));
             }
         }
     }
-    let start = median(samples.first().unwrap());
-    let quiet = millis(DiscoveryWindow::default().quiet_time);
+    let start_ms = median(samples.first().unwrap());
+    let quiet_ms = millis(DiscoveryWindow::default().quiet_time);
     let mut table = Table::new(["method", "median ms", "min", "max", "x rpc --version"]);
     for ((name, _), samples) in methods.iter().zip(&samples) {
         let middle = median(samples);
         let numbers = [middle, min(samples), max(samples)].map(|ms| format!("{ms:.1}"));
         let row = [(*name).to_owned()].into_iter().chain(numbers);
-        table.rows.push(row.chain([format!("{:.1}", middle / start)]).collect());
-        let (least, of_what) = match *name {
+        table.rows.push(row.chain([format!("{:.1}", middle / start_ms)]).collect());
+        let (reference_ms, reference) = match *name {
             "rpc --version" => continue,
-            name if name.starts_with("broadcast") => (quiet, "the quiet that ends it"),
-            _ => (start, "rpc --version"),
+            name if name.starts_with("broadcast") => (quiet_ms, "the quiet that ends it"),
+            _ => (start_ms, "rpc --version"),
         };
-        let figure = format!("find {nodes} by {name} x {of_what}");
-        section.figures.push(Figure::ratio(figure, middle / least).within(0.5));
+        let figure = format!("find {nodes} by {name} x {reference}");
+        section.figures.push(Figure::ratio(figure, middle / reference_ms).within(0.5));
     }
     section.tables.push(table);
     section
 }
 
-/// What the methods read.
-struct Files {
+/// The files that the methods read.
+struct DiscoveryFiles {
     list: String,
     inventory: String,
     program: String,
 }
 
-impl Files {
+impl DiscoveryFiles {
     fn new(home: &Path) -> Self {
         let path = |name: &str| home.join(name).display().to_string();
         let files =
             Self { list: path("list"), inventory: path("fleet.json"), program: path("found") };
-        timed(&mut rpc(home, &["inventory", "--export", &files.inventory]));
+        run_timed(&mut rpc(home, &["inventory", "--export", &files.inventory]));
         let found = rpc(home, &["find"]).output().unwrap();
         assert!(found.status.success());
         std::fs::write(&files.list, &found.stdout).unwrap();
@@ -102,13 +102,13 @@ impl Files {
     }
 }
 
-/// The same as [`timed`], with a file on the standard input.
-fn fed(mut command: Command, input: &Path) -> Duration {
+/// Like [`run_timed`], with a file as standard input.
+fn run_timed_with_input(mut command: Command, input: &Path) -> Duration {
     command.stdin(File::open(input).unwrap()).stdout(Stdio::null()).stderr(Stdio::piped());
     let begun = Instant::now();
     let output = command.output().unwrap();
-    let took = begun.elapsed();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}\n{said}");
-    took
+    let elapsed = begun.elapsed();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}\n{stderr}");
+    elapsed
 }

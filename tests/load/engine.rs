@@ -1,9 +1,9 @@
-//! What applying a catalog costs, beside the machine's own Puppet, on the same catalog in the same run.
+//! The time to apply a catalog, compared with the machine's Puppet on the same catalog in the same run.
 //!
-//! Both are started as a person would start them, once for each measurement: the process' start is part of it. Puppet takes its
-//! own directories. Without Puppet nothing is measured, and that is said.
+//! Both programs are started once per measurement, including process start. Puppet uses its own directories. Without
+//! Puppet nothing is measured, and the report states that.
 
-#![expect(clippy::disallowed_types, reason = "what is measured are whole programs")]
+#![expect(clippy::disallowed_types, reason = "complete programs are measured")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,101 +14,102 @@ use tempfile::TempDir;
 
 use crate::report::{Figure, Section, Table};
 
-/// How often each is measured.
+/// Number of measurements of each program.
 const ROUNDS: usize = 3;
 
 const METHOD: &str =
-    "Whole programs, started once for each measurement, on the same catalog in the same run.";
+    "Complete programs, started once per measurement, with the same catalog in the same run.";
 
-/// One measurement: the same work by both.
-struct Row {
+/// One measurement with both programs.
+struct EngineTimes {
     what: &'static str,
-    ours: Duration,
+    rpcd: Duration,
     puppet: Duration,
 }
 
-/// Measures with a catalog of so many files.
+/// Measures with a catalog of this many files.
 pub(crate) fn bench(files: usize) -> Section {
     let title = format!("A catalog of {files} files, median of {ROUNDS}");
     let mut section = Section::of(title, METHOD);
     if !Path::new("/usr/bin/puppet").exists() && !Path::new("/opt/puppetlabs/bin/puppet").exists() {
-        section.method = "Not measured: there is no Puppet on this machine to be beside.";
+        section.method = "Not measured: Puppet is not installed on this machine.";
         return section;
     }
-    let (mut fresh, mut again) = (Vec::new(), Vec::new());
+    let (mut creating, mut unchanged) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let (ours, puppet) = (World::new(files), World::new(files));
-        fresh.push((ours.apply(), puppet.puppet()));
-        again.push((ours.apply(), puppet.puppet()));
+        let (rpcd, puppet) = (CatalogFixture::new(files), CatalogFixture::new(files));
+        creating.push((rpcd.apply(), puppet.apply_with_puppet()));
+        unchanged.push((rpcd.apply(), puppet.apply_with_puppet()));
     }
-    let user = World::with(&json!([resource("User", "root", &json!({"ensure": "present"}))]));
-    let users: Vec<_> = (0..ROUNDS).map(|_| (user.apply(), user.puppet())).collect();
+    let user =
+        CatalogFixture::with(&json!([resource("User", "root", &json!({"ensure": "present"}))]));
+    let users: Vec<_> = (0..ROUNDS).map(|_| (user.apply(), user.apply_with_puppet())).collect();
     let rows = [
-        row("all files are made", &fresh),
-        row("nothing is to be done", &again),
-        row("one user, nothing is to be done", &users),
+        row("all files are created", &creating),
+        row("no changes", &unchanged),
+        row("one user, no changes", &users),
     ];
     add(&mut section, &rows);
     section
 }
 
-fn row(what: &'static str, measured: &[(Duration, Duration)]) -> Row {
+fn row(what: &'static str, measured: &[(Duration, Duration)]) -> EngineTimes {
     let median = |mut times: Vec<Duration>| {
         times.sort_unstable();
         times.get(times.len() / 2).copied().unwrap_or_default()
     };
-    Row {
+    EngineTimes {
         what,
-        ours: median(measured.iter().map(|(ours, _)| *ours).collect()),
+        rpcd: median(measured.iter().map(|(rpcd, _)| *rpcd).collect()),
         puppet: median(measured.iter().map(|(_, puppet)| *puppet).collect()),
     }
 }
 
-fn add(section: &mut Section, rows: &[Row]) {
+fn add(section: &mut Section, rows: &[EngineTimes]) {
     let mut table = Table::new(["", "rpcd apply ms", "puppet apply ms", "times faster"]);
     for row in rows {
-        let (ours, puppet) = (row.ours.as_secs_f64() * 1e3, row.puppet.as_secs_f64() * 1e3);
+        let (rpcd, puppet) = (row.rpcd.as_secs_f64() * 1e3, row.puppet.as_secs_f64() * 1e3);
         table.rows.push(vec![
             row.what.to_owned(),
-            format!("{ours:.1}"),
+            format!("{rpcd:.1}"),
             format!("{puppet:.0}"),
-            format!("{:.0}", puppet / ours),
+            format!("{:.0}", puppet / rpcd),
         ]);
         let name = format!("catalog, {} x puppet apply", row.what);
-        section.figures.push(Figure::ratio(name, ours / puppet));
+        section.figures.push(Figure::ratio(name, rpcd / puppet));
     }
     section.tables.push(table);
 }
 
 /// A scratch directory with a catalog.
-struct World {
+struct CatalogFixture {
     directory: TempDir,
 }
 
-impl World {
+impl CatalogFixture {
     fn new(files: usize) -> Self {
-        let world = Self { directory: tempfile::tempdir().unwrap() };
-        std::fs::create_dir(world.path("w")).unwrap();
+        let fixture = Self { directory: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(fixture.path("w")).unwrap();
         let file = |number: usize| {
-            let title = world.path("w").join(format!("file-{number:05}"));
-            let words = json!({"ensure": "file", "mode": "0644", "content": format!("line of file {number}\n")});
-            resource("File", &title.to_string_lossy(), &words)
+            let title = fixture.path("w").join(format!("file-{number:05}"));
+            let parameters = json!({"ensure": "file", "mode": "0644", "content": format!("line of file {number}\n")});
+            resource("File", &title.to_string_lossy(), &parameters)
         };
-        world.write(&Value::Array((0..files).map(file).collect()));
-        world
+        fixture.write(&Value::Array((0..files).map(file).collect()));
+        fixture
     }
 
     fn with(resources: &Value) -> Self {
-        let world = Self { directory: tempfile::tempdir().unwrap() };
-        world.write(resources);
-        world
+        let fixture = Self { directory: tempfile::tempdir().unwrap() };
+        fixture.write(resources);
+        fixture
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Puppet's own form, which both read.
+    /// Writes the catalog in Puppet's format, which both programs read.
     fn write(&self, resources: &Value) {
         let mut all = vec![
             json!({"type": "Stage", "title": "main", "tags": ["stage"], "exported": false, "kind": "compilable_type", "parameters": {"name": "main"}}),
@@ -137,10 +138,10 @@ impl World {
         command.arg("apply").arg(self.path("catalog.json"));
         command.arg("--state-dir").arg(self.path("state"));
         command.arg("--puppet-state").arg(self.path("none"));
-        timed(command)
+        run_timed(command)
     }
 
-    fn puppet(&self) -> Duration {
+    fn apply_with_puppet(&self) -> Duration {
         let mut command = Command::new("puppet");
         command.env("PATH", "/opt/puppetlabs/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.arg("apply").arg("--catalog").arg(self.path("catalog.json"));
@@ -150,19 +151,19 @@ impl World {
             command.arg(format!("--{name}dir")).arg(directory);
         }
         command.args(["--certname", "bench", "--color=false", "--no-report"]);
-        timed(command)
+        run_timed(command)
     }
 }
 
-fn resource(type_name: &str, title: &str, words: &Value) -> Value {
-    json!({"type": type_name, "title": title, "tags": [type_name.to_lowercase()], "exported": false, "kind": "compilable_type", "parameters": words})
+fn resource(type_name: &str, title: &str, parameters: &Value) -> Value {
+    json!({"type": type_name, "title": title, "tags": [type_name.to_lowercase()], "exported": false, "kind": "compilable_type", "parameters": parameters})
 }
 
-fn timed(mut command: Command) -> Duration {
+fn run_timed(mut command: Command) -> Duration {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let began = Instant::now();
     let output = command.output().unwrap();
-    let took = began.elapsed();
+    let elapsed = began.elapsed();
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
-    took
+    elapsed
 }

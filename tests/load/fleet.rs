@@ -1,8 +1,8 @@
-//! Ours: N daemons with the real pipeline in one process, and a caller of the client library.
+//! The measured fleet: N daemons with the real pipeline in one process, and a caller with the client library.
 //!
-//! What is the node's own is its own here: key, token, facts, classes, memory of seen requests, slots, and mostly its connection. They are
-//! the nodes of `rpcd virtual` ([`muster_agent::virtual_nodes`]); what a thousand of them share is one audit log, because each log is a
-//! thread. It is flushed between measurements, and nothing may be lost in it.
+//! Each node has its own key, token, facts, classes, journal of seen requests, slots, and usually its own connection.
+//! The nodes are those of `rpcd virtual` ([`muster_agent::virtual_nodes`]); 1000 of them share one audit log, because
+//! each log needs a thread. The log is flushed between measurements, and must not lose records.
 
 use std::path::PathBuf;
 
@@ -18,25 +18,26 @@ use muster_tests::organisation::Organisation;
 use muster_wire::identity::Identity;
 use tempfile::TempDir;
 
-use crate::caller::{Caller, Kind, connect};
-use crate::floor::CONNECTING;
+use crate::caller::{BenchCaller, ConnectionKind, connect};
+use crate::floor::CONCURRENT_CONNECTS;
 use crate::measure::Contender;
-use crate::process::Took;
+use crate::process::TimeSpent;
 
-/// Daemons, and those who call them.
-pub(crate) struct EnrolledFleet {
+/// Daemons and their caller.
+pub(crate) struct DaemonFleet {
     nodes: usize,
     organisation: Organisation,
     server: NatsServer,
-    crowd: NodeFleet,
-    caller: Caller,
-    /// Where the `rpc` command finds what it needs to ask.
+    fleet: NodeFleet,
+    caller: BenchCaller,
+    /// The directory with the configuration of the `rpc` command.
     home: RpcCommand,
     _directory: TempDir,
 }
 
-impl EnrolledFleet {
-    /// Starts a broker and all daemons; returns when they are ready. They have connections of their own, or `shared` ones.
+impl DaemonFleet {
+    /// Starts a broker and all daemons; returns when they are ready. Each has its own connection, or all use `shared`
+    /// connections.
     pub(crate) async fn connect(nodes: usize, shared: Option<usize>) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
@@ -51,24 +52,26 @@ impl EnrolledFleet {
         let auditor = organisation.node("audit.example.net");
         let data_sources =
             default_data_sources(auditor.identity().clone(), directory.path()).unwrap();
-        let mould = NodeTemplate::new(trust, collectives, policy, data_sources).unwrap();
+        let template = NodeTemplate::new(trust, collectives, policy, data_sources).unwrap();
         let account = organisation.account_token();
-        let crowd = NodeFleet::new(nodes, directory.path(), &auditor, &account).unwrap();
+        let fleet = NodeFleet::new(nodes, directory.path(), &auditor, &account).unwrap();
         let shared = match shared {
-            Some(count) => carriers(&organisation, &server, count).await,
+            Some(count) => connect_shared(&organisation, &server, count).await,
             None => Vec::new(),
         };
-        let world = World {
+        let starter = NodeStarter {
             organisation: &organisation,
             server: &server,
-            mould: &mould,
-            crowd: &crowd,
+            template: &template,
+            fleet: &fleet,
             shared: &shared,
         };
-        stream::iter(0..nodes).for_each_concurrent(CONNECTING, |number| world.start(number)).await;
+        stream::iter(0..nodes)
+            .for_each_concurrent(CONCURRENT_CONNECTS, |number| starter.start(number))
+            .await;
         let regular = organisation.caller("regular");
         let home = RpcCommand::new(&server, &organisation, &regular, "");
-        let caller = Caller::connect(
+        let caller = BenchCaller::connect(
             server.url(),
             regular,
             organisation.trust(),
@@ -80,7 +83,7 @@ impl EnrolledFleet {
             caller: caller.await,
             organisation,
             server,
-            crowd,
+            fleet,
             home,
             _directory: directory,
         }
@@ -88,94 +91,93 @@ impl EnrolledFleet {
 
     /// The broker's version.
     pub(crate) fn broker(&self) -> String {
-        let (_, bus) = self.crowd.node_connections().into_iter().next().unwrap();
+        let (_, bus) = self.fleet.node_connections().into_iter().next().unwrap();
         bus.server_version()
     }
 
-    /// Where the broker is.
+    /// The broker's URL.
     pub(crate) fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Where the command finds its configuration, `rpc.toml`.
+    /// The directory with the command's configuration `rpc.toml`.
     pub(crate) fn home(&self) -> PathBuf {
         self.home.home()
     }
 
-    /// Whom everybody trusts.
+    /// The organisation of the fleet.
     pub(crate) fn organisation(&self) -> &Organisation {
         &self.organisation
     }
 
     /// The caller.
-    pub(crate) fn caller(&self) -> &Caller {
+    pub(crate) fn caller(&self) -> &BenchCaller {
         &self.caller
     }
 
     /// Every node's connection.
     pub(crate) fn buses(&self) -> Vec<(Identity, Bus)> {
-        self.crowd.node_connections()
+        self.fleet.node_connections()
     }
 
-    /// Kills the broker, and starts it again where it was.
+    /// Kills the broker and restarts it on the same port.
     pub(crate) async fn restart_broker(mut self) -> Self {
         self.server = self.server.restart().await;
         self
     }
 
-    /// Asks everybody once.
-    pub(crate) async fn measure(&mut self, contender: Contender) -> Took {
-        let took = match contender {
+    /// Calls all nodes once.
+    pub(crate) async fn measure(&mut self, contender: Contender) -> TimeSpent {
+        let time = match contender {
             Contender::First => {
-                let newcomer = self.organisation.caller("newcomer");
-                self.caller.newcomer(newcomer).await
+                let signer = self.organisation.caller("newcomer");
+                self.caller.measure_new_caller(signer).await
             }
-            Contender::RpcCommand => self.caller.command().await,
-            Contender::NewClient => self.caller.forgetful().await,
-            _ => self.caller.warm().await,
+            Contender::Command => self.caller.measure_command().await,
+            Contender::NewClient => self.caller.measure_new_client().await,
+            _ => self.caller.measure_warm().await,
         };
-        for log in self.crowd.audit_logs() {
+        for log in self.fleet.audit_logs() {
             log.flush().unwrap();
-            assert_eq!(
-                log.lost_records(),
-                0,
-                "audit records of {} nodes were lost: the work was not done in full",
-                self.nodes
-            );
+            assert_eq!(log.lost_records(), 0, "audit records of {} nodes were lost", self.nodes);
         }
-        took
+        time
     }
 }
 
-/// What it takes to start a node.
-struct World<'a> {
+/// Everything that is needed to start a node.
+struct NodeStarter<'a> {
     organisation: &'a Organisation,
     server: &'a NatsServer,
-    mould: &'a NodeTemplate,
-    crowd: &'a NodeFleet,
+    template: &'a NodeTemplate,
+    fleet: &'a NodeFleet,
     shared: &'a [Bus],
 }
 
-impl World<'_> {
+impl NodeStarter<'_> {
     async fn start(&self, number: usize) {
-        let member = VirtualNode::from_number(number).unwrap();
-        let signer = self.organisation.node(member.name.as_str());
-        let log = self.crowd.log_for(number).unwrap();
-        let core = self.mould.build_core(member, signer, log).unwrap();
+        let node = VirtualNode::from_number(number).unwrap();
+        let signer = self.organisation.node(node.name.as_str());
+        let log = self.fleet.log_for(number).unwrap();
+        let core = self.template.build_core(node, signer, log).unwrap();
         let bus = match self.shared.get(number % self.shared.len().max(1)) {
             Some(shared) => shared.lend_connection(),
-            None => connect(&self.server.url(), core.signer(), Kind::Daemon).await,
+            None => connect(&self.server.url(), core.signer(), ConnectionKind::Daemon).await,
         };
-        self.crowd.start_node(core, bus).await.unwrap();
+        self.fleet.start_node(core, bus).await.unwrap();
     }
 }
 
-/// Connections over which many nodes speak, each for itself.
-async fn carriers(organisation: &Organisation, server: &NatsServer, count: usize) -> Vec<Bus> {
-    let mut carriers = Vec::with_capacity(count);
+/// Connections that many nodes share.
+async fn connect_shared(
+    organisation: &Organisation,
+    server: &NatsServer,
+    count: usize,
+) -> Vec<Bus> {
+    let mut connections = Vec::with_capacity(count);
     for number in 0..count {
-        let carrier = organisation.unrestricted_user(&format!("carrier{number}"));
-        carriers.push(connect(&server.url(), &carrier, Kind::Daemon).await);
+        let user = organisation.unrestricted_user(&format!("carrier{number}"));
+        connections.push(connect(&server.url(), &user, ConnectionKind::Daemon).await);
     }
-    carriers
+    connections
 }

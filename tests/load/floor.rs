@@ -1,7 +1,8 @@
-//! The floor: what N answers cost at least, on bare NATS connections.
+//! The floor: the minimum cost of N replies over plain NATS connections.
 //!
-//! Every node has one subscription, on a connection of its own or on one of a few that all share. The signed floor is the cheapest honest
-//! one: keys are known beforehand on both sides, there is no token, no nonce, no replay check, no policy, no audit and no JSON.
+//! Each node has one subscription, on its own connection or on one of a few shared ones. The signed floor is the
+//! cheapest authentic exchange: keys are known beforehand on both sides, and there is no token, nonce, replay check,
+//! policy, audit or JSON.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,30 +14,30 @@ use muster_tests::nats_server::NatsServer;
 use sha2::{Digest as _, Sha256};
 
 use crate::measure::Contender;
-use crate::process::{Stopwatch, Took, look_away};
+use crate::process::{Stopwatch, TimeSpent, pause_thread};
 
-/// Bytes of a question, without its signature.
-const QUESTION: usize = 200;
-/// Bytes of an answer, without its signature.
-const ANSWER: usize = 300;
-/// Answers that the asker verifies together at most; the same as in our client.
-const BATCH: usize = 1024;
-/// Nodes that connect at the same time.
-pub(crate) const CONNECTING: usize = 64;
-/// A measurement that takes longer is a broken one.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+/// Size of a request in bytes, without its signature.
+const REQUEST_BYTES: usize = 200;
+/// Size of a reply in bytes, without its signature.
+const REPLY_BYTES: usize = 300;
+/// Maximum number of replies that are verified together; the same as in the client library.
+const MAX_BATCH: usize = 1024;
+/// Number of nodes that connect concurrently.
+pub(crate) const CONCURRENT_CONNECTS: usize = 64;
+/// A measurement that takes longer fails.
+pub(crate) const MEASUREMENT_TIMEOUT: Duration = Duration::from_mins(2);
 
-const PLAIN: &str = "ask.plain";
-const SIGNED: &str = "ask.signed";
+const PLAIN_SUBJECT: &str = "ask.plain";
+const SIGNED_SUBJECT: &str = "ask.signed";
 
-/// Bare nodes, their broker, and one that asks.
+/// Nodes on plain connections, their broker, and a caller.
 pub(crate) struct Floor {
-    asker: Asker,
+    caller: FloorCaller,
     server: NatsServer,
 }
 
 impl Floor {
-    /// Starts a broker and connects everybody; over `shared` connections, if so many are to be shared by all nodes.
+    /// Starts a broker and connects all nodes, each with its own connection or over `shared` connections.
     pub(crate) async fn connect(nodes: usize, shared: Option<usize>) -> Self {
         let server = NatsServer::start("").await;
         let mut connections = Vec::new();
@@ -54,42 +55,42 @@ impl Floor {
             }
         };
         stream::iter(0..nodes)
-            .for_each_concurrent(CONNECTING, |number| async move {
-                PuppetNode::start(connection(number).await, number).await;
+            .for_each_concurrent(CONCURRENT_CONNECTS, |number| async move {
+                BareNode::start(connection(number).await, number).await;
             })
             .await;
-        Self { asker: Asker::connect(&server.url(), nodes).await, server }
+        Self { caller: FloorCaller::connect(&server.url(), nodes).await, server }
     }
 
     /// The broker's version.
     pub(crate) fn broker(&self) -> String {
-        self.asker.client.server_info().version
+        self.caller.client.server_info().version
     }
 
-    /// Where the broker is.
+    /// The broker's URL.
     pub(crate) fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Asks everybody once.
-    pub(crate) async fn measure(&mut self, contender: Contender) -> Took {
-        self.asker.measure(contender).await
+    /// Calls all nodes once.
+    pub(crate) async fn measure(&mut self, contender: Contender) -> TimeSpent {
+        self.caller.measure(contender).await
     }
 }
 
-/// One that asks bare nodes, wherever they are.
-pub(crate) struct Asker {
+/// A caller of plain nodes, in any process.
+pub(crate) struct FloorCaller {
     client: Client,
     key: SigningKey,
     node_keys: Vec<VerifyingKey>,
     answers: Subscriber,
     reply_to: String,
-    /// How long it looks away once it has asked.
+    /// How long the thread stops after a request was sent.
     pub(crate) pause: Duration,
 }
 
-impl Asker {
-    /// Connects to the broker of so many nodes.
+impl FloorCaller {
+    /// Connects to the broker of this many nodes.
     pub(crate) async fn connect(url: &str, nodes: usize) -> Self {
         let client = connect(url.to_owned(), nodes).await;
         let reply_to = client.new_inbox();
@@ -97,7 +98,7 @@ impl Asker {
         client.flush().await.unwrap();
         Self {
             client,
-            key: key("asker"),
+            key: derive_key("asker"),
             node_keys: (0..nodes).map(|number| node_key(number).verifying_key()).collect(),
             answers,
             reply_to,
@@ -105,41 +106,41 @@ impl Asker {
         }
     }
 
-    /// Asks everybody once.
-    pub(crate) async fn measure(&mut self, contender: Contender) -> Took {
-        let asked = match contender {
-            Contender::Raw => self.ask_plain().left_future(),
-            _ => self.ask_signed().right_future(),
+    /// Calls all nodes once.
+    pub(crate) async fn measure(&mut self, contender: Contender) -> TimeSpent {
+        let call = match contender {
+            Contender::Raw => self.call_plain().left_future(),
+            _ => self.call_signed().right_future(),
         };
-        tokio::time::timeout(PATIENCE, asked)
+        tokio::time::timeout(MEASUREMENT_TIMEOUT, call)
             .await
-            .unwrap_or_else(|_| panic!("not all nodes answered within {PATIENCE:?}"))
+            .unwrap_or_else(|_| panic!("not all nodes replied within {MEASUREMENT_TIMEOUT:?}"))
     }
 
-    async fn ask_plain(&mut self) -> Took {
+    async fn call_plain(&mut self) -> TimeSpent {
         let watch = Stopwatch::start();
-        self.publish(PLAIN, vec![b'q'; QUESTION]).await;
+        self.publish(PLAIN_SUBJECT, vec![b'q'; REQUEST_BYTES]).await;
         for _ in 0..self.node_keys.len() {
             let answer = self.answers.next().await.unwrap();
-            assert_eq!(answer.payload.len(), ANSWER);
+            assert_eq!(answer.payload.len(), REPLY_BYTES);
         }
         watch.stop()
     }
 
-    async fn ask_signed(&mut self) -> Took {
+    async fn call_signed(&mut self) -> TimeSpent {
         let watch = Stopwatch::start();
-        let question = sign(vec![b'q'; QUESTION], &self.key);
-        self.publish(SIGNED, question).await;
-        let mut left = self.node_keys.len();
-        while left > 0 {
+        let request = sign(vec![b'q'; REQUEST_BYTES], &self.key);
+        self.publish(SIGNED_SUBJECT, request).await;
+        let mut remaining = self.node_keys.len();
+        while remaining > 0 {
             let mut batch = vec![self.answers.next().await.unwrap()];
-            while batch.len() < BATCH
+            while batch.len() < MAX_BATCH
                 && let Some(Some(answer)) = self.answers.next().now_or_never()
             {
                 batch.push(answer);
             }
             self.verify(&batch);
-            left -= batch.len();
+            remaining -= batch.len();
         }
         watch.stop()
     }
@@ -150,13 +151,13 @@ impl Asker {
         published.await.unwrap();
         if !self.pause.is_zero() {
             self.client.flush().await.unwrap();
-            look_away(self.pause);
+            pause_thread(self.pause);
         }
     }
 
     fn verify(&self, answers: &[Message]) {
         let signed: Vec<(&[u8], Signature)> =
-            answers.iter().map(|answer| split(&answer.payload)).collect();
+            answers.iter().map(|answer| split_signature(&answer.payload)).collect();
         let sender = |(body, _): &(&[u8], Signature)| {
             let number = u64::from_be_bytes(*body.first_chunk().unwrap());
             *self.node_keys.get(usize::try_from(number).unwrap()).unwrap()
@@ -167,47 +168,47 @@ impl Asker {
     }
 }
 
-/// One bare node.
-struct PuppetNode {
+/// A node on a plain connection.
+struct BareNode {
     client: Client,
     key: SigningKey,
-    asker: VerifyingKey,
+    caller: VerifyingKey,
     answer: Vec<u8>,
 }
 
-impl PuppetNode {
+impl BareNode {
     async fn start(client: Client, number: usize) {
-        let mut questions = client.subscribe("ask.*").await.unwrap();
-        // A round trip: afterwards the broker knows the subscription.
+        let mut requests = client.subscribe("ask.*").await.unwrap();
+        // After this round trip, the broker knows the subscription.
         let probe = client.new_inbox();
         let mut echo = client.subscribe(probe.clone()).await.unwrap();
         client.publish(probe, "".into()).await.unwrap();
         echo.next().await.unwrap();
         drop(echo);
         let mut answer = u64::try_from(number).unwrap().to_be_bytes().to_vec();
-        answer.resize(ANSWER, b'a');
+        answer.resize(REPLY_BYTES, b'a');
         let node = Arc::new(Self {
             client,
             key: node_key(number),
-            asker: key("asker").verifying_key(),
+            caller: derive_key("asker").verifying_key(),
             answer,
         });
         tokio::spawn(async move {
-            while let Some(question) = questions.next().await {
-                node.answer(question).await;
+            while let Some(request) = requests.next().await {
+                node.answer(request).await;
             }
         });
     }
 
-    async fn answer(&self, question: Message) {
-        let answer = if question.subject.as_str() == SIGNED {
-            let (body, signature) = split(&question.payload);
-            self.asker.verify_strict(body, &signature).unwrap();
+    async fn answer(&self, request: Message) {
+        let answer = if request.subject.as_str() == SIGNED_SUBJECT {
+            let (body, signature) = split_signature(&request.payload);
+            self.caller.verify_strict(body, &signature).unwrap();
             sign(self.answer.clone(), &self.key)
         } else {
             self.answer.clone()
         };
-        let reply_to = question.reply.unwrap();
+        let reply_to = request.reply.unwrap();
         self.client.publish(reply_to, answer.into()).await.unwrap();
     }
 }
@@ -216,23 +217,23 @@ async fn connect(url: String, answers: usize) -> Client {
     ConnectOptions::new().subscription_capacity(answers.max(1024) * 2).connect(url).await.unwrap()
 }
 
-/// A key that everybody can make again who knows its name: the sides know each other's beforehand.
-fn key(name: &str) -> SigningKey {
+/// A key that is derived from a name, so that both sides know each other's keys beforehand.
+fn derive_key(name: &str) -> SigningKey {
     SigningKey::from_bytes(&Sha256::digest(name).into())
 }
 
 fn node_key(number: usize) -> SigningKey {
-    key(&format!("node {number}"))
+    derive_key(&format!("node {number}"))
 }
 
-/// The body, and its signature behind it.
+/// The body, followed by its signature.
 fn sign(mut body: Vec<u8>, key: &SigningKey) -> Vec<u8> {
     let signature = key.sign(&body).to_bytes();
     body.extend_from_slice(&signature);
     body
 }
 
-fn split(signed: &[u8]) -> (&[u8], Signature) {
+fn split_signature(signed: &[u8]) -> (&[u8], Signature) {
     let (body, signature) = signed.split_last_chunk().unwrap();
     (body, Signature::from_bytes(signature))
 }

@@ -1,4 +1,5 @@
-//! Holds a run against an earlier one. Only ratios are compared, never times: the hour and the machine cancel out of them. Pure.
+//! Compares a run with an earlier one. Only ratios are compared, not times, because ratios depend less on the machine
+//! and its load. Pure.
 //!
 //! The earlier figures are in `baseline.json`, each with the tolerance that the bench states for it.
 
@@ -6,70 +7,73 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::{Figure, Table, number};
+use crate::report::{Figure, Table, format_number};
 
-/// What an earlier run has measured.
+/// The figures of an earlier run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Baseline {
     /// The day of that run.
-    pub(crate) format_date: String,
-    /// On what, for people.
+    pub(crate) date: String,
+    /// The machine, as text.
     pub(crate) machine: String,
-    /// By name.
-    pub(crate) figures: BTreeMap<String, Kept>,
+    /// The figures by name.
+    pub(crate) figures: BTreeMap<String, BaselineFigure>,
 }
 
 /// One figure of an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Kept {
+pub(crate) struct BaselineFigure {
     pub(crate) ratio: f64,
-    /// By which part of itself a later one may be larger.
+    /// The part by which a later ratio may be larger.
     pub(crate) tolerance: f64,
 }
 
-/// How a figure compares.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RatioVerdict {
     /// Within its tolerance.
     Holds,
-    /// Smaller by more than the tolerance: the baseline may be renewed.
+    /// Smaller by more than the tolerance: the baseline can be renewed.
     Better,
-    /// Larger than the tolerance allows.
+    /// Larger than the tolerance permits.
     Worse,
     /// Not in the baseline.
     New,
-    /// In the baseline, and not measured now.
+    /// In the baseline, but not measured now.
     Missing,
 }
 
-/// A figure beside its earlier self.
+/// A figure and its earlier value.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct ComparedFigure {
     pub(crate) name: String,
-    pub(crate) before: Option<Kept>,
+    pub(crate) before: Option<BaselineFigure>,
     pub(crate) now: Option<f64>,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: RatioVerdict,
 }
 
 impl Baseline {
-    /// What is kept of these figures.
-    pub(crate) fn of<'a>(
-        format_date: String,
+    /// Builds a baseline from the figures that have a tolerance.
+    pub(crate) fn from_figures<'a>(
+        date: String,
         machine: String,
         figures: impl Iterator<Item = &'a Figure>,
     ) -> Self {
         let kept = figures.filter_map(|figure| {
             let tolerance = figure.tolerance?;
             let ratio = (figure.value * 1000.0).round() / 1000.0;
-            Some((figure.name.clone(), Kept { ratio, tolerance }))
+            Some((figure.name.clone(), BaselineFigure { ratio, tolerance }))
         });
-        Self { format_date, machine, figures: kept.collect() }
+        Self { date, machine, figures: kept.collect() }
     }
 
-    /// Every figure that either of the two has, by name.
-    pub(crate) fn compare<'a>(&self, figures: impl Iterator<Item = &'a Figure>) -> Vec<Line> {
+    /// Compares all figures that occur in either run, by name.
+    pub(crate) fn compare<'a>(
+        &self,
+        figures: impl Iterator<Item = &'a Figure>,
+    ) -> Vec<ComparedFigure> {
         let now: BTreeMap<&str, f64> = figures
             .filter(|figure| figure.tolerance.is_some())
             .map(|figure| (figure.name.as_str(), figure.value))
@@ -80,31 +84,33 @@ impl Baseline {
         names.dedup();
         let line = |name: &str| {
             let (before, now) = (self.figures.get(name).copied(), now.get(name).copied());
-            Line { name: name.to_owned(), before, now, verdict: verdict(before, now) }
+            ComparedFigure { name: name.to_owned(), before, now, verdict: verdict(before, now) }
         };
         names.into_iter().map(line).collect()
     }
 }
 
-fn verdict(before: Option<Kept>, now: Option<f64>) -> Verdict {
+fn verdict(before: Option<BaselineFigure>, now: Option<f64>) -> RatioVerdict {
     match (before, now) {
-        (Some(kept), Some(now)) if now > kept.ratio * (1.0 + kept.tolerance) => Verdict::Worse,
-        // What is no number is not good.
-        (Some(_), Some(now)) if now.is_nan() => Verdict::Worse,
-        (Some(kept), Some(now)) if now < kept.ratio * (1.0 - kept.tolerance) => Verdict::Better,
-        (Some(_), Some(_)) => Verdict::Holds,
-        (Some(_), None) => Verdict::Missing,
-        (None, _) => Verdict::New,
+        (Some(kept), Some(now)) if now > kept.ratio * (1.0 + kept.tolerance) => RatioVerdict::Worse,
+        // NaN counts as a regression.
+        (Some(_), Some(now)) if now.is_nan() => RatioVerdict::Worse,
+        (Some(kept), Some(now)) if now < kept.ratio * (1.0 - kept.tolerance) => {
+            RatioVerdict::Better
+        }
+        (Some(_), Some(_)) => RatioVerdict::Holds,
+        (Some(_), None) => RatioVerdict::Missing,
+        (None, _) => RatioVerdict::New,
     }
 }
 
-impl Verdict {
-    /// Whether the gate is shut for it.
+impl RatioVerdict {
+    /// Whether the result fails the gate.
     pub(crate) fn is_regression(self) -> bool {
         matches!(self, Self::Worse | Self::Missing)
     }
 
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Holds => "holds",
             Self::Better => "better",
@@ -115,10 +121,10 @@ impl Verdict {
     }
 }
 
-/// The comparison for people.
-pub(crate) fn table(lines: &[Line]) -> Table {
+/// The comparison as a table.
+pub(crate) fn comparison_table(lines: &[ComparedFigure]) -> Table {
     let mut table = Table::new(["ratio", "before", "may be", "now", "verdict"]);
-    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
+    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format_number);
     for line in lines {
         let limit = line.before.map(|kept| kept.ratio * (1.0 + kept.tolerance));
         table.rows.push(vec![
@@ -126,7 +132,7 @@ pub(crate) fn table(lines: &[Line]) -> Table {
             shown(line.before.map(|kept| kept.ratio)),
             shown(limit),
             shown(line.now),
-            line.verdict.word().to_owned(),
+            line.verdict.as_str().to_owned(),
         ]);
     }
     table
@@ -134,15 +140,15 @@ pub(crate) fn table(lines: &[Line]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Baseline, Verdict};
+    use super::{Baseline, RatioVerdict};
     use crate::report::Figure;
 
     fn baseline(figures: &[Figure]) -> Baseline {
-        Baseline::of("2026-11-22".to_owned(), "a machine".to_owned(), figures.iter())
+        Baseline::from_figures("2026-11-22".to_owned(), "a machine".to_owned(), figures.iter())
     }
 
     #[test]
-    fn only_what_exceeds_its_own_tolerance_is_worse() {
+    fn only_figures_beyond_their_tolerance_are_worse() {
         let before = [
             Figure::ratio("a", 2.0).within(0.1),
             Figure::ratio("b", 2.0).within(0.5),
@@ -160,24 +166,25 @@ mod tests {
             Figure::ratio("never compared", 9.0),
         ];
         let lines = baseline(&before).compare(now.iter());
-        let verdicts: Vec<(&str, Verdict)> =
+        let verdicts: Vec<(&str, RatioVerdict)> =
             lines.iter().map(|line| (line.name.as_str(), line.verdict)).collect();
         let expected = [
-            ("a", Verdict::Worse),
-            // The tolerance in force is the one that was committed.
-            ("b", Verdict::Holds),
-            ("c", Verdict::Better),
-            ("d", Verdict::Worse),
-            ("fresh", Verdict::New),
-            ("gone", Verdict::Missing),
+            ("a", RatioVerdict::Worse),
+            // The tolerance of the baseline applies.
+            ("b", RatioVerdict::Holds),
+            ("c", RatioVerdict::Better),
+            ("d", RatioVerdict::Worse),
+            ("fresh", RatioVerdict::New),
+            ("gone", RatioVerdict::Missing),
         ];
         assert_eq!(verdicts, expected);
-        let shut: Vec<bool> = lines.iter().map(|line| line.verdict.is_regression()).collect();
-        assert_eq!(shut, [true, false, false, true, false, true]);
+        let regressions: Vec<bool> =
+            lines.iter().map(|line| line.verdict.is_regression()).collect();
+        assert_eq!(regressions, [true, false, false, true, false, true]);
     }
 
     #[test]
-    fn a_baseline_is_read_as_it_was_written() {
+    fn baseline_survives_serialization() {
         let before = baseline(&[Figure::ratio("a", 1.234_56).within(0.25)]);
         let text = serde_json::to_string(&before).unwrap();
         let read: Baseline = serde_json::from_str(&text).unwrap();

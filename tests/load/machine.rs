@@ -1,4 +1,4 @@
-//! On what it was measured: figures without a machine mean nothing.
+//! The machine and the tools of a measurement.
 
 use std::path::Path;
 
@@ -6,26 +6,26 @@ use serde::Serialize;
 
 /// The machine and its tools.
 #[derive(Debug, Serialize)]
-pub(crate) struct Machine {
-    /// The processor's name.
+pub(crate) struct BenchMachine {
+    /// Name of the processor.
     processor: String,
-    /// Cores that this process may use.
+    /// Number of cores that this process may use.
     cores: usize,
     /// Memory in GiB.
     memory_gib: u64,
-    /// The kernel's release.
+    /// Release of the kernel.
     kernel: String,
-    /// The compiler; the one in the path.
+    /// Version of the compiler in the search path.
     rustc: String,
-    /// The broker's version.
+    /// Version of the broker.
     broker: String,
-    /// Processes that wanted to run in the minute before: what else the machine did.
+    /// Load average of the minute before the run.
     load: f64,
 }
 
-impl Machine {
-    /// This one.
-    pub(crate) fn here() -> Self {
+impl BenchMachine {
+    /// Reads the properties of this machine.
+    pub(crate) fn detect() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let kibibytes = field(&read("/proc/meminfo"), "MemTotal")
             .split_whitespace()
@@ -47,7 +47,7 @@ impl Machine {
         }
     }
 
-    /// One line for people.
+    /// A description in one line.
     pub(crate) fn line(&self) -> String {
         let Self { processor, cores, memory_gib, kernel, rustc, broker, load } = self;
         format!(
@@ -60,7 +60,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The value behind the first `name :` of a file of such lines.
+/// The value of the first line `name : value` of a text.
 fn field(text: &str, name: &str) -> String {
     text.lines()
         .filter_map(|line| line.split_once(':'))
@@ -68,7 +68,7 @@ fn field(text: &str, name: &str) -> String {
         .map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().to_owned())
 }
 
-#[expect(clippy::disallowed_types, reason = "asks tools for their versions")]
+#[expect(clippy::disallowed_types, reason = "runs tools with --version")]
 fn version(program: &Path) -> String {
     let output = std::process::Command::new(program).arg("--version").output();
     output.map_or_else(

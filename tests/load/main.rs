@@ -1,20 +1,20 @@
-//! `load`: what things cost, beside the least that they could cost, measured in the same run.
+//! `load`: measures costs, each next to its floor in the same run.
 //!
 //! ```text
-//! load run      every bench: worker "floor" = N bare NATS connections   -- nats-server without accounts
-//!                            worker "muster" = N daemons                 -- nats-server in operator mode
-//!                            askers, the real programs, Puppet           -- beside them
+//! load run      every bench: worker "floor" = N plain NATS connections  -- nats-server without accounts
+//!                            worker "muster" = N daemons                -- nats-server in operator mode
+//!                            callers, the real programs, Puppet
 //! ```
 //!
-//! Each worker is a process of this program; the rounds alternate between the two, so that a busy minute of the machine is everybody's.
-//! Read in this order: [`measure`], [`floor`], [`fleet`], [`caller`], [`worker`]; then any bench, each of which hands in a section of the
-//! [`report`]. [`gate`] holds a run against an earlier one.
+//! Each worker is a process of this program. The rounds alternate between the workers, so that load of the machine
+//! affects both. Read in this order: [`measure`], [`floor`], [`fleet`], [`caller`], [`worker`]; then any bench, each of
+//! which produces a section of the [`report`]. [`gate`] compares a run with an earlier one.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a measurement that fails is none")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed measurement must end the run")]
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "figures go to stdout, talk to stderr"
+    reason = "figures go to stdout, messages to stderr"
 )]
 
 mod caller;
@@ -46,7 +46,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Measures what fleets, programs and their parts cost.
+/// Measures the costs of fleets, programs and their parts
 #[derive(Parser)]
 #[command(name = "load")]
 struct Cli {
@@ -56,17 +56,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Every bench, or those that are named
-    Run(run::Run),
-    /// Simulated runs under permits: whether the cap holds, and how close to the least possible time they take
-    Permits(permits::Permits),
-    /// One part of a comparison, told by its parent on stdin what to measure
+    /// Every bench, or the named ones
+    Run(run::RunArgs),
+    /// Simulated runs under permits: whether the limit holds, and how their time compares with the minimum
+    Permits(permits::PermitsArgs),
+    /// One part of a comparison, controlled by its parent through stdin
     #[command(hide = true)]
     Worker {
         #[command(subcommand)]
-        part: worker::Part,
+        role: worker::WorkerRole,
     },
-    /// Runs a program, and says what it has cost
+    /// Runs a program and prints its cost
     #[command(hide = true)]
     Child {
         program: OsString,
@@ -77,24 +77,24 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // Simulated runs take time and not work: they may be measured by any build. Parts do what they are told.
-    let judged = match &cli.command {
-        Command::Run(wanted) => !wanted.any_build,
+    // Simulated runs take time but no work, so any build may measure them. Workers and children depend on their parent.
+    let needs_release_build = match &cli.command {
+        Command::Run(arguments) => !arguments.any_build,
         Command::Permits(_) | Command::Worker { .. } | Command::Child { .. } => false,
     };
-    if cfg!(debug_assertions) && judged {
+    if cfg!(debug_assertions) && needs_release_build {
         eprintln!(
-            "load: this is a debug build, and its figures would mean nothing; use cargo run --release -p muster-tests --bin load"
+            "load: this is a debug build, and its figures would be meaningless; use cargo run --release -p muster-tests --bin load"
         );
         return ExitCode::from(1);
     }
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+    let (_, limit) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, limit, limit).unwrap();
     match cli.command {
-        Command::Run(wanted) => return run::all(&wanted, most),
-        Command::Permits(wanted) => permits::bench(&wanted),
-        Command::Worker { part } => worker::serve(part),
-        Command::Child { program, arguments } => process::child(&program, &arguments),
+        Command::Run(arguments) => return run::run_benches(&arguments, limit),
+        Command::Permits(arguments) => permits::bench(&arguments),
+        Command::Worker { role } => worker::serve(role),
+        Command::Child { program, arguments } => process::run_child(&program, &arguments),
     }
     ExitCode::SUCCESS
 }

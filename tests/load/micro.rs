@@ -1,4 +1,5 @@
-//! The small pieces that every request and reply goes through: filters, envelopes, tokens. Each beside the least that does the same.
+//! The parts that every request and reply passes through: filters, envelopes, tokens. Each is compared with the minimum
+//! for the same result.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -23,20 +24,20 @@ use uuid::Uuid;
 
 use crate::report::{Figure, Section, Table, median};
 
-const FILTERS: &str = "Nanoseconds for one node, over ten thousand that differ, in the median of the rounds; the closures are written by hand for \
-exactly this question, on the same facts.";
-const SIGNATURES: &str = "Microseconds each, in the median of the rounds. Bare verification is ed25519 strict verification of a message of the \
-same size, with a key that is decoded already; opening a message reads its envelope and body besides, and holds them against what was \
-expected. Many together are a thousand replies of as many nodes.";
+const FILTERS: &str = "Nanoseconds per node, for 10,000 different nodes, median of the rounds; the closures are hand-written for exactly this \
+condition, with the same facts.";
+const SIGNATURES: &str = "Microseconds each, median of the rounds. Bare verification is ed25519 strict verification of a message of the \
+same size with a decoded key; opening a message also parses its envelope and body, and compares them with the expected \
+values. Many together are 1000 replies of as many nodes.";
 
-/// Nodes that a filter is held against.
+/// Number of nodes that a filter is evaluated for.
 const NODES: usize = 10_000;
-/// Messages that are opened together.
-const TOGETHER: usize = 1000;
+/// Number of messages that are opened together.
+const BATCH_SIZE: usize = 1000;
 
-type Question = (&'static str, fn() -> NodeFilter, fn(&VirtualNode) -> bool);
+type FilterCase = (&'static str, fn() -> NodeFilter, fn(&VirtualNode) -> bool);
 
-const QUESTIONS: [Question; 5] = [
+const FILTER_CASES: [FilterCase; 5] = [
     (
         "-F country=de",
         || NodeFilter::default().with_fact("country=de").unwrap(),
@@ -89,15 +90,15 @@ fn text<'a>(node: &'a VirtualNode, pointer: &str) -> &'a str {
     value(node, pointer).as_str().unwrap()
 }
 
-/// Filters beside closures.
-pub(crate) fn filters(rounds: usize) -> Section {
-    let mut section = Section::of("Whether a node is meant", FILTERS);
+/// Filters compared with closures.
+pub(crate) fn bench_filters(rounds: usize) -> Section {
+    let mut section = Section::of("Matching a filter", FILTERS);
     let fleet: Vec<VirtualNode> =
         (0..NODES).map(|n| VirtualNode::from_number(n).unwrap()).collect();
     let agents = ["package", "puppetral", "rpcutil", "service"].map(str::to_owned);
     let collectives = ["muster".to_owned()];
-    let mut table = Table::new(["filter", "matching", "ns a node", "by hand", "x by hand"]);
-    for (name, filter, by_hand) in QUESTIONS {
+    let mut table = Table::new(["filter", "matching", "ns per node", "by hand", "x by hand"]);
+    for (name, filter, by_hand) in FILTER_CASES {
         let filter = filter();
         let matches = |node: &VirtualNode| {
             filter.matches(&NodeView {
@@ -111,42 +112,43 @@ pub(crate) fn filters(rounds: usize) -> Section {
         };
         let expected = fleet.iter().filter(|node| by_hand(node)).count();
         let found = fleet.iter().filter(|node| matches(node)).count();
-        assert_eq!(found, expected, "{name} is not what the closure asks");
-        let [ours, theirs] = turns(
+        assert_eq!(found, expected, "{name} does not match the closure");
+        let [filter_ns, closure_ns] = time_in_turns(
             rounds,
             [&|| fleet.iter().filter(|node| matches(black_box(node))).count(), &|| {
                 fleet.iter().filter(|node| by_hand(black_box(node))).count()
             }],
         )
-        .map(|took| took.as_secs_f64() * 1e9 / f64::from(u32::try_from(NODES).unwrap()));
-        let numbers = [ours, theirs, ours / theirs].map(|number| format!("{number:.1}"));
+        .map(|elapsed| elapsed.as_secs_f64() * 1e9 / f64::from(u32::try_from(NODES).unwrap()));
+        let numbers =
+            [filter_ns, closure_ns, filter_ns / closure_ns].map(|number| format!("{number:.1}"));
         let row = [name.to_owned(), expected.to_string()];
         table.rows.push(row.into_iter().chain(numbers).collect());
-        let figure = Figure::ratio(format!("filter {name} x by hand"), ours / theirs);
+        let figure = Figure::ratio(format!("filter {name} x by hand"), filter_ns / closure_ns);
         section.figures.push(figure.within(0.6));
     }
     section.tables.push(table);
     section
 }
 
-/// The median time of each, which take turns.
+/// The median time of each closure; the closures take turns.
 fn turns<const N: usize>(rounds: usize, work: [&dyn Fn() -> usize; N]) -> [Duration; N] {
     let mut samples = [const { Vec::new() }; N];
     for round in 0..=rounds {
         for (work, samples) in work.iter().zip(&mut samples) {
             let begun = Instant::now();
             black_box(work());
-            let took = begun.elapsed();
+            let elapsed = begun.elapsed();
             if round > 0 {
-                samples.push(took.as_secs_f64());
+                samples.push(elapsed.as_secs_f64());
             }
         }
     }
     samples.map(|samples| Duration::from_secs_f64(median(&samples)))
 }
 
-/// Messages as they come, and whom they come from.
-struct Mail {
+/// Messages as they arrive, and the keys for their verification.
+struct Messages {
     trust: AccountTrust,
     now: Millis,
     request: Vec<u8>,
@@ -157,7 +159,7 @@ struct Mail {
     action: SubjectName,
 }
 
-impl Mail {
+impl Messages {
     fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let (agent, action) =
@@ -184,9 +186,9 @@ impl Mail {
             sealed: None,
         };
         let reply = |number: usize| {
-            let member = VirtualNode::from_number(number).unwrap();
-            let node = organisation.node(member.name.as_str());
-            sealed_reply(&node, &member.name, id, now)
+            let node = VirtualNode::from_number(number).unwrap();
+            let node = organisation.node(node.name.as_str());
+            signed_reply(&node, &node.name, id, now)
         };
         Self {
             trust: organisation.trust(),
@@ -198,7 +200,7 @@ impl Mail {
                 action: action.clone(),
                 node: None,
             },
-            replies: (0..TOGETHER).map(reply).collect(),
+            replies: (0..BATCH_SIZE).map(reply).collect(),
             id,
             agent,
             action,
@@ -219,7 +221,7 @@ impl Mail {
     }
 }
 
-fn sealed_reply(node: &Signer, name: &Identity, request: Uuid, now: Millis) -> Vec<u8> {
+fn signed_reply(node: &Signer, name: &Identity, request: Uuid, now: Millis) -> Vec<u8> {
     let data = json!({"pong": now});
     let reply = Reply {
         request,
@@ -231,44 +233,47 @@ fn sealed_reply(node: &Signer, name: &Identity, request: Uuid, now: Millis) -> V
         reason: None,
         data: data.as_object().unwrap().clone(),
         time: now,
-        took: 0,
+        elapsed: 0,
         stages: Vec::new(),
         progress: None,
     };
     sign_envelope(EnvelopeKind::Reply, &reply, node).unwrap()
 }
 
-/// Messages beside bare signatures.
-pub(crate) fn signatures(rounds: usize) -> Section {
-    let mut section = Section::of("Whether a message is believed", SIGNATURES);
-    let mail = Mail::new();
+/// Messages compared with bare signatures.
+pub(crate) fn bench_signatures(rounds: usize) -> Section {
+    let mut section = Section::of("Verifying a message", SIGNATURES);
+    let messages = Messages::new();
     let key = SigningKey::from_bytes(&[7; 32]);
-    let signed = key.sign(&mail.request);
+    let signed = key.sign(&messages.request);
     let known = TokenCache::default();
-    mail.open_request(&known);
-    mail.open_replies(&known);
-    let many = u32::try_from(TOGETHER).unwrap();
+    messages.open_request(&known);
+    messages.open_replies(&known);
+    let many = u32::try_from(BATCH_SIZE).unwrap();
     let work: [(&str, u32, &dyn Fn() -> usize); 6] = [
-        ("bare verification", 1, &|| bare(&key.verifying_key(), &mail.request, &signed)),
-        ("bare signature", 1, &|| usize::from(key.sign(black_box(&mail.request)).to_bytes()[0])),
-        ("a request of a caller who is known", 1, &|| mail.open_request(&known)),
-        ("a request of a new caller, token included", 1, &|| {
-            mail.open_request(&TokenCache::default())
+        ("bare verification", 1, &|| verify_bare(&key.verifying_key(), &messages.request, &signed)),
+        ("bare signature", 1, &|| {
+            usize::from(key.sign(black_box(&messages.request)).to_bytes()[0])
         }),
-        ("a reply among many, of nodes that are known", many, &|| mail.open_replies(&known)),
+        ("a request of a caller who is known", 1, &|| messages.open_request(&known)),
+        ("a request of a new caller, token included", 1, &|| {
+            messages.open_request(&TokenCache::default())
+        }),
+        ("a reply among many, of nodes that are known", many, &|| messages.open_replies(&known)),
         ("a reply among many, of new nodes, tokens included", many, &|| {
-            mail.open_replies(&TokenCache::default())
+            messages.open_replies(&TokenCache::default())
         }),
     ];
     let names: Vec<&str> = work.iter().map(|(name, ..)| *name).collect();
-    // A single one is too short for the clock.
+    // A single operation is too short for the clock.
     let repeated = work.map(|(_, at_once, work)| {
         let times = (many / at_once).max(1);
         move || (0..times).map(|_| work()).sum()
     });
     let each: Vec<&dyn Fn() -> usize> = repeated.iter().map(|work| work as _).collect();
     let each: [&dyn Fn() -> usize; 6] = each.try_into().unwrap_or_else(|_| panic!("there are six"));
-    let micros = turns(rounds, each).map(|took| took.as_secs_f64() * 1e6 / f64::from(many));
+    let micros =
+        time_in_turns(rounds, each).map(|elapsed| elapsed.as_secs_f64() * 1e6 / f64::from(many));
     let [verification, ..] = micros;
     let mut table = Table::new(["", "us each", "x bare verification"]);
     for (name, us) in names.into_iter().zip(micros) {
@@ -283,7 +288,7 @@ pub(crate) fn signatures(rounds: usize) -> Section {
     section
 }
 
-fn bare(key: &VerifyingKey, message: &[u8], signature: &Signature) -> usize {
+fn verify_bare(key: &VerifyingKey, message: &[u8], signature: &Signature) -> usize {
     key.verify_strict(black_box(message), signature).unwrap();
     1
 }
@@ -292,14 +297,14 @@ fn bare(key: &VerifyingKey, message: &[u8], signature: &Signature) -> usize {
 mod tests {
     use muster_wire::token::TokenCache;
 
-    use super::{Mail, TOGETHER, filters};
+    use super::{BATCH_SIZE, Messages, bench_filters};
 
     #[test]
-    fn messages_are_believed_and_filters_ask_what_the_closures_ask() {
-        let mail = Mail::new();
-        assert_eq!(mail.open_request(&TokenCache::default()), 1);
-        assert_eq!(mail.open_replies(&TokenCache::default()), TOGETHER);
-        // It compares what both find before it measures.
-        assert_eq!(filters(1).figures.len(), 5);
+    fn messages_verify_and_filters_match_the_closures() {
+        let messages = Messages::new();
+        assert_eq!(messages.open_request(&TokenCache::default()), 1);
+        assert_eq!(messages.open_replies(&TokenCache::default()), BATCH_SIZE);
+        // The bench compares the results of both before it measures.
+        assert_eq!(bench_filters(1).figures.len(), 5);
     }
 }

@@ -1,9 +1,10 @@
-//! Whether run permits hold their cap, and what they cost: simulated runs of Puppet on daemons with the real pipeline and real
-//! permits, by the nodes' own notes.
+//! Whether run permits respect their limit, and what they cost: simulated Puppet runs on daemons with the real pipeline
+//! and real permits, measured by the nodes' records.
 //!
-//! Durations are those of the article's machines, 40 s in the mean and 150 s at the most, divided by a scale. Each seed draws them
-//! anew, and a delay of up to 500 ms, divided as well, between a node's being asked and its lock. Several fleets, each with a broker
-//! of its own, work through the seeds side by side: they mostly wait. A cap that is not held ends the measurement.
+//! Durations are those of the article's machines, with a mean of 40 s and a maximum of 150 s, divided by a scale. Each
+//! seed gives new durations, and a delay of up to 500 ms, also divided, between the request to a node and its lock.
+//! Several fleets, each with its own broker, process the seeds in parallel, because they mostly wait. An exceeded limit
+//! ends the measurement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,79 +17,79 @@ use rand::rngs::StdRng;
 
 /// The limits of the first table.
 const LIMITS: [usize; 4] = [1, 2, 4, 16];
-/// Threads that all fleets share.
+/// Number of threads that all fleets share.
 const THREADS: usize = 2;
 
-/// What to measure.
+/// Arguments of `load permits`.
 #[derive(Args)]
-pub(crate) struct Permits {
-    /// How many times durations are drawn
+pub(crate) struct PermitsArgs {
+    /// Number of seeds for random durations
     #[arg(long, default_value_t = 50)]
     seeds: u64,
     /// Nodes of each fleet
     #[arg(long, default_value_t = 47)]
     nodes: usize,
-    /// Fleets that work side by side
+    /// Fleets that run in parallel
     #[arg(long, default_value_t = 6)]
     fleets: usize,
-    /// By how much durations are divided
+    /// Divisor of durations
     #[arg(long, default_value_t = 100)]
     scale: u32,
     /// Nodes of the large fleet
     #[arg(long, default_value_t = 500)]
     large: usize,
-    /// How many of them may run at once
+    /// Limit of concurrent runs in the large fleet
     #[arg(long, default_value_t = 20)]
     large_limit: usize,
-    /// By how much their durations are divided
+    /// Divisor of durations in the large fleet
     #[arg(long, default_value_t = 10)]
     large_scale: u32,
 }
 
-/// One rollout.
+/// The result of one rollout.
 #[derive(Debug, Clone, Copy)]
-struct Measured {
+struct RolloutResult {
     limit: usize,
     highest: usize,
     makespan: Duration,
-    least: Duration,
+    minimum: Duration,
     ratio: f64,
-    /// How many times as long as whoever asks in this order, and needs no time for asking.
+    /// Ratio to an ideal rollout in the same order, in which requests take no time.
     to_order: f64,
 }
 
-/// In which order nodes have their turn.
+/// The order of the nodes.
 #[derive(Debug, Clone, Copy)]
-enum Turns {
-    /// As durations were drawn: by name.
+enum RunOrder {
+    /// By name, which is the order of the random durations.
     Name,
-    /// Those with the longest run first, as `--longest-first` has it.
+    /// The longest runs first, as with `--longest-first`.
     Longest,
 }
 
-/// Measures and prints the tables.
-pub(crate) fn bench(wanted: &Permits) {
+/// Measures, and prints the tables.
+pub(crate) fn bench(arguments: &PermitsArgs) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        for turns in [Turns::Name, Turns::Longest] {
-            seeds(wanted, turns).await;
+        for order in [RunOrder::Name, RunOrder::Longest] {
+            bench_seeds(arguments, order).await;
         }
-        Box::pin(large(wanted)).await;
+        Box::pin(bench_large(arguments)).await;
     });
     runtime.shutdown_background();
 }
 
 /// All limits with all seeds.
-async fn seeds(wanted: &Permits, turns: Turns) {
+async fn bench_seeds(arguments: &PermitsArgs, order: RunOrder) {
     let next = Arc::new(AtomicU64::new(0));
     let mut fleets = tokio::task::JoinSet::new();
-    for _ in 0..wanted.fleets.max(1) {
+    for _ in 0..arguments.fleets.max(1) {
         let (next, nodes, seeds, scale) =
-            (Arc::clone(&next), wanted.nodes, wanted.seeds, wanted.scale);
+            (Arc::clone(&next), arguments.nodes, arguments.seeds, arguments.scale);
         fleets.spawn(async move {
             let fleet = SimulatedFleet::with_size(nodes).await;
             let mut measured = Vec::new();
@@ -98,20 +99,18 @@ async fn seeds(wanted: &Permits, turns: Turns) {
                     return measured;
                 }
                 for limit in LIMITS {
-                    measured.push(measure(&fleet, seed, limit, scale, turns).await);
+                    measured.push(measure(&fleet, seed, limit, scale, order).await);
                 }
             }
         });
     }
-    let measured: Vec<Measured> = fleets.join_all().await.into_iter().flatten().collect();
-    let words = match turns {
-        Turns::Name => "by name",
-        Turns::Longest => "the longest first",
+    let measured: Vec<RolloutResult> = fleets.join_all().await.into_iter().flatten().collect();
+    let order_name = match order {
+        RunOrder::Name => "by name",
+        RunOrder::Longest => "longest first",
     };
-    let (nodes, seeds, scale) = (wanted.nodes, wanted.seeds, wanted.scale);
-    println!(
-        "\n{nodes} nodes, {words}, {seeds} seeds, durations of 40 s in the mean divided by {scale}"
-    );
+    let (nodes, seeds, scale) = (arguments.nodes, arguments.seeds, arguments.scale);
+    println!("\n{nodes} nodes, {order_name}, {seeds} seeds, mean duration 40 s divided by {scale}");
     println!(
         "{:>6} {:>13} {:>11} {:>11} {:>8} {:>8} {:>8} {:>11}",
         "limit",
@@ -129,55 +128,55 @@ async fn seeds(wanted: &Permits, turns: Turns) {
     }
 }
 
-async fn large(wanted: &Permits) {
-    let fleet = SimulatedFleet::with_size(wanted.large).await;
-    let (nodes, limit, scale) = (wanted.large, wanted.large_limit, wanted.large_scale);
+async fn bench_large(arguments: &PermitsArgs) {
+    let fleet = SimulatedFleet::with_size(arguments.large).await;
+    let (nodes, limit, scale) = (arguments.large, arguments.large_limit, arguments.large_scale);
     println!(
-        "\n{nodes} nodes, one seed by name and one the longest first, durations divided by {scale}"
+        "\n{nodes} nodes, one seed by name and one longest first, durations divided by {scale}"
     );
-    for (seed, turns) in [(0, Turns::Name), (1, Turns::Longest)] {
-        let one = measure(&fleet, seed, limit, scale, turns).await;
+    for (seed, order) in [(0, RunOrder::Name), (1, RunOrder::Longest)] {
+        let one = measure(&fleet, seed, limit, scale, order).await;
         print_row(limit, &[one]);
     }
 }
 
-/// One rollout. The longest first means that the first by name have drawn the longest.
+/// One rollout. For longest first, the nodes that come first by name get the longest durations.
 async fn measure(
     fleet: &SimulatedFleet,
     seed: u64,
     limit: usize,
     scale: u32,
-    turns: Turns,
-) -> Measured {
-    let mut lots = StdRng::seed_from_u64(seed);
-    let mut drawn: Vec<SimulatedBehaviour> =
-        fleet.nodes.keys().map(|_| SimulatedBehaviour::random(&mut lots, scale)).collect();
-    if let Turns::Longest = turns {
-        drawn.sort_by_key(|behaviour| std::cmp::Reverse(behaviour.work));
+    order: RunOrder,
+) -> RolloutResult {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut behaviours: Vec<SimulatedBehaviour> =
+        fleet.nodes.keys().map(|_| SimulatedBehaviour::random(&mut rng, scale)).collect();
+    if let RunOrder::Longest = order {
+        behaviours.sort_by_key(|behaviour| std::cmp::Reverse(behaviour.work));
     }
-    let ideal = in_order(drawn.iter().map(|behaviour| behaviour.work), limit);
-    for (node, behaviour) in fleet.nodes.values().zip(drawn) {
+    let ideal = ideal_makespan(behaviours.iter().map(|behaviour| behaviour.work), limit);
+    for (node, behaviour) in fleet.nodes.values().zip(behaviours) {
         node.set_behaviour(behaviour);
     }
     fleet.clear_records();
     fleet.run_all(&format!("seed{seed}-{limit}"), limit).await;
-    let proof = fleet.concurrency_stats();
+    let stats = fleet.concurrency_stats();
     let nodes = fleet.nodes.len();
-    assert_eq!(proof.runs, nodes, "seed {seed}, limit {limit}");
-    let highest = proof.highest;
-    assert!(highest <= limit, "seed {seed}: {highest} ran at once with a limit of {limit}");
-    Measured {
+    assert_eq!(stats.runs, nodes, "seed {seed}, limit {limit}");
+    let highest = stats.highest;
+    assert!(highest <= limit, "seed {seed}: {highest} concurrent runs with a limit of {limit}");
+    RolloutResult {
         limit,
         highest,
-        makespan: proof.makespan,
-        least: proof.least_duration(limit),
-        ratio: proof.makespan_ratio(limit).unwrap_or(1.0),
-        to_order: proof.makespan.as_secs_f64() / ideal.as_secs_f64(),
+        makespan: stats.makespan,
+        minimum: stats.least_duration(limit),
+        ratio: stats.makespan_ratio(limit).unwrap_or(1.0),
+        to_order: stats.makespan.as_secs_f64() / ideal.as_secs_f64(),
     }
 }
 
-/// How long it takes when each begins, in this order, as soon as somebody before it has ended.
-fn in_order(works: impl Iterator<Item = Duration>, limit: usize) -> Duration {
+/// The duration of an ideal rollout: each run starts, in this order, as soon as an earlier one has ended.
+fn ideal_makespan(works: impl Iterator<Item = Duration>, limit: usize) -> Duration {
     let mut free = vec![Duration::ZERO; limit];
     for work in works {
         free.sort_unstable();
@@ -188,21 +187,21 @@ fn in_order(works: impl Iterator<Item = Duration>, limit: usize) -> Duration {
     free.into_iter().max().unwrap_or_default()
 }
 
-fn print_row(limit: usize, measured: &[Measured]) {
+fn print_row(limit: usize, measured: &[RolloutResult]) {
     let middle = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
     };
-    let ms = |time: &dyn Fn(&Measured) -> Duration| {
+    let ms = |time: &dyn Fn(&RolloutResult) -> Duration| {
         middle(measured.iter().map(|one| time(one).as_secs_f64() * 1000.0).collect())
     };
     let highest = measured.iter().map(|one| one.highest).max().unwrap_or(0);
     let worst = measured.iter().map(|one| one.ratio).fold(0.0, f64::max);
-    let held = measured.iter().filter(|one| one.ratio <= 1.10).count();
+    let within_limit = measured.iter().filter(|one| one.ratio <= 1.10).count();
     println!(
-        "{limit:>6} {highest:>13} {:>8.0} ms {:>8.0} ms {:>8.3} {worst:>8.3} {held:>4}/{:<3} {:>11.3}",
+        "{limit:>6} {highest:>13} {:>8.0} ms {:>8.0} ms {:>8.3} {worst:>8.3} {within_limit:>4}/{:<3} {:>11.3}",
         ms(&|one| one.makespan),
-        ms(&|one| one.least),
+        ms(&|one| one.minimum),
         middle(measured.iter().map(|one| one.ratio).collect()),
         measured.len(),
         middle(measured.iter().map(|one| one.to_order).collect())

@@ -1,5 +1,6 @@
-//! How fast newcomers become nodes: real daemons, a real broker, the real service; Puppet and its authority are simulated, and take no
-//! time. What is left is ours: about a dozen signed and verified questions for each node, and every step written down twice.
+//! The time to provision machines with real daemons, a real broker and the real service; Puppet and its authority are
+//! simulated and take no time. The remaining cost is about a dozen signed and verified requests per node, and two
+//! writes per step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,30 +23,30 @@ use tokio_util::sync::CancellationToken;
 
 use crate::report::{Figure, Section, Table};
 
-/// Daemons that start at once.
-const STARTING: usize = 16;
+/// Number of daemons that start concurrently.
+const CONCURRENT_STARTS: usize = 16;
 
-const METHOD: &str = "Real daemons, a real broker, the real service; Puppet and its authority are simulated, and take no time. A bare exchange is a \
-signature and its verification: what a newcomer costs is told in as many of them.";
-/// Signatures that are made and verified to know how long that takes.
+const METHOD: &str = "Real daemons, a real broker, the real service; Puppet and its authority are simulated and take no time. A bare exchange is one \
+signature and its verification; the cost of a machine is stated as a multiple of it.";
+/// Number of bare exchanges that are timed.
 const EXCHANGES: u32 = 2000;
 
 /// Measures with fleets of these sizes.
 pub(crate) fn bench(sizes: &[usize]) -> Section {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let mut section = Section::of("Newcomers that become nodes", METHOD);
+    let mut section = Section::of("Provisioning of machines", METHOD);
     let mut table =
-        Table::new(["newcomers", "s until all are nodes", "nodes a second", "x bare exchange"]);
+        Table::new(["machines", "s until all are nodes", "nodes per second", "x bare exchange"]);
     for &nodes in sizes {
-        eprintln!("{nodes} newcomers");
-        let exchange = exchange();
-        let took = runtime.block_on(measure(nodes));
+        eprintln!("{nodes} machines to provision");
+        let exchange = time_bare_exchange();
+        let elapsed = runtime.block_on(measure(nodes));
         let count = f64::from(u32::try_from(nodes).unwrap());
-        let ratio = took.as_secs_f64() / count / exchange.as_secs_f64();
+        let ratio = elapsed.as_secs_f64() / count / exchange.as_secs_f64();
         table.rows.push(vec![
             nodes.to_string(),
-            format!("{:.2}", took.as_secs_f64()),
-            format!("{:.0}", count / took.as_secs_f64()),
+            format!("{:.2}", elapsed.as_secs_f64()),
+            format!("{:.0}", count / elapsed.as_secs_f64()),
             format!("{ratio:.0}"),
         ]);
         let name = format!("each of {nodes} newcomers x a bare exchange");
@@ -55,8 +56,8 @@ pub(crate) fn bench(sizes: &[usize]) -> Section {
     section
 }
 
-/// How long a signature and its verification take.
-fn exchange() -> Duration {
+/// The time for a signature and its verification.
+fn time_bare_exchange() -> Duration {
     let key = SigningKey::from_bytes(&[7; 32]);
     let message = [b'm'; 500];
     let begun = Instant::now();
@@ -78,24 +79,24 @@ async fn measure(nodes: usize) -> Duration {
     let _master = TestNode::start(&organisation, &server, setup).await;
     let masters = BTreeMap::from([(address.to_owned(), Arc::clone(&authority))]);
     let machines: Vec<Arc<SimulatedMachine>> = (0..nodes).map(|_| Arc::default()).collect();
-    let newcomers = machines.iter().enumerate().map(|(number, machine)| {
+    let starting_nodes = machines.iter().enumerate().map(|(number, machine)| {
         let mut setup = NodeSetup::new(organisation.node(&format!("web{number}.example.net")));
         setup.facts = json!({ "region": "a" });
         setup.agents = vec![provision(machine, &masters)];
         TestNode::start(&organisation, &server, setup)
     });
-    let _newcomers: Vec<TestNode> =
-        stream::iter(newcomers).buffer_unordered(STARTING).collect().await;
-    let took = until_done(&organisation, &server, nodes).await;
+    let _nodes: Vec<TestNode> =
+        stream::iter(starting_nodes).buffer_unordered(CONCURRENT_STARTS).collect().await;
+    let elapsed = await_done(&organisation, &server, nodes).await;
     let done = machines.iter().filter(|machine| machine.disk().released);
-    assert_eq!(done.count(), nodes, "a machine is no node yet");
+    assert_eq!(done.count(), nodes, "a machine has not become a node");
     let certificates = authority.certificates();
     assert!(certificates.signatures.values().all(|times| *times == 1));
-    took
+    elapsed
 }
 
-/// From the service's start to the last node's arrival.
-async fn until_done(organisation: &Organisation, server: &NatsServer, nodes: usize) -> Duration {
+/// The time from the start of the service until the last node is done.
+async fn await_done(organisation: &Organisation, server: &NatsServer, nodes: usize) -> Duration {
     let signer = organisation.service("observer");
     let store = NodeRecordStore::open(&connect(server, &signer).await);
     let mut watch = store.watch_nodes().await.unwrap();
@@ -113,7 +114,7 @@ async fn until_done(organisation: &Organisation, server: &NatsServer, nodes: usi
     let service = ProvisionerService::new(host, bus, client, options, system).unwrap();
     let stop = CancellationToken::new();
     let begun = Instant::now();
-    let serving = tokio::spawn(service.run_until_stopped(stop.clone()));
+    let service_task = tokio::spawn(service.run_until_stopped(stop.clone()));
     let mut done = std::collections::BTreeSet::new();
     while done.len() < nodes {
         let entry = watch.next().await.unwrap().unwrap();
@@ -123,8 +124,8 @@ async fn until_done(organisation: &Organisation, server: &NatsServer, nodes: usi
             done.insert(record.identity);
         }
     }
-    let took = begun.elapsed();
+    let elapsed = begun.elapsed();
     stop.cancel();
-    serving.await.unwrap();
-    took
+    service_task.await.unwrap();
+    elapsed
 }

@@ -1,64 +1,64 @@
-//! What was measured, as tables for the terminal, a section of Markdown, and JSON. Pure, but for the date.
+//! The results as tables for the terminal, as a section of Markdown, and as JSON. Pure, except for the date.
 //!
-//! Every bench hands in a [`Section`]. What in it can be compared with another day's run is a [`Figure`]: mostly a ratio to something
-//! that was measured beside it.
+//! Each bench returns a [`Section`]. Values that can be compared with another run are [`Figure`]s, mostly ratios to a
+//! value that was measured next to them.
 
 use std::fmt::Write as _;
 
 use jiff::Zoned;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
+use crate::machine::BenchMachine;
 
-/// Everything of one run.
+/// The results of one run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     /// The day, as YYYY-MM-DD.
-    pub(crate) format_date: String,
-    pub(crate) machine: Machine,
-    /// Whether the run was the shorter one, whose figures say less.
+    pub(crate) date: String,
+    pub(crate) machine: BenchMachine,
+    /// Whether the run was a short one, with less precise figures.
     pub(crate) short: bool,
     pub(crate) sections: Vec<Section>,
 }
 
-/// What one bench has measured.
+/// The results of one bench.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Section {
-    /// What it is about.
+    /// The subject.
     pub(crate) title: String,
     pub(crate) tables: Vec<Table>,
-    /// How it was measured: a figure without it means nothing.
+    /// How it was measured.
     pub(crate) method: &'static str,
     pub(crate) figures: Vec<Figure>,
-    /// Single measurements, for whoever wants to look closer.
+    /// Single measurements, for a closer analysis.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) samples: Vec<Samples>,
 }
 
-/// Rows of cells under a head; the first column is text, the others are numbers.
+/// Rows of cells below a head; the first column is text, the others are numbers.
 #[derive(Debug, Serialize)]
 pub(crate) struct Table {
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// One number that is compared: with what we are after, or with an earlier run.
+/// A number that is compared with an aim or with an earlier run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// What it is; the same in every run.
+    /// The name; the same in every run.
     pub(crate) name: String,
     pub(crate) value: f64,
-    /// What it is counted in; `x` for a ratio.
+    /// The unit; `x` for a ratio.
     pub(crate) unit: String,
-    /// At most this much is wanted.
+    /// The largest value that meets the aim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) aim: Option<f64>,
-    /// By how much of itself it may exceed an earlier run's; `None` if it is not compared.
+    /// The part by which it may exceed an earlier run's value; `None` if it is not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tolerance: Option<f64>,
 }
 
-/// The measurements behind a row.
+/// The measurements of a row.
 #[derive(Debug, Serialize)]
 pub(crate) struct Samples {
     pub(crate) of: String,
@@ -67,22 +67,22 @@ pub(crate) struct Samples {
 }
 
 impl Figure {
-    /// A ratio to something of the same run, less is better.
+    /// A ratio to a value of the same run; smaller is better.
     pub(crate) fn ratio(name: impl Into<String>, value: f64) -> Self {
         Self::of(name, value, "x")
     }
 
-    /// A value of this machine and this hour.
+    /// An absolute value, which depends on the machine.
     pub(crate) fn of(name: impl Into<String>, value: f64, unit: &str) -> Self {
         Self { name: name.into(), value, unit: unit.to_owned(), aim: None, tolerance: None }
     }
 
-    /// What is wanted at most.
+    /// Sets the largest value that meets the aim.
     pub(crate) fn aim(self, aim: f64) -> Self {
         Self { aim: Some(aim), ..self }
     }
 
-    /// Compared with earlier runs, which it may exceed by this part of theirs.
+    /// Sets the tolerance for the comparison with earlier runs.
     pub(crate) fn within(self, tolerance: f64) -> Self {
         Self { tolerance: Some(tolerance), ..self }
     }
@@ -90,14 +90,14 @@ impl Figure {
     fn cells(&self) -> Vec<String> {
         let aim = self.aim.map_or_else(String::new, |aim| {
             let met = if self.value <= aim { "met" } else { "MISSED" };
-            format!("{} {met}", number(aim))
+            format!("{} {met}", format_number(aim))
         });
-        vec![self.name.clone(), format!("{} {}", number(self.value), self.unit), aim]
+        vec![self.name.clone(), format!("{} {}", format_number(self.value), self.unit), aim]
     }
 }
 
 impl Section {
-    /// Nothing measured yet.
+    /// A section without results.
     pub(crate) fn of(title: impl Into<String>, method: &'static str) -> Self {
         Self { title: title.into(), method, ..Self::default() }
     }
@@ -116,7 +116,7 @@ impl Section {
         self.tables.iter().map(Table::markdown).chain(figures.map(|table| table.markdown()))
     }
 
-    /// For the terminal.
+    /// The section as text for the terminal.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{}\n", self.title);
         for table in self.tables.iter().chain(self.figures_table().as_ref()) {
@@ -132,7 +132,7 @@ impl Table {
         Self { head: head.map(str::to_owned).into(), rows: Vec::new() }
     }
 
-    /// Columns as wide as their widest cell.
+    /// Formats the table; each column is as wide as its widest cell.
     fn text(&self) -> String {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
         let width = |column: usize| {
@@ -166,11 +166,11 @@ impl Table {
 }
 
 impl Report {
-    /// Nothing measured yet, here and now.
-    pub(crate) fn begin(short: bool) -> Self {
+    /// A report without results, for this machine and day.
+    pub(crate) fn new(short: bool) -> Self {
         Self {
-            format_date: Zoned::now().strftime("%Y-%m-%d").to_string(),
-            machine: Machine::here(),
+            date: Zoned::now().strftime("%Y-%m-%d").to_string(),
+            machine: BenchMachine::detect(),
             short,
             sections: Vec::new(),
         }
@@ -181,9 +181,9 @@ impl Report {
         self.sections.iter().flat_map(|section| &section.figures)
     }
 
-    /// A section of a document.
+    /// The report as a section of a Markdown document.
     pub(crate) fn markdown(&self) -> String {
-        let mut text = format!("## {}\n\n{}.\n", self.format_date, self.machine.line());
+        let mut text = format!("## {}\n\n{}.\n", self.date, self.machine.line());
         for section in &self.sections {
             let _ = write!(text, "\n### {}\n", section.title);
             for table in section.all_tables() {
@@ -195,8 +195,8 @@ impl Report {
     }
 }
 
-/// With as many places as say something.
-pub(crate) fn number(value: f64) -> String {
+/// Formats a number with a suitable number of decimal places.
+pub(crate) fn format_number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if size < 0.01 => format!("{value:.4}"),
@@ -206,7 +206,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// The middle one; the mean of the two in the middle.
+/// The median; for an even number of samples, the mean of the two middle ones.
 pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -220,35 +220,35 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
     middle.iter().sum::<f64>() / if middle.len() == 2 { 2.0 } else { 1.0 }
 }
 
-/// The least.
+/// The minimum.
 pub(crate) fn min(samples: &[f64]) -> f64 {
     samples.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// The most.
+/// The maximum.
 pub(crate) fn max(samples: &[f64]) -> f64 {
     samples.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Figure, Section, Table, median, number};
+    use super::{Figure, Section, Table, format_number, median};
 
     #[test]
-    fn medians_are_those_of_the_book() {
+    fn median_of_odd_and_even_samples() {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
         assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < f64::EPSILON);
         assert!((median(&[7.0]) - 7.0).abs() < f64::EPSILON);
     }
 
     #[test]
-    fn numbers_have_the_places_that_say_something() {
-        let shown = [0.0, 0.004_21, 0.5, 3.125, 47.11, 2000.4].map(number);
+    fn numbers_have_suitable_decimal_places() {
+        let shown = [0.0, 0.004_21, 0.5, 3.125, 47.11, 2000.4].map(format_number);
         assert_eq!(shown, ["0", "0.0042", "0.50", "3.12", "47.1", "2000"]);
     }
 
     #[test]
-    fn tables_line_up_and_a_missed_aim_is_told() {
+    fn tables_align_and_missed_aims_are_marked() {
         let mut table = Table::new(["what", "ms"]);
         table.rows = vec![
             vec!["short".to_owned(), "1".to_owned()],

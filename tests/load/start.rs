@@ -1,6 +1,6 @@
-//! How long commands take from their start to their end: that of the command itself, and a call of one node over TLS.
+//! The time of commands from start to end: of the command itself, and of a call of one node over TLS.
 
-#![expect(clippy::disallowed_types, reason = "what is measured are whole programs")]
+#![expect(clippy::disallowed_types, reason = "complete programs are measured")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,38 +9,38 @@ use tempfile::TempDir;
 
 use crate::demo::Demo;
 use crate::measure::millis;
-use crate::process::timed;
+use crate::process::run_timed;
 use crate::report::{Figure, Section, Table, max, median, min};
 
-const METHOD: &str = "Whole programs, started one after the other in turns; the empty one is `fn main() {}`, compiled optimised. The call goes to \
-a real daemon by a broker that speaks TLS, with credentials read, a connection made and a signed answer verified; it discovers nothing, because \
+const METHOD: &str = "Complete programs, started one after the other in turns; the empty one is `fn main() {}`, compiled with optimisation. The call goes to \
+a real daemon through a broker with TLS; it reads credentials, connects, and verifies a signed reply. It needs no discovery, because \
 the node is named.";
 
-/// How much longer than an empty program the command may take to start, in milliseconds.
-const AIM_START: f64 = 5.0;
-/// How much longer than that a call may take.
-const AIM_CALL: f64 = 25.0;
+/// Permitted additional time of the command over an empty program, in milliseconds.
+const MAX_START_MS: f64 = 5.0;
+/// Permitted additional time of a call over the command's start, in milliseconds.
+const MAX_CALL_MS: f64 = 25.0;
 
 /// Measures.
 pub(crate) fn bench(rounds: usize) -> Section {
     let mut section =
         Section::of(format!("Command start, and a call of one node, {rounds} rounds"), METHOD);
     let scratch = TempDir::new().unwrap();
-    let empty = empty_program(scratch.path());
-    let demo = Demo::up(1);
+    let empty = compile_empty_program(scratch.path());
+    let demo = Demo::start(1);
     let (node, _) = demo.nodes().into_iter().next().unwrap();
     let call = ["do", "rpcutil", "ping", "-I", &node];
     let mut samples = [const { Vec::new() }; 4];
     for round in 0..=rounds {
-        let took = [
-            timed(&mut Command::new(&empty)),
-            timed(&mut demo.rpc(&["--version"])),
-            timed(&mut demo.rpc(&["--help"])),
-            timed(&mut demo.rpc(&call)),
+        let times = [
+            run_timed(&mut Command::new(&empty)),
+            run_timed(&mut demo.rpc(&["--version"])),
+            run_timed(&mut demo.rpc(&["--help"])),
+            run_timed(&mut demo.rpc(&call)),
         ];
-        for (samples, took) in samples.iter_mut().zip(took) {
+        for (samples, times) in samples.iter_mut().zip(times) {
             if round > 0 {
-                samples.push(millis(took));
+                samples.push(millis(times));
             }
         }
     }
@@ -58,20 +58,20 @@ pub(crate) fn bench(rounds: usize) -> Section {
     section.tables.push(table);
     let [empty, version, _, call] = samples.map(|samples| median(&samples));
     section.figures = vec![
-        Figure::of("rpc --version over an empty program", version - empty, "ms").aim(AIM_START),
-        Figure::of("a call of one node over rpc --version", call - version, "ms").aim(AIM_CALL),
+        Figure::of("rpc --version over an empty program", version - empty, "ms").aim(MAX_START_MS),
+        Figure::of("a call of one node over rpc --version", call - version, "ms").aim(MAX_CALL_MS),
         Figure::ratio("rpc --version x an empty program", version / empty).within(0.4),
         Figure::ratio("a call of one node x rpc --version", call / version).within(0.5),
     ];
     section
 }
 
-/// The least that a program can be.
-fn empty_program(scratch: &Path) -> PathBuf {
+/// Compiles an empty program.
+fn compile_empty_program(scratch: &Path) -> PathBuf {
     let (source, program) = (scratch.join("empty.rs"), scratch.join("empty"));
     std::fs::write(&source, "fn main() {}\n").unwrap();
     let mut rustc = Command::new("rustc");
     rustc.arg("-O").arg("-o").arg(&program).arg(&source);
-    timed(&mut rustc);
+    run_timed(&mut rustc);
     program
 }

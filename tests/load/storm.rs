@@ -1,4 +1,4 @@
-//! A broker that is killed and started again under a fleet: how its nodes come back, and what becomes of questions meanwhile.
+//! A broker that is killed and restarted: how its nodes reconnect, and what happens to requests meanwhile.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -7,139 +7,141 @@ use muster_bus::{Bus, BusEvent};
 use muster_client::CallTarget;
 use muster_wire::identity::Identity;
 
-use crate::caller::ping;
-use crate::fleet::Fleet;
+use crate::caller::ping_call;
+use crate::fleet::DaemonFleet;
 use crate::measure::millis;
-use crate::report::{Figure, Section, Table, number};
+use crate::report::{Figure, Section, Table, format_number};
 
-const METHOD: &str = "The broker is killed, and started again at once on the same port, with all nodes and a caller connected; the caller asks some \
-nodes again and again meanwhile. Connections are counted by the nodes, in stretches of 100 ms from the first to the last; the mean is over \
-the stretches in between. Everybody is back when a question to all is answered by all. A question is accounted for when each of its nodes \
-has answered, or is reported as missing.";
+const METHOD: &str = "The broker is killed and restarted at once on the same port, with all nodes and a caller connected; the caller keeps sending \
+requests to some nodes. The nodes count their connections, in intervals of 100 ms from the first to the last; the mean is over \
+the intervals in between. All nodes are back when a request to all of them is answered by all. A request is accounted for when each of its \
+nodes has replied, or is reported as missing.";
 
-/// How long a stretch is.
-const STRETCH: Duration = Duration::from_millis(100);
-/// More connections in a stretch than this many times the mean are a storm.
-const AIM_PEAK: f64 = 3.0;
-/// When all should be back, in seconds.
-const AIM_BACK: f64 = 10.0;
-/// A fleet that is not back by then never comes.
-const PATIENCE: Duration = Duration::from_mins(2);
-/// Nodes that are asked while the broker is away.
-const ASKED: usize = 20;
+/// Length of an interval.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Permitted ratio of the most connections in an interval to the mean.
+const MAX_PEAK_RATIO: f64 = 3.0;
+/// Permitted time until all nodes are back, in seconds.
+const MAX_RECOVERY_SECONDS: f64 = 10.0;
+/// A fleet that takes longer fails the measurement.
+const RECOVERY_TIMEOUT: Duration = Duration::from_mins(2);
+/// Number of nodes that get requests while the broker is down.
+const CALLED_NODES: usize = 20;
 
 /// Measures with a fleet of this size.
 pub(crate) fn bench(nodes: usize) -> Section {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let storm = runtime.block_on(Storm::over(nodes));
+    let storm = runtime.block_on(ReconnectStorm::measure(nodes));
     runtime.shutdown_background();
     storm.section(nodes)
 }
 
-/// What happened.
-struct Storm {
-    /// When each node was connected again, since the broker was killed; sorted.
+/// The measurements of one restart.
+struct ReconnectStorm {
+    /// Time from the kill of the broker to each node's reconnection; sorted.
     connected: Vec<Duration>,
-    /// How long the broker was away.
-    away: Duration,
-    /// When everybody answered again.
+    /// How long the broker was down.
+    down: Duration,
+    /// Time until all nodes replied again.
     back: Duration,
-    questions: Questions,
+    requests: RequestCounts,
 }
 
-/// What became of the questions that were asked meanwhile.
+/// The results of the requests during the restart.
 #[derive(Debug, Default)]
-struct Questions {
-    asked: usize,
+struct RequestCounts {
+    sent: usize,
     answered: usize,
     reported: usize,
 }
 
-impl Storm {
-    async fn over(nodes: usize) -> Self {
-        eprintln!("{nodes} nodes for a storm: connecting");
-        let fleet = Fleet::connect(nodes, None).await;
+impl ReconnectStorm {
+    async fn measure(nodes: usize) -> Self {
+        eprintln!("{nodes} nodes for a broker restart: connecting");
+        let fleet = DaemonFleet::connect(nodes, None).await;
         let buses = fleet.buses();
-        let some: BTreeSet<Identity> =
-            buses.iter().take(ASKED).map(|(node, _)| node.clone()).collect();
+        let targets: BTreeSet<Identity> =
+            buses.iter().take(CALLED_NODES).map(|(node, _)| node.clone()).collect();
         let begun = Instant::now();
-        let returns = buses.into_iter().map(|(_, bus)| tokio::spawn(returned(bus, begun)));
+        let returns = buses.into_iter().map(|(_, bus)| tokio::spawn(reconnection_time(bus, begun)));
         let returns: Vec<_> = returns.collect();
         let client = fleet.caller().client().clone();
         let stop = tokio_util::sync::CancellationToken::new();
-        let asking = tokio::spawn(ask(client, some, stop.clone()));
+        let call_task = tokio::spawn(send_requests(client, targets, stop.clone()));
         let fleet = fleet.restart_broker().await;
-        let away = begun.elapsed();
+        let down = begun.elapsed();
         let mut connected = Vec::new();
         for back in returns {
             connected.push(back.await.unwrap());
         }
         connected.sort_unstable();
-        let all = async { while !everybody(&fleet, nodes).await {} };
-        tokio::time::timeout(PATIENCE, all)
+        let all = async { while !all_nodes_reply(&fleet, nodes).await {} };
+        tokio::time::timeout(RECOVERY_TIMEOUT, all)
             .await
             .unwrap_or_else(|_| panic!("not all of {nodes} nodes came back"));
         let back = begun.elapsed();
         stop.cancel();
-        Self { connected, away, back, questions: asking.await.unwrap() }
+        Self { connected, down, back, requests: call_task.await.unwrap() }
     }
 
     fn section(self, nodes: usize) -> Section {
-        let mut section = Section::of(format!("A broker's restart under {nodes} nodes"), METHOD);
-        let shape = Shape::of(&self.connected);
-        let Questions { asked, answered, reported } = self.questions;
+        let mut section = Section::of(format!("Restart of a broker with {nodes} nodes"), METHOD);
+        let shape = ReconnectShape::from_times(&self.connected);
+        let RequestCounts { sent, answered, reported } = self.requests;
         let mut table = Table::new(["", "value"]);
         let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
         for (name, value) in [
-            ("the broker was away", format!("{:.0} ms", millis(self.away))),
+            ("broker down for", format!("{:.0} ms", millis(self.down))),
             ("first connection after", seconds(shape.first)),
             ("last connection after", seconds(shape.last)),
-            ("a question to all answered by all after", seconds(self.back)),
-            ("connections in 100 ms, mean", number(shape.mean)),
+            ("all nodes replied again after", seconds(self.back)),
+            ("connections in 100 ms, mean", format_number(shape.mean)),
             ("connections in 100 ms, most", shape.most.to_string()),
-            ("questions to nodes meanwhile", asked.to_string()),
+            ("requests to nodes meanwhile", sent.to_string()),
             ("answered", answered.to_string()),
             ("reported as missing", reported.to_string()),
         ] {
             table.rows.push(vec![name.to_owned(), value]);
         }
         section.tables.push(table);
-        let lost = f64::from(u32::try_from(asked.saturating_sub(answered + reported)).unwrap());
+        let lost = f64::from(u32::try_from(sent.saturating_sub(answered + reported)).unwrap());
         section.figures = vec![
             Figure::ratio("most connections in 100 ms x the mean", shape.peak())
-                .aim(AIM_PEAK)
+                .aim(MAX_PEAK_RATIO)
                 .within(0.5),
-            Figure::of("everybody is back after", self.back.as_secs_f64(), "s").aim(AIM_BACK),
-            Figure::of("questions that nobody was told of", lost, "").aim(0.0),
+            Figure::of("all nodes replied again after", self.back.as_secs_f64(), "s")
+                .aim(MAX_RECOVERY_SECONDS),
+            Figure::of("requests not accounted for", lost, "").aim(0.0),
         ];
         section
     }
 }
 
-/// How connections were spread over time.
+/// The distribution of connections over time.
 #[derive(Debug, PartialEq)]
-struct Shape {
+struct ReconnectShape {
     first: Duration,
     last: Duration,
     mean: f64,
     most: usize,
 }
 
-impl Shape {
-    /// Of these times, sorted, of which there is at least one.
-    fn of(times: &[Duration]) -> Self {
+impl ReconnectShape {
+    /// Evaluates sorted times; there must be at least one.
+    fn from_times(times: &[Duration]) -> Self {
         let (first, last) = (*times.first().unwrap(), *times.last().unwrap());
-        let stretch = |time: &Duration| time.saturating_sub(first).as_nanos() / STRETCH.as_nanos();
-        let stretches = stretch(&last) + 1;
+        let interval =
+            |time: &Duration| time.saturating_sub(first).as_nanos() / INTERVAL.as_nanos();
+        let intervals = interval(&last) + 1;
         let most = times
-            .chunk_by(|one, other| stretch(one) == stretch(other))
+            .chunk_by(|one, other| interval(one) == interval(other))
             .map(<[Duration]>::len)
             .max();
         let count = |number: u128| f64::from(u32::try_from(number).unwrap());
         Self {
             first,
             last,
-            mean: count(times.len() as u128) / count(stretches),
+            mean: count(times.len() as u128) / count(intervals),
             most: most.unwrap(),
         }
     }
@@ -149,8 +151,8 @@ impl Shape {
     }
 }
 
-/// When this connection has been lost and made again.
-async fn returned(bus: Bus, begun: Instant) -> Duration {
+/// Waits until this connection has been lost and made again.
+async fn reconnection_time(bus: Bus, begun: Instant) -> Duration {
     let mut events = bus.subscribe_events();
     let again = async {
         let mut lost = false;
@@ -162,43 +164,43 @@ async fn returned(bus: Bus, begun: Instant) -> Duration {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, again).await.unwrap()
+    tokio::time::timeout(RECOVERY_TIMEOUT, again).await.unwrap()
 }
 
-/// Whether everybody answers.
-async fn everybody(fleet: &Fleet, nodes: usize) -> bool {
+/// Whether all nodes reply.
+async fn all_nodes_reply(fleet: &DaemonFleet, nodes: usize) -> bool {
     let client = fleet.caller().client();
     let mut call =
-        ping(CallTarget::Filter(muster_filter::NodeFilter::default()), Duration::from_secs(2));
+        ping_call(CallTarget::Filter(muster_filter::NodeFilter::default()), Duration::from_secs(2));
     call.expect = Some(nodes);
-    let stats = attempt(client, call).await;
+    let stats = run_call(client, call).await;
     stats.is_some_and(|stats| stats.ok == nodes)
 }
 
-/// Asks these nodes until it is told to stop, and counts what became of it.
-async fn ask(
+/// Calls these nodes until it is stopped, and counts the results.
+async fn send_requests(
     client: muster_client::Client,
     nodes: BTreeSet<Identity>,
     stop: tokio_util::sync::CancellationToken,
-) -> Questions {
-    let mut questions = Questions::default();
+) -> RequestCounts {
+    let mut requests = RequestCounts::default();
     while !stop.is_cancelled() {
-        let call = ping(CallTarget::Nodes(nodes.clone()), Duration::from_secs(1));
-        questions.asked += nodes.len();
-        match attempt(&client, call).await {
+        let call = ping_call(CallTarget::Nodes(nodes.clone()), Duration::from_secs(1));
+        requests.sent += nodes.len();
+        match run_call(&client, call).await {
             Some(stats) => {
-                questions.answered += stats.response_count();
-                questions.reported += stats.missing.len();
+                requests.answered += stats.response_count();
+                requests.reported += stats.missing.len();
             }
-            // The caller is told that the call broke off.
-            None => questions.reported += nodes.len(),
+            // The caller is informed that the call failed.
+            None => requests.reported += nodes.len(),
         }
     }
-    questions
+    requests
 }
 
-/// The balance of a call; `None` if it broke off.
-async fn attempt(
+/// The statistics of a call; `None` if it failed.
+async fn run_call(
     client: &muster_client::Client,
     call: muster_client::RpcCall,
 ) -> Option<Box<muster_client::CallStats>> {
@@ -216,18 +218,18 @@ async fn attempt(
 mod tests {
     use std::time::Duration;
 
-    use super::Shape;
+    use super::ReconnectShape;
 
     #[test]
-    fn the_mean_is_over_the_stretches_between_the_first_and_the_last() {
+    fn mean_covers_the_intervals_from_first_to_last() {
         let at = |ms: &[u64]| ms.iter().copied().map(Duration::from_millis).collect::<Vec<_>>();
-        let even = Shape::of(&at(&[500, 600, 700, 800]));
+        let even = ReconnectShape::from_times(&at(&[500, 600, 700, 800]));
         assert!((even.mean - 1.0).abs() < f64::EPSILON && even.most == 1);
-        let burst = Shape::of(&at(&[500, 510, 520, 599, 600, 890]));
+        let burst = ReconnectShape::from_times(&at(&[500, 510, 520, 599, 600, 890]));
         assert_eq!(burst.most, 4);
         assert!((burst.mean - 1.5).abs() < f64::EPSILON);
         assert!((burst.peak() - 4.0 / 1.5).abs() < 1e-9);
-        let one = Shape::of(&at(&[7]));
+        let one = ReconnectShape::from_times(&at(&[7]));
         assert!((one.peak() - 1.0).abs() < f64::EPSILON);
     }
 }

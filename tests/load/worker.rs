@@ -1,13 +1,13 @@
-//! Part of a measurement in a process of its own, and the line that its parent has to it.
+//! One side of a measurement in a separate process, and the protocol with its parent.
 //!
 //! ```text
-//! parent -> worker   {"measure":"raw_signed"}\n       what to do next; the end of input is the end of the worker
-//! worker -> parent   {"ready":{...}}\n                 once: the broker's version, and how others can reach the fleet
+//! parent -> worker   {"measure":{"contender":"raw_signed","pause":...}}\n     the end of input ends the worker
+//! worker -> parent   {"ready":{...}}\n                 once: the broker's version, and the address of the fleet
 //!                    {"took":{"wall":...,"cpu":...}}\n
 //! ```
 //!
-//! Sides are processes because a fleet of ten thousand fills the open files that one process commonly may have; askers, so that what they
-//! cost can be told from what nodes cost.
+//! Sides are processes because a fleet of 10,000 nodes needs as many open files as one process usually may have;
+//! callers are processes so that their cost can be separated from the nodes' cost.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -19,19 +19,19 @@ use muster_client::OfflineSigner;
 use muster_wire::identity::SubjectName;
 use serde::{Deserialize, Serialize};
 
-use crate::caller::Caller;
-use crate::fleet::Fleet;
-use crate::floor::{Asker, Floor};
+use crate::caller::BenchCaller;
+use crate::fleet::DaemonFleet;
+use crate::floor::{Floor, FloorCaller};
 use crate::measure::Contender;
-use crate::process::Took;
+use crate::process::TimeSpent;
 
-/// Threads that all nodes and the asker of a side share.
+/// Number of threads that all nodes and the caller of a side share.
 const THREADS: usize = 2;
 
-/// What a worker is.
+/// The role of a worker.
 #[derive(Debug, Clone, Subcommand)]
-pub(crate) enum Part {
-    /// Bare nodes, their broker, and an asker.
+pub(crate) enum WorkerRole {
+    /// Nodes on plain connections, their broker, and a caller.
     Floor {
         #[arg(long)]
         nodes: usize,
@@ -45,14 +45,14 @@ pub(crate) enum Part {
         #[arg(long)]
         shared: Option<usize>,
     },
-    /// Somebody who asks another worker's bare nodes.
+    /// A caller of another worker's plain nodes.
     FloorAsker {
         #[arg(long)]
         nodes: usize,
         #[arg(long)]
         url: String,
     },
-    /// Somebody who asks another worker's daemons.
+    /// A caller of another worker's daemons.
     MusterAsker {
         #[arg(long)]
         nodes: usize,
@@ -67,236 +67,236 @@ pub(crate) enum Part {
     },
 }
 
-impl Part {
-    /// As arguments of `load worker`.
-    fn words(&self) -> Vec<String> {
+impl WorkerRole {
+    /// The arguments of `load worker`.
+    fn to_arguments(&self) -> Vec<String> {
         let text = |text: &str| text.to_owned();
-        let fleet = |word: &str, nodes: &usize, shared: &Option<usize>| {
-            let mut words = vec![text(word), text("--nodes"), nodes.to_string()];
-            words.extend(shared.iter().flat_map(|k| [text("--shared"), k.to_string()]));
-            words
+        let fleet = |line: &str, nodes: &usize, shared: &Option<usize>| {
+            let mut arguments = vec![text(line), text("--nodes"), nodes.to_string()];
+            arguments.extend(shared.iter().flat_map(|k| [text("--shared"), k.to_string()]));
+            arguments
         };
         match self {
             Self::Floor { nodes, shared } => fleet("floor", nodes, shared),
             Self::Muster { nodes, shared } => fleet("muster", nodes, shared),
             Self::FloorAsker { nodes, url } => {
-                let mut words = fleet("floor-asker", nodes, &None);
-                words.extend([text("--url"), url.clone()]);
-                words
+                let mut arguments = fleet("floor-asker", nodes, &None);
+                arguments.extend([text("--url"), url.clone()]);
+                arguments
             }
             Self::MusterAsker { nodes, url, home, operator, collective } => {
-                let mut words = fleet("muster-asker", nodes, &None);
-                words.extend([text("--url"), url.clone()]);
-                words.extend([text("--home"), home.display().to_string()]);
-                words.extend([text("--operator"), operator.clone()]);
-                words.extend([text("--collective"), collective.clone()]);
-                words
+                let mut arguments = fleet("muster-asker", nodes, &None);
+                arguments.extend([text("--url"), url.clone()]);
+                arguments.extend([text("--home"), home.display().to_string()]);
+                arguments.extend([text("--operator"), operator.clone()]);
+                arguments.extend([text("--collective"), collective.clone()]);
+                arguments
             }
         }
     }
 }
 
-/// How a fleet can be reached by others.
+/// The address of a fleet, for other processes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct EnrolmentService {
+pub(crate) struct FleetAddress {
     pub(crate) broker: String,
     pub(crate) url: String,
-    /// Of daemons: a directory with the command's configuration.
+    /// For daemons: the directory with the command's configuration.
     pub(crate) home: PathBuf,
     pub(crate) operator: String,
     pub(crate) collective: String,
 }
 
-/// What the parent says.
+/// A request of the parent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Question {
+enum WorkerRequest {
     Measure {
         contender: Contender,
-        /// How long an asker looks away once it has asked.
+        /// How long a caller stops its thread after a request was sent.
         pause: Duration,
     },
 }
 
-/// What the worker says.
+/// A reply of the worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
-    Ready(EnrolmentService),
-    Took(Took),
+enum WorkerReply {
+    Ready(FleetAddress),
+    Took(TimeSpent),
 }
 
-/// The parent's end.
+/// The parent's side.
 pub(crate) struct Worker {
     child: Child,
-    questions: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-    door: EnrolmentService,
+    requests: Option<ChildStdin>,
+    replies: BufReader<ChildStdout>,
+    address: FleetAddress,
 }
 
 impl Worker {
     /// Starts a worker, and waits until it is connected.
-    #[expect(clippy::disallowed_types, reason = "the bench starts its own parts")]
-    pub(crate) fn start(part: &Part) -> Self {
+    #[expect(clippy::disallowed_types, reason = "the bench starts its own workers")]
+    pub(crate) fn start(role: &WorkerRole) -> Self {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
             .arg("worker")
-            .args(part.words())
+            .args(role.to_arguments())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut worker = Self {
-            questions: child.stdin.take(),
-            answers: BufReader::new(child.stdout.take().unwrap()),
+            requests: child.stdin.take(),
+            replies: BufReader::new(child.stdout.take().unwrap()),
             child,
-            door: EnrolmentService::default(),
+            address: FleetAddress::default(),
         };
-        match worker.answer() {
-            Answer::Ready(door) => worker.door = door,
-            Answer::Took(_) => panic!("the worker answers what nobody asked"),
+        match worker.read_reply() {
+            WorkerReply::Ready(address) => worker.address = address,
+            WorkerReply::Took(_) => panic!("the worker replied without a request"),
         }
         worker
     }
 
-    /// How its fleet can be reached.
-    pub(crate) fn door(&self) -> &EnrolmentService {
-        &self.door
+    /// The address of its fleet.
+    pub(crate) fn address(&self) -> &FleetAddress {
+        &self.address
     }
 
-    /// Its process.
+    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// One measurement.
-    pub(crate) fn measure(&mut self, contender: Contender) -> Took {
+    /// Makes one measurement.
+    pub(crate) fn measure(&mut self, contender: Contender) -> TimeSpent {
         self.measure_after(contender, Duration::ZERO)
     }
 
-    /// One measurement by an asker that looks away for so long once it has asked.
-    pub(crate) fn measure_after(&mut self, contender: Contender, pause: Duration) -> Took {
-        let word = serde_json::to_string(&Question::Measure { contender, pause }).unwrap();
-        writeln!(self.questions.as_mut().unwrap(), "{word}").unwrap();
-        match self.answer() {
-            Answer::Took(took) => took,
-            Answer::Ready(_) => panic!("the worker is ready twice"),
+    /// Makes one measurement with a caller that stops its thread for this time after a request was sent.
+    pub(crate) fn measure_after(&mut self, contender: Contender, pause: Duration) -> TimeSpent {
+        let line = serde_json::to_string(&WorkerRequest::Measure { contender, pause }).unwrap();
+        writeln!(self.requests.as_mut().unwrap(), "{line}").unwrap();
+        match self.read_reply() {
+            WorkerReply::Took(took) => took,
+            WorkerReply::Ready(_) => panic!("the worker is ready twice"),
         }
     }
 
-    fn answer(&mut self) -> Answer {
+    fn read_reply(&mut self) -> WorkerReply {
         let mut line = String::new();
-        let read = self.answers.read_line(&mut line).unwrap();
-        assert!(read > 0, "the worker ended; what it said is above");
+        let read = self.replies.read_line(&mut line).unwrap();
+        assert!(read > 0, "the worker ended; its messages are above");
         serde_json::from_str(&line).unwrap()
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        drop(self.questions.take());
+        drop(self.requests.take());
         let _ = self.child.wait();
     }
 }
 
-/// The worker's end: connects, and measures what it is told to.
-pub(crate) fn serve(part: Part) {
-    // A command has one thread, and so has whoever is compared with it.
-    let asker = matches!(part, Part::FloorAsker { .. } | Part::MusterAsker { .. });
-    let mut runtime = if asker {
+/// The worker's side: connects, and executes the parent's requests.
+pub(crate) fn serve(role: WorkerRole) {
+    // A command has one thread, and so have the callers that it is compared with.
+    let is_caller = matches!(role, WorkerRole::FloorAsker { .. } | WorkerRole::MusterAsker { .. });
+    let mut runtime = if is_caller {
         tokio::runtime::Builder::new_current_thread()
     } else {
         tokio::runtime::Builder::new_multi_thread()
     };
     let runtime = runtime.worker_threads(THREADS).enable_all().build().unwrap();
-    // Spawned, so that the asker shares the threads with the nodes: this one would be a third.
-    let work = runtime.spawn(work(part));
+    // The work is spawned so that the caller shares the threads with the nodes; the main thread would be a third one.
+    let work = runtime.spawn(run_worker(role));
     runtime.block_on(work).unwrap();
-    // Ten thousand orderly good-byes would take longer than the measurement; the process ends instead.
+    // 10,000 regular disconnects would take longer than the measurement; the process ends instead.
     runtime.shutdown_background();
 }
 
-/// Says that it is ready, and does what it is told until the parent wants no more.
-async fn work(part: Part) {
-    let (mut subject, door) = Subject::of(part).await;
-    say(&Answer::Ready(door));
-    while let Some(Question::Measure { contender, pause }) = question().await {
-        say(&Answer::Took(subject.measure(contender, pause).await));
+/// Reports that it is ready, and executes requests until the parent closes its input.
+async fn run_worker(role: WorkerRole) {
+    let (mut side, address) = MeasuredSide::connect(role).await;
+    send_reply(&WorkerReply::Ready(address));
+    while let Some(WorkerRequest::Measure { contender, pause }) = read_request().await {
+        send_reply(&WorkerReply::Took(side.measure(contender, pause).await));
     }
 }
 
-/// What is measured.
-enum Subject {
+/// The measured side.
+enum MeasuredSide {
     Floor(Box<Floor>),
-    Muster(Box<Fleet>),
-    FloorAsker(Box<Asker>),
-    MusterAsker(Box<Caller>),
+    Muster(Box<DaemonFleet>),
+    FloorAsker(Box<FloorCaller>),
+    MusterAsker(Box<BenchCaller>),
 }
 
-impl Subject {
-    /// Connected, and how others can reach it.
-    async fn of(part: Part) -> (Self, EnrolmentService) {
-        match part {
-            Part::Floor { nodes, shared } => {
+impl MeasuredSide {
+    /// Connects the side; returns it with its address.
+    async fn connect(role: WorkerRole) -> (Self, FleetAddress) {
+        match role {
+            WorkerRole::Floor { nodes, shared } => {
                 let floor = Floor::connect(nodes, shared).await;
-                let door = EnrolmentService {
+                let address = FleetAddress {
                     broker: floor.broker(),
                     url: floor.url(),
-                    ..EnrolmentService::default()
+                    ..FleetAddress::default()
                 };
-                (Self::Floor(Box::new(floor)), door)
+                (Self::Floor(Box::new(floor)), address)
             }
-            Part::Muster { nodes, shared } => {
-                let fleet = Fleet::connect(nodes, shared).await;
+            WorkerRole::Muster { nodes, shared } => {
+                let fleet = DaemonFleet::connect(nodes, shared).await;
                 let organisation = fleet.organisation();
-                let door = EnrolmentService {
+                let address = FleetAddress {
                     broker: fleet.broker(),
                     url: fleet.url(),
                     home: fleet.home(),
                     operator: organisation.trust().operator_key().to_string(),
                     collective: organisation.collective().to_string(),
                 };
-                (Self::Muster(Box::new(fleet)), door)
+                (Self::Muster(Box::new(fleet)), address)
             }
-            Part::FloorAsker { nodes, url } => {
-                let asker = Asker::connect(&url, nodes).await;
-                (Self::FloorAsker(Box::new(asker)), EnrolmentService::default())
+            WorkerRole::FloorAsker { nodes, url } => {
+                let is_caller = FloorCaller::connect(&url, nodes).await;
+                (Self::FloorAsker(Box::new(is_caller)), FleetAddress::default())
             }
-            Part::MusterAsker { nodes, url, home, operator, collective } => {
+            WorkerRole::MusterAsker { nodes, url, home, operator, collective } => {
                 let (creds, account) = (home.join("caller.creds"), home.join("account.jwt"));
-                let person = OfflineSigner::load(&creds, &operator, &account).unwrap();
+                let user = OfflineSigner::load(&creds, &operator, &account).unwrap();
                 let collective = SubjectName::parse(&collective).unwrap();
-                let caller = Caller::connect(url, person.signer, person.trust, collective, nodes);
-                (Self::MusterAsker(Box::new(caller.await)), EnrolmentService::default())
+                let caller = BenchCaller::connect(url, user.signer, user.trust, collective, nodes);
+                (Self::MusterAsker(Box::new(caller.await)), FleetAddress::default())
             }
         }
     }
 
-    async fn measure(&mut self, contender: Contender, pause: Duration) -> Took {
+    async fn measure(&mut self, contender: Contender, pause: Duration) -> TimeSpent {
         match self {
             Self::Floor(floor) => floor.measure(contender).await,
             Self::Muster(fleet) => fleet.measure(contender).await,
-            Self::FloorAsker(asker) => {
-                asker.pause = pause;
-                asker.measure(contender).await
+            Self::FloorAsker(is_caller) => {
+                is_caller.pause = pause;
+                is_caller.measure(contender).await
             }
             Self::MusterAsker(caller) => {
                 caller.pause = pause;
                 match contender {
-                    Contender::Command => caller.command().await,
-                    Contender::NewClient => caller.forgetful().await,
-                    _ => caller.warm().await,
+                    Contender::Command => caller.measure_command().await,
+                    Contender::NewClient => caller.measure_new_client().await,
+                    _ => caller.measure_warm().await,
                 }
             }
         }
     }
 }
 
-fn say(answer: &Answer) {
+fn send_reply(answer: &WorkerReply) {
     println!("{}", serde_json::to_string(answer).unwrap());
 }
 
-/// What to do next; `None` when the parent wants no more.
-async fn question() -> Option<Question> {
+/// The next request; `None` when the parent has closed its input.
+async fn read_request() -> Option<WorkerRequest> {
     let read = || std::io::stdin().lines().next().map(Result::unwrap);
     let line = tokio::task::spawn_blocking(read).await.unwrap()?;
     Some(serde_json::from_str(&line).unwrap())

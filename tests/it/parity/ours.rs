@@ -12,7 +12,7 @@ use super::compare::{Difference, find_differences};
 use super::known::{KNOWN_DEFECTS, KNOWN_DIFFERENCES};
 use super::oracle::{PuppetOracle, print_line};
 use super::outcome::{RunOutcome, ScenarioRun};
-use super::recorded::{missing_requirement, play};
+use super::recorded::{missing_requirement, play_scenario};
 use super::scenario::{ApplyFlags, Requirement, Scenario};
 use super::scratch_root::{ScratchRoot, enter_etc};
 
