@@ -14,8 +14,8 @@ use muster_wire::token::UserRole;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::ask::{NodeFixture, TestCaller, to_object};
 use crate::enrolled_names::await_log;
+use crate::node_fixture::{NodeFixture, TestCaller, to_object};
 
 const NODE: &str = "node1.example.net";
 
@@ -92,7 +92,7 @@ async fn approved_request_runs_once_and_audits_both_people() {
     let again = request_fact(&fixture, "os", Some(approval)).await;
     assert!(denial_rule(&again).contains("used before"), "{}", denial_rule(&again));
 
-    let audit = fixture.node.audit();
+    let audit = fixture.node.audit_records();
     let verdicts: Vec<&Value> = audit.iter().map(|record| &record["verdict"]).collect();
     assert_eq!(verdicts, ["denied", "executed", "denied"]);
     let executed = &audit[1];
@@ -191,7 +191,7 @@ async fn invalid_approvals_are_refused() {
     let reply = request_fact(&fixture, "os", Some(approval)).await;
     assert!(denial_rule(&reply).contains("was revoked"), "{}", denial_rule(&reply));
     let executed = |record: &Value| record["verdict"] == "executed";
-    assert!(!fixture.node.audit().iter().any(executed));
+    assert!(!fixture.node.audit_records().iter().any(executed));
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn node_can_require_approval_for_dangerous_actions() {
     let (mut answers, _) = fixture.caller.call(call).await;
     let reply = answers.pop_first().unwrap().1.reply;
     assert_ne!(reply.statuscode, ReplyStatus::Other, "{}", reply.statusmsg);
-    let audit = fixture.node.audit();
+    let audit = fixture.node.audit_records();
     let started = audit.iter().find(|record| record["verdict"] == "started").unwrap();
     assert_eq!(started["approver"], "anna");
 }

@@ -111,13 +111,18 @@ fn restricted_words_occur_only_in_their_paths() {
 }
 
 fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    files_with_extension(directory, "rs")
+}
+
+/// All files below a directory with this extension, without build output and hidden directories.
+fn files_with_extension(directory: &Path, wanted: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() && name != "target" && !name.starts_with('.') {
-            found.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.extend(files_with_extension(&path, wanted));
+        } else if path.extension().is_some_and(|extension| extension == wanted) {
             found.push(path);
         }
     }
@@ -149,6 +154,40 @@ fn glossary_names_types_and_files_that_exist() {
         count += 1;
     }
     assert!(count > 40, "only {count} terms");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Documents whose backticked names of Rust files must exist, in addition to those below `docs`.
+const DOCUMENTS: [&str; 4] = ["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md", "SECURITY.md"];
+
+#[test]
+fn documents_name_files_that_exist() {
+    let root = project_root();
+    let files: Vec<String> = rust_files(&root)
+        .iter()
+        .map(|file| file.strip_prefix(&root).unwrap().display().to_string())
+        .collect();
+    let exists = |name: &str| {
+        let suffix = format!("/{name}");
+        files.iter().any(|file| file == name || file.ends_with(&suffix))
+    };
+    let mut documents: Vec<PathBuf> = DOCUMENTS.map(|name| root.join(name)).into();
+    documents.extend(files_with_extension(&root.join("docs"), "md"));
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for document in documents {
+        let page = std::fs::read_to_string(&document).unwrap();
+        let spans = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+        let words = spans.flat_map(str::split_whitespace);
+        for name in words.filter(|word| word.ends_with(".rs")) {
+            count += 1;
+            if !exists(name.trim_start_matches("../")) {
+                missing
+                    .push(format!("{}: {name}", document.strip_prefix(&root).unwrap().display()));
+            }
+        }
+    }
+    assert!(count > 80, "only {count} names of files");
     assert!(missing.is_empty(), "{missing:#?}");
 }
 

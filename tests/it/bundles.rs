@@ -12,7 +12,7 @@ use muster_wire::status::ReplyStatus;
 use muster_wire::token::UserRole;
 use serde_json::json;
 
-use crate::watching::ExternalAgentFixture;
+use crate::external_agent_changes::ExternalAgentFixture;
 
 fn to_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -14,9 +14,9 @@ use muster_wire::identity::Identity;
 use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use serde_json::{Value, json};
 
-use crate::answerer::{FakeNodeFixture, pong_reply, reply_subject};
-use crate::ask::NodeFixture;
 use crate::demo::{Demo, describe_output};
+use crate::fake_node::{FakeNodeFixture, pong_reply, reply_subject};
+use crate::node_fixture::NodeFixture;
 
 /// Longer than any test may take; a test that waits for it fails.
 const UNREACHABLE_DURATION: Duration = Duration::from_mins(10);

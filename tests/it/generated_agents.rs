@@ -11,7 +11,7 @@ use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::status::ReplyStatus;
 use serde_json::{Value, json};
 
-use crate::ask::TestCaller;
+use crate::node_fixture::TestCaller;
 
 const NODE: &str = "web1.example.com";
 const NODE_TIMEOUT: Duration = Duration::from_secs(20);

@@ -12,7 +12,7 @@ use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
 use serde_json::json;
 
-use crate::ask::{NodeFixture, to_object};
+use crate::node_fixture::{NodeFixture, to_object};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopping_daemon_waits_for_running_actions() {

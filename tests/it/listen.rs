@@ -6,7 +6,7 @@ use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::{NatsServer, PATIENCE};
 use muster_tests::organisation::Organisation;
-use muster_tests::published::{SchemaMode, check_schema};
+use muster_tests::published_schemas::{SchemaMode, check_schema};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::ask::{TestCaller, to_object};
+use crate::node_fixture::{TestCaller, to_object};
 
 const NODE: &str = "node1.example.net";
 const METRICS_CONFIG: &str = "[metrics]\nlisten = \"0\"\n[log]\nformat = \"json\"\n";

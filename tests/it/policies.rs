@@ -15,7 +15,7 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::token::UserRole;
 use serde_json::{Value, json};
 
-use crate::ask::{NodeFixture, TestCaller};
+use crate::node_fixture::{NodeFixture, TestCaller};
 
 const NODE: &str = "node1.example.net";
 const POLICY: &str = "policy default deny\n\
@@ -72,7 +72,7 @@ async fn policy_lines_decide_and_denials_name_their_line() {
     let production = policy_fixture(POLICY, "production").await;
     let rule = denial_rule(&production.caller).await;
     assert_eq!(rule.as_deref(), Some("rpcutil.policy:2"));
-    let audit = production.node.audit();
+    let audit = production.node.audit_records();
     assert_eq!(
         (&audit[0]["verdict"], &audit[0]["rule"]),
         (&json!("denied"), &json!("rpcutil.policy:2"))
@@ -115,7 +115,7 @@ async fn node_can_hide_its_rules() {
     let text = serde_json::to_string(&reply).unwrap();
     assert!(matches!(reply.reason, Some(ReplyReason::Denied { .. })), "{text}");
     assert!(!text.contains("rpcutil.policy"), "{text}");
-    assert_eq!(fixture.node.audit()[0]["rule"], "rpcutil.policy:1 (default)");
+    assert_eq!(fixture.node.audit_records()[0]["rule"], "rpcutil.policy:1 (default)");
 }
 
 #[tokio::test]
@@ -192,7 +192,8 @@ async fn expired_token_is_refused_by_broker_and_node() {
         .await
         .unwrap();
     let expired = |record: &Value| record["reason"] == "token_expired";
-    await_state("the node refuses the token", || fixture.node.audit().iter().any(expired)).await;
+    await_state("the node refuses the token", || fixture.node.audit_records().iter().any(expired))
+        .await;
     assert!(replies.try_next().is_none(), "a request with an expired token was answered");
     // The broker refuses the token as well.
     let timeout = PATIENCE + Duration::from_secs(15);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use muster_wire::reply::Reply;
 use muster_wire::status::ReplyStatus;
 
-use crate::ask::NodeFixture;
+use crate::node_fixture::NodeFixture;
 
 const NODE: &str = "node1.example.net";
 
@@ -58,7 +58,7 @@ async fn each_command_changes_once_and_matches_its_plan() {
     assert!(!read("etc/passwd").contains("foo:"));
     assert_eq!(read("etc/aliases"), "# kept\npostmaster: root\nfoo: rip@devco.net\n");
     assert!(!read("tmp/date").is_empty());
-    let audit = serde_json::to_string(&fixture.node.audit()).unwrap();
+    let audit = serde_json::to_string(&fixture.node.audit_records()).unwrap();
     assert!(!audit.contains("$1$xxx") && audit.contains("[redacted]"), "{audit}");
 }
 

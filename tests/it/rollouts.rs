@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 
-use crate::workers::{WorkerFixture, senders};
+use crate::worker_fixture::{WorkerFixture, senders};
 
 fn process_id(child: &tokio::process::Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap())
@@ -135,7 +135,7 @@ async fn cancelling_a_job_affects_the_nodes_that_got_its_requests() {
     assert_eq!((senders(&second_resume), exit), (vec!["n2"], 1), "{second_resume}");
     assert_eq!(second_resume["replies"][0]["data"]["outcome"], "not_running");
     let got_cancel = |node: &TestNode| {
-        let records = node.audit();
+        let records = node.audit_records();
         records.iter().any(|record| record["action"] == "cancel")
     };
     let cancelled_nodes: Vec<bool> = fixture.nodes.iter().map(got_cancel).collect();

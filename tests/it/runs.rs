@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use muster_tests::await_state;
 use muster_tests::command::describe_output;
-use muster_tests::published::{SchemaMode, check_schema};
+use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::puppet::{SimulatedBehaviour, SimulatedFleet};
 use muster_wire::identity::Identity;
 use nix::sys::signal::{Signal, kill};
@@ -257,7 +257,7 @@ async fn gives_up_dead_nodes_but_not_slow_ones_without_delaying_others() {
     let disconnected = fleet.nodes.remove(&gone.parse::<Identity>().unwrap()).unwrap();
     drop(disconnected.node.stop_and_wait().await);
     let path = fleet.rpc.path("all").display().to_string();
-    let (all, exit) = document(
+    let (all, exit) = run_valid_json(
         &fleet,
         &["puppet", "runonce", "--concurrency", "2", "--nodes", &path, "--deadline", "6"],
     )

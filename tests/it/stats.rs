@@ -9,7 +9,7 @@ use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use muster_wire::subject;
 use serde_json::Value;
 
-use crate::ask::{NodeFixture, TestCaller};
+use crate::node_fixture::{NodeFixture, TestCaller};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silently_refused_messages_are_counted_and_shown() {

@@ -10,7 +10,7 @@ use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::json;
 
-use crate::ask::{NodeFixture, TestCaller};
+use crate::node_fixture::{NodeFixture, TestCaller};
 
 const NODE: &str = "node1.example.net";
 
@@ -81,7 +81,7 @@ async fn denial_names_its_rule_and_is_audited() {
         ReplyStatus::Other
     );
     let verdicts: Vec<_> =
-        fixture.node.audit().iter().map(|record| record["verdict"].clone()).collect();
+        fixture.node.audit_records().iter().map(|record| record["verdict"].clone()).collect();
     assert_eq!(verdicts, ["denied", "executed", "denied"]);
     assert_eq!(fixture.node.core.snapshot_counters().denied, 2);
 }
@@ -95,7 +95,7 @@ async fn request_without_reply_gets_none() {
         fixture.caller.count_replies(&TestCaller::request_subject(&request), signed).await,
         0
     );
-    assert_eq!(fixture.node.audit().len(), 2);
+    assert_eq!(fixture.node.audit_records().len(), 2);
 }
 
 #[tokio::test]

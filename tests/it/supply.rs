@@ -31,7 +31,7 @@ fn generate_bill() -> String {
 }
 
 /// The values of this key in an array of objects.
-fn names<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
+fn values_of<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
     let items = list.as_array().unwrap().iter();
     items.map(|item| item[key].as_str().unwrap()).collect()
 }

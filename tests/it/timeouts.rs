@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::ask::NodeFixture;
+use crate::node_fixture::NodeFixture;
 
 /// Longer than the agent's timeout of 2 s plus the 2 s that a caller waits additionally for replies.
 const SLOW_DURATION: Duration = Duration::from_millis(4500);

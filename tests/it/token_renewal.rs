@@ -15,8 +15,8 @@ use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, UserRole};
 use serde_json::json;
 
-use crate::ask::TestCaller;
 use crate::enrolled_names::{EnrolledFleet, await_log, name_entry};
+use crate::node_fixture::TestCaller;
 
 /// Lifetime of the tokens of this fleet in seconds.
 const TOKEN_LIFETIME_SECONDS: u64 = 9;

@@ -17,8 +17,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
-use crate::answerer::{FakeNodeFixture, pong_reply, reply_subject};
-use crate::ask::{NodeFixture, SHORT_WAIT, TestCaller};
+use crate::fake_node::{FakeNodeFixture, pong_reply, reply_subject};
+use crate::node_fixture::{NodeFixture, SHORT_WAIT, TestCaller};
 
 /// Messages that must get no reply; each is counted and audited with its reason.
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn unauthentic_messages_get_no_reply() {
     ];
     for (reason, payload) in cases {
         assert_eq!(caller.count_replies(&subject, payload).await, 0, "{reason} was answered");
-        let audited = fixture.node.audit();
+        let audited = fixture.node.audit_records();
         assert!(
             audited.iter().any(|record| record["reason"] == reason),
             "{reason} is not in {audited:#?}"
@@ -85,7 +85,7 @@ async fn replayed_request_runs_once_even_after_a_restart() {
     let request = Request {
         agent: SubjectName::parse("puppetral").unwrap(),
         action: SubjectName::parse("do").unwrap(),
-        data: crate::ask::to_object(
+        data: crate::node_fixture::to_object(
             json!({"type": "exec", "name": "/bin/sh -c 'echo x >> /tmp/ran'"}),
         ),
         ..fixture.caller.ping_request()
@@ -124,7 +124,7 @@ async fn stale_request_is_answered_once_with_its_age() {
     let reply = fixture.caller.send(&future_request).await;
     assert!(matches!(reply.reason, Some(ReplyReason::Expired { age_ms: ..-500_000 })), "{reply:?}");
     assert_eq!(fixture.node.core.snapshot_counters().ttlexpired, 2);
-    let audited = fixture.node.audit();
+    let audited = fixture.node.audit_records();
     assert_eq!(
         audited.iter().filter(|record| record["reason"] == "expired").count(),
         2,
@@ -177,7 +177,7 @@ async fn broker_restricts_users_to_their_subjects() {
             user.identity()
         );
     }
-    let audited = fixture.node.audit();
+    let audited = fixture.node.audit_records();
     assert!(audited.is_empty(), "a message arrived: {audited:#?}");
 }
 
@@ -284,13 +284,13 @@ async fn revoked_user_is_refused_by_broker_and_node() {
         node.core.snapshot_counters().unvalidated > before
     })
     .await;
-    assert!(node.audit().iter().any(|record| record["reason"] == "revoked"));
+    assert!(node.audit_records().iter().any(|record| record["reason"] == "revoked"));
 
     organisation.push_account(&server, &token).await;
     let reason = await_refusal(events).await;
     assert!(reason.to_lowercase().contains("auth"), "{reason}");
     let other = TestCaller::connect(&organisation, &server, organisation.caller("anna")).await;
-    assert_eq!(other.send(&other.request()).await.statuscode, ReplyStatus::Ok);
+    assert_eq!(other.send(&other.ping_request()).await.statuscode, ReplyStatus::Ok);
 }
 
 /// Address of a fake broker that sends one greeting and reads one line.

@@ -15,8 +15,8 @@ use muster_tests::{await_state, now};
 use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 
-use crate::ask::{NodeFixture, TestCaller};
 use crate::enrolled_names::await_log;
+use crate::node_fixture::{NodeFixture, TestCaller};
 
 #[tokio::test]
 async fn reconnected_node_applies_revocations_before_it_serves() {
@@ -37,7 +37,7 @@ async fn reconnected_node_applies_revocations_before_it_serves() {
     let subject = TestCaller::request_subject(&request);
     caller.bus.publish(&subject, signed).await.unwrap();
     await_state("the request is refused", || {
-        node.audit().iter().any(|record| record["reason"] == "revoked")
+        node.audit_records().iter().any(|record| record["reason"] == "revoked")
     })
     .await;
 

@@ -17,6 +17,7 @@
     reason = "figures go to stdout, messages to stderr"
 )]
 
+mod broker_restart;
 mod caller;
 mod client;
 mod daemon;
@@ -35,7 +36,6 @@ mod provision;
 mod report;
 mod run;
 mod start;
-mod storm;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -132,7 +132,7 @@ pub(crate) fn bench_filters(rounds: usize) -> Section {
 }
 
 /// The median time of each closure; the closures take turns.
-fn turns<const N: usize>(rounds: usize, work: [&dyn Fn() -> usize; N]) -> [Duration; N] {
+fn time_in_turns<const N: usize>(rounds: usize, work: [&dyn Fn() -> usize; N]) -> [Duration; N] {
     let mut samples = [const { Vec::new() }; N];
     for round in 0..=rounds {
         for (work, samples) in work.iter().zip(&mut samples) {
@@ -187,8 +187,8 @@ impl Messages {
         };
         let reply = |number: usize| {
             let node = VirtualNode::from_number(number).unwrap();
-            let node = organisation.node(node.name.as_str());
-            signed_reply(&node, &node.name, id, now)
+            let signer = organisation.node(node.name.as_str());
+            signed_reply(&signer, &node.name, id, now)
         };
         Self {
             trust: organisation.trust(),
@@ -233,7 +233,7 @@ fn signed_reply(node: &Signer, name: &Identity, request: Uuid, now: Millis) -> V
         reason: None,
         data: data.as_object().unwrap().clone(),
         time: now,
-        elapsed: 0,
+        took: 0,
         stages: Vec::new(),
         progress: None,
     };

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use crate::gate::{self, Baseline};
 use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
-use crate::{client, daemon, discovery, engine, micro, provision, start, storm};
+use crate::{broker_restart, client, daemon, discovery, engine, micro, provision, start};
 
 /// The benches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -125,7 +125,7 @@ impl RunArgs {
             Bench::Daemon => daemon::bench(if short { 10_000 } else { 100_000 }),
             Bench::Engine => engine::bench(2_000),
             Bench::Provision => provision::bench(if short { &[100] } else { &[100, 1_000] }),
-            Bench::Storm => storm::bench(pick(500, 1_000)),
+            Bench::Storm => broker_restart::bench(pick(500, 1_000)),
         })
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_agent::audit_records::{self, AuditLog, RecordClass};
+use muster_agent::audit::{self, AuditLog, RecordClass};
 use muster_agent::classes::ClassStore;
 use muster_agent::clock::WallClock;
 use muster_agent::core::{CoreParts, DaemonCore, PolicyOptions};
@@ -211,9 +211,9 @@ fn build_core(
     }
     let (policy, problems) = policy::load_policies(&path("policies"), RuleVerdict::Deny);
     assert!(problems.is_empty(), "{problems:?}");
-    let audit_records = audit_records::AuditOptions {
+    let audit = audit::AuditOptions {
         head: Some(path("audit.head")),
-        ..audit_records::AuditOptions::new(
+        ..audit::AuditOptions::new(
             path("audit.log"),
             setup.signer.clone(),
             organisation.account_token(),
@@ -229,7 +229,7 @@ fn build_core(
         data_sources: data_sources.into(),
         system: Arc::new(RealSystem::new(path("root"))),
         seen: SeenRequests::open(&path("seen"), now, false).unwrap(),
-        audit_records: Arc::new(AuditLog::open(audit_records).unwrap()),
+        audit: Arc::new(AuditLog::open(audit).unwrap()),
         skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
         authority: setup.authority,
         plain_secrets: setup.plain_secrets,

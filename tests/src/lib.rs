@@ -10,16 +10,16 @@
     reason = "a harness failure must fail the test"
 )]
 
+pub mod bootstrap;
 pub mod cluster;
 pub mod command;
 pub mod fault_proxy;
 pub mod fleet;
 pub mod memory;
 pub mod nats_server;
-pub mod newcomers;
 pub mod organisation;
 pub mod provisioning;
-pub mod published;
+pub mod published_schemas;
 pub mod puppet;
 pub mod puppet_ca;
 pub mod puppetserver;

@@ -14,8 +14,8 @@ use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::head::AccountHead;
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair, UserCredentials, UserRole, scope};
 
+use crate::bootstrap::BootstrapAccount;
 use crate::nats_server::{NatsServer, PATIENCE};
-use crate::newcomers::BootstrapAccount;
 
 /// The part of the broker's configuration that enables stores.
 pub(crate) const JETSTREAM_CONFIG: &str = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";

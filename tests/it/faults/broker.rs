@@ -15,12 +15,12 @@ use muster_wire::stores::PERMITS_BUCKET;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::books::{CallRecord, CallResult, EffectLog, record_call, verify_records};
+use super::call_records::{CallRecord, CallResult, EffectLog, record_call, verify_records};
 use super::{
     LedgerNodes, RECOVERY_TIMEOUT, assert_memory_released, own_memory_kib, print_figures,
     strike_call,
 };
-use crate::ask::TestCaller;
+use crate::node_fixture::TestCaller;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_broker_with_200_nodes_loses_no_request_silently() {

@@ -12,8 +12,8 @@ use muster_wire::reply::Reply;
 use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 
-use super::books::{self, EffectLog};
-use crate::ask::{NodeFixture, TestCaller};
+use super::call_records::{self, EffectLog};
+use crate::node_fixture::{NodeFixture, TestCaller};
 
 const HOUR: i64 = 3_600_000;
 
@@ -79,7 +79,7 @@ fn configure_node(setup: &mut NodeSetup, offset: &Arc<AtomicI64>, effects: &Arc<
     setup.clock = WallClock::new(move || {
         muster_tests::now().saturating_add_signed(offset.load(Ordering::SeqCst))
     });
-    setup.agents = vec![books::ledger_agent(effects)];
+    setup.agents = vec![call_records::ledger_agent(effects)];
 }
 
 /// The refusal names the clocks, and the age equals the offset.
@@ -175,7 +175,7 @@ async fn only_nodes_with_a_correct_clock_execute_a_request() {
     }
     let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     let names = nodes.iter().map(|node| node.core.identity().clone()).collect();
-    let entry = books::record_call(
+    let entry = call_records::record_call(
         &caller.client,
         super::strike_call(&names, muster_tests::nats_server::PATIENCE),
     )
@@ -189,5 +189,5 @@ async fn only_nodes_with_a_correct_clock_execute_a_request() {
             _ => assert_eq!(answer.reply.statuscode, ReplyStatus::Ok),
         }
     }
-    books::verify_records(&[entry], &effects);
+    call_records::verify_records(&[entry], &effects);
 }

@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::await_ready;
-use super::rig::{FaultFixture, NODE};
+use super::fixture::{FaultFixture, NODE};
 
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Mounts a small file system, creates a marker file, and stays: processes that enter its namespace see the file

@@ -7,9 +7,9 @@ use muster_tests::await_state;
 use muster_tests::fault_proxy::{FaultProxy, NetworkFault};
 use muster_tests::organisation::Organisation;
 
-use super::books::{EffectLog, record_call, verify_records};
+use super::call_records::{EffectLog, record_call, verify_records};
 use super::{LedgerNodes, print_figures, strike_call};
-use crate::ask::TestCaller;
+use crate::node_fixture::TestCaller;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_delivered_four_times_is_executed_once() {

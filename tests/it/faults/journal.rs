@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use super::rig::{FaultFixture, NODE};
+use super::fixture::{FaultFixture, NODE};
 
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -102,7 +102,7 @@ async fn captured_requests_are_not_repeated_after_losing_the_journal() {
 async fn await_strike(fixture: &FaultFixture) {
     muster_tests::poll_until_ok("a change is executed", REPLY_TIMEOUT, async || {
         let entry = fixture.call_tally("strike", REPLY_TIMEOUT).await;
-        let (_, answers) = entry.expected();
+        let (_, answers) = entry.finished();
         let reply = answers.values().next().unwrap().reply.clone();
         if reply.statuscode == ReplyStatus::Ok {
             return Ok(());
@@ -127,7 +127,7 @@ async fn request_refused_by_a_full_queue_is_audited() {
     };
     let (running, refused) = tokio::join!(fixture.call_tally("hold", REPLY_TIMEOUT), refusing);
     assert!(running.is_done());
-    let reply = &refused.expected().1.values().next().unwrap().reply;
+    let reply = &refused.finished().1.values().next().unwrap().reply;
     assert_eq!(reply.reason.as_ref().map(muster_wire::status::ReplyReason::as_str), Some("busy"));
     let audit_of_request = |id: &str| {
         let text = std::fs::read_to_string(fixture.home.path("audit.log")).unwrap();

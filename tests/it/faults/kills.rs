@@ -14,8 +14,8 @@ use nix::unistd::Pid;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::books::{CallRecord, CallResult};
-use super::rig::{FaultFixture, NODE, call_tally_as};
+use super::call_records::{CallRecord, CallResult};
+use super::fixture::{FaultFixture, NODE, call_tally_as};
 use super::{RECOVERY_TIMEOUT, print_figures};
 
 /// How long a caller waits for a dead daemon.

@@ -2,27 +2,27 @@
 //! twice, that no request was lost without a report to its caller, that no daemon ended, and that memory was released.
 //! `make faults` repeats the tests.
 //!
-//! Executions on nodes and results of callers are recorded separately, in [`books`], and compared at the end.
+//! Executions on nodes and results of callers are recorded separately, in [`call_records`], and compared at the end.
 
-mod books;
 mod broker;
+mod call_records;
 mod clock;
-mod crowd;
+mod connections;
 mod disk;
 mod duplicates;
-mod hostile;
+mod fixture;
+mod hostile_messages;
 mod journal;
 mod kills;
-mod lines;
+mod many_callers;
 mod oversized;
-mod rig;
-mod slow;
+mod slow_callers;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use books::EffectLog;
+use call_records::EffectLog;
 use futures_util::{StreamExt as _, stream};
 use muster_agent::core::DaemonCore;
 use muster_client::{CallTarget, RpcCall};
@@ -54,7 +54,7 @@ impl LedgerNodes {
         let nodes = stream::iter(numbers).map(async |number| {
             let signer = organisation.node(&format!("node{number}.example.net"));
             let mut setup = NodeSetup::new(signer);
-            setup.agents = vec![books::ledger_agent(effects)];
+            setup.agents = vec![call_records::ledger_agent(effects)];
             TestNode::start(organisation, broker, setup).await
         });
         Self(nodes.buffer_unordered(CONCURRENT_STARTS).collect().await)

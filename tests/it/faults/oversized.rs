@@ -10,8 +10,8 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Value, json};
 
 use super::LedgerNodes;
-use super::books::{EffectLog, record_call};
-use crate::ask::{TestCaller, to_object};
+use super::call_records::{EffectLog, record_call};
+use crate::node_fixture::{TestCaller, to_object};
 
 /// The maximum payload of the small broker in bytes.
 const MAX_PAYLOAD_BYTES: usize = 64 * 1024;

@@ -2,7 +2,7 @@
 
 use muster_tests::raw_nats::RawNats;
 
-use super::actors::AttackFixture;
+use super::fixture::AttackFixture;
 
 const ATTEMPTS: &str = include_str!("attempts.txt");
 

@@ -9,7 +9,7 @@ use muster_tests::poll_until_ok;
 use muster_tests::raw_nats::RawNats;
 use muster_wire::stores::{ALL_BUCKETS, BucketDefinition, PERMITS_BUCKET};
 
-use super::actors::AttackFixture;
+use super::fixture::AttackFixture;
 
 const CLAIM: &str = "$KV.PERMITS.claim.1.stolen.example.net";
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use muster_wire::token::claims::UserClaims;
 use muster_wire::token::permission::expand_scope_line;
 use muster_wire::token::{UserRole, scope};
 
-use super::actors::{AttackFixture, StolenCredentials};
+use super::fixture::{AttackFixture, StolenCredentials};
 
 /// Subjects that occur in no template.
 const OTHER_SUBJECTS: [&str; 14] = [

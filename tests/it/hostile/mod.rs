@@ -1,9 +1,9 @@
 //! What stolen credentials permit: every role over the raw protocol against a real broker, with a list of attempts, a
 //! matrix of all subjects and operations, and random sequences.
 
-mod actors;
 mod attempts;
 mod buckets;
+mod fixture;
 mod matrix;
 mod random;
 mod read_actions;

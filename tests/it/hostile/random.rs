@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::actors::AttackFixture;
+use super::fixture::AttackFixture;
 use super::matrix::{all_subjects, assert_nothing_created};
 
 const SEQUENCES: u64 = 40;

@@ -14,8 +14,8 @@ use muster_wire::status::ReplyStatus;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::ask::TestCaller;
 use crate::enrolled_names::await_log;
+use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.

@@ -6,12 +6,12 @@
 //! is compared with the recordings. `UPDATE_GOLDEN=1` compiles and records again.
 
 mod compare;
-mod known;
+mod known_differences;
 mod oracle;
-mod ours;
 mod outcome;
 mod random;
 mod recorded;
+mod rpcd_runs;
 mod scenario;
 mod scratch_root;
 

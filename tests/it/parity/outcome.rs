@@ -107,7 +107,7 @@ impl ResourceEvent {
 /// Numbers and Booleans are texts in some reports; they are converted to texts.
 fn normalize_value(value: &Value, root: &ScratchRoot) -> Value {
     match value {
-        Value::Array(values) => values.iter().map(|one| self::normalize_value(one, root)).collect(),
+        Value::Array(values) => values.iter().map(|one| normalize_value(one, root)).collect(),
         Value::String(text) => Value::from(root.normalize(text)),
         Value::Number(number) => Value::from(number.to_string()),
         Value::Bool(truth) => Value::from(truth.to_string()),

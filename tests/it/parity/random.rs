@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::compare::find_differences;
 use super::oracle::PuppetOracle;
-use super::ours;
 use super::outcome::ScenarioRun;
+use super::rpcd_runs;
 use super::scenario::{ApplyFlags, CORPUS_ROOT, ScenarioStep};
 use super::scratch_root::ScratchRoot;
 
@@ -260,11 +260,11 @@ fn random_catalogs_match_puppet() {
                 tree: puppet_root.tree(),
             };
             let rpcd = ScenarioRun {
-                outcome: ours::apply(&case.catalog, rpcd_root, flags),
+                outcome: rpcd_runs::apply(&case.catalog, rpcd_root, flags),
                 tree: rpcd_root.tree(),
             };
             pairs.push((puppet, rpcd));
-            if ours::has_pending_refreshes(rpcd_root) {
+            if rpcd_runs::has_pending_refreshes(rpcd_root) {
                 break;
             }
         }

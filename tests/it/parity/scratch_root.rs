@@ -123,7 +123,7 @@ impl ScratchRoot {
             ScenarioStep::EtcFile { name, text } => {
                 fs::write(self.etc().unwrap().join(name), text).unwrap();
             }
-            ScenarioStep::EtcCommand { arguments } => self.run_in_etc(arguments),
+            ScenarioStep::EtcCommand { words } => self.run_in_etc(words),
             ScenarioStep::Run(_) => {}
         }
     }
@@ -144,12 +144,12 @@ impl ScratchRoot {
     }
 
     #[expect(clippy::disallowed_types, reason = "runs account tools in a mount namespace")]
-    fn run_in_etc(&self, arguments: &[String]) {
+    fn run_in_etc(&self, command: &[String]) {
         let etc = self.etc().unwrap();
         let [program, arguments @ ..] = enter_etc(&etc);
         let output =
-            std::process::Command::new(program).args(arguments).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
+            std::process::Command::new(program).args(arguments).args(command).output().unwrap();
+        assert!(output.status.success(), "{command:?}: {output:?}");
     }
 
     /// Describes the scratch root and the private `/etc`.

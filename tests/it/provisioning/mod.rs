@@ -12,7 +12,7 @@ use muster_provisioner::Options;
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::connect;
-use muster_tests::published::{SchemaMode, check_schema};
+use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::simulate_delay;
 use muster_wire::identity::Identity;
 use rand::rngs::StdRng;

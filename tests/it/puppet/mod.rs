@@ -2,6 +2,6 @@
 //!
 //! Where Puppet is not installed, these tests are skipped if `MUSTER_TESTS_WITHOUT` names it; otherwise they fail.
 
-mod cap;
-mod rig;
-mod stories;
+mod lost_refreshes;
+mod puppet_node;
+mod run_limit;

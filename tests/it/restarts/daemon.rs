@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::RestartFixture;
-use crate::ask::{TestCaller, to_object};
+use crate::node_fixture::{TestCaller, to_object};
 
 const NODE: &str = "node1.example.net";
 

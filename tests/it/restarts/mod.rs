@@ -8,7 +8,7 @@
 )]
 
 mod daemon;
-mod idle;
+mod when_idle;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::rig::{PuppetNode, has_puppet, run};
+use super::puppet_node::{PuppetNode, has_puppet, run_once};
 
 /// What happens between a change and its refresh.
 #[derive(Debug, Clone, Copy, PartialEq)]

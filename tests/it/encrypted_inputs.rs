@@ -14,7 +14,7 @@ use muster_wire::token::PublicKey;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::ask::{NodeFixture, to_object};
+use crate::node_fixture::{NodeFixture, to_object};
 
 const PASSWORD: &str = "$6$very$secretindeed";
 const NODES: [&str; 2] = ["node1.example.net", "node2.example.net"];
@@ -49,7 +49,7 @@ async fn broker_traffic_contains_no_password_and_nodes_decrypt_it() {
     for node in [&fixture.node, &second] {
         let shadow = std::fs::read_to_string(node.root().join("etc/shadow")).unwrap();
         assert!(shadow.contains(PASSWORD));
-        let audit = serde_json::to_string(&node.audit()).unwrap();
+        let audit = serde_json::to_string(&node.audit_records()).unwrap();
         assert!(!audit.contains(PASSWORD) && audit.contains("[redacted]"), "{audit}");
     }
     // The check is valid only if the requests are among the captured messages.
@@ -136,7 +136,7 @@ async fn plain_secret_is_refused_unless_configured() {
         assert_eq!(reply.statuscode, expected, "{reply:?}");
         let refused = reply.statusmsg.contains("`password` is sensitive");
         assert_eq!(refused, !plain_secrets, "{reply:?}");
-        let audit = serde_json::to_string(&fixture.node.audit()).unwrap();
+        let audit = serde_json::to_string(&fixture.node.audit_records()).unwrap();
         assert!(!audit.contains(PASSWORD), "{audit}");
         let shadow = std::fs::read_to_string(fixture.node.root().join("etc/shadow"));
         let changed = shadow.is_ok_and(|text| text.contains(PASSWORD));

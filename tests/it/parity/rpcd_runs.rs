@@ -9,7 +9,7 @@ use std::process::Command;
 use muster_tests::command::find_program;
 
 use super::compare::{Difference, find_differences};
-use super::known::{KNOWN_DEFECTS, KNOWN_DIFFERENCES};
+use super::known_differences::{KNOWN_DEFECTS, KNOWN_DIFFERENCES};
 use super::oracle::{PuppetOracle, print_line};
 use super::outcome::{RunOutcome, ScenarioRun};
 use super::recorded::{missing_requirement, play_scenario};

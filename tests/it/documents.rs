@@ -14,7 +14,7 @@ use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
-use muster_tests::published::{self, SchemaMode, check_schema};
+use muster_tests::published_schemas::{self, SchemaMode, check_schema};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -252,7 +252,7 @@ async fn every_document_is_valid_by_its_published_schema() {
             || name == "muster.provision.v1"
     };
     let published: BTreeSet<String> =
-        published::schema_names().into_iter().filter(|name| !elsewhere(name)).collect();
+        published_schemas::schema_names().into_iter().filter(|name| !elsewhere(name)).collect();
     assert_eq!(seen, published, "every published schema must be printed by a command");
 
     let listed = fixture.rpc.run(&["schema"]).await;

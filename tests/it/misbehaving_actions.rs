@@ -10,7 +10,7 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::ask::NodeFixture;
+use crate::node_fixture::NodeFixture;
 
 #[derive(Deserialize)]
 struct EmptyInput {}

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use muster_agent::config::Config;
 use muster_agent::enrolment;
 use muster_bus::Bytes;
+use muster_tests::bootstrap::EnrolmentService;
 use muster_tests::nats_server::NatsServer;
-use muster_tests::newcomers::EnrolmentService;
 use muster_tests::organisation::{Organisation, connect, options};
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_tests::{await_state, poll_until_ok, simulate_delay};
@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::ask::TestCaller;
+use crate::node_fixture::TestCaller;
 
 const WEB_TAGS: [&str; 2] = ["name:web-*.example.com", "fact:role=web"];
 

@@ -16,7 +16,7 @@ use muster_wire::identity::SubjectName;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{PuppetNode, has_puppet, run};
+use super::puppet_node::{PuppetNode, has_puppet, run_once};
 
 const STATE_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -103,7 +103,7 @@ async fn a2_4_foreign_run_occupies_a_slot_of_the_pool() {
     let (puppet, permits) = fixture.create_plugin(&cron, "n1").await;
     let stop = CancellationToken::new();
     let monitor = puppet.build_monitor(Arc::new(RealSystem::new("/".into())));
-    let monitor = tokio::spawn(monitor.run_once(stop.clone()));
+    let monitor = tokio::spawn(monitor.run(stop.clone()));
     // Another program runs Puppet on n1: a process of that name holds Puppet's lock.
     let program = cron.path("bin-puppet");
     std::fs::copy("/bin/sleep", &program).unwrap();

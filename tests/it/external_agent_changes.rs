@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::ask::NodeFixture;
 use crate::external::{
     AGENT_HEADER, create_world_readable_directory, ddl, replace_file, sandbox_helper,
 };
+use crate::node_fixture::NodeFixture;
 
 const NODE: &str = "node1.example.net";
 

@@ -16,8 +16,8 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::LedgerNodes;
-use super::books::{EffectLog, record_call};
-use crate::ask::{TestCaller, to_object};
+use super::call_records::{EffectLog, record_call};
+use crate::node_fixture::{TestCaller, to_object};
 
 /// Longer than the transfer takes, and shorter than the timeout of a test.
 const LONG_WAIT: Duration = Duration::from_secs(15);

@@ -17,9 +17,9 @@ use muster_wire::sign::Signer;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::books::{CallRecord, record_call};
+use super::call_records::{CallRecord, record_call};
 use super::{RECOVERY_TIMEOUT, await_ready};
-use crate::ask::TestCaller;
+use crate::node_fixture::TestCaller;
 
 pub(super) const NODE: &str = "node1.example.net";
 

@@ -14,7 +14,7 @@ use muster_wire::trace::{StageName, StageTiming, TraceContext};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::ask::{NodeFixture, to_object};
+use crate::node_fixture::{NodeFixture, to_object};
 
 const NODE: &str = "node1.example.net";
 /// The stages of a changing request on a node, in order.
@@ -97,7 +97,7 @@ async fn traced_change_reports_every_stage() {
     assert!(at_node > 0 && at_node <= total, "{at_node} of {total}");
     assert!(!answer.verifying.is_zero());
     assert!(!stats.signing.is_zero() && stats.signing <= stats.publishing);
-    for record in fixture.node.audit() {
+    for record in fixture.node.audit_records() {
         assert_eq!(record["traceparent"], TRACEPARENT, "{record}");
     }
 }
@@ -129,7 +129,7 @@ async fn untraced_request_reports_no_stage() {
     let (answers, _) = fixture.caller.call(build_call("rpcutil", "ping", json!({}))).await;
     let reply = &answers.first_key_value().unwrap().1.reply;
     assert!(reply.stages.is_empty());
-    assert!(fixture.node.audit()[0].get("traceparent").is_none());
+    assert!(fixture.node.audit_records()[0].get("traceparent").is_none());
 }
 
 #[tokio::test]
@@ -155,7 +155,8 @@ async fn request_without_replies_runs_the_action() {
         std::fs::read_to_string(&group).is_ok_and(|text| text.contains("staff:"))
     })
     .await;
-    muster_tests::await_state("the end is audited", || fixture.node.audit().len() == 2).await;
+    muster_tests::await_state("the end is audited", || fixture.node.audit_records().len() == 2)
+        .await;
     // A reply to the first request would have been sent before the reply to this one.
     fixture.caller.call_action(NODE, "rpcutil", "ping", json!({})).await;
     assert_eq!(fixture.node.core.snapshot_counters().replies, before + 1);

@@ -15,12 +15,12 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::Value;
 
-use super::books::{EffectLog, record_call, verify_records};
+use super::call_records::{EffectLog, record_call, verify_records};
 use super::{
     LedgerNodes, RECOVERY_TIMEOUT, assert_memory_released, own_memory_kib, print_figures,
     strike_call,
 };
-use crate::ask::TestCaller;
+use crate::node_fixture::TestCaller;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_open_connections_are_reported_and_recover() {
@@ -35,7 +35,7 @@ async fn half_open_connections_are_reported_and_recover() {
     let caller = TestCaller::connect(&organisation, &server, rip.clone()).await;
     let mut entries =
         vec![record_call(&caller.client, strike_call(&names, RECOVERY_TIMEOUT)).await];
-    assert!(entries.iter().all(super::books::CallRecord::is_done));
+    assert!(entries.iter().all(super::call_records::CallRecord::is_done));
     let before = own_memory_kib();
 
     proxy.inject(NetworkFault::HalfOpen);

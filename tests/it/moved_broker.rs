@@ -8,7 +8,7 @@ use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::DaemonHome;
 use muster_tests::{await_state, poll_until_ok};
 
-use crate::ask::TestCaller;
+use crate::node_fixture::TestCaller;
 
 /// Becomes the daemon in its own mount namespace, with another file as `/etc/hosts`.
 const RUN_WITH_OTHER_HOSTS: &str = r#"mount --bind "$1" /etc/hosts && shift && exec "$@""#;

@@ -9,9 +9,9 @@ use muster_tests::organisation::Organisation;
 use muster_wire::identity::Identity;
 use tokio::sync::Barrier;
 
-use super::books::{EffectLog, record_call, verify_records};
+use super::call_records::{EffectLog, record_call, verify_records};
 use super::{LedgerNodes, assert_memory_released, own_memory_kib, print_figures, strike_call};
-use crate::ask::TestCaller;
+use crate::node_fixture::TestCaller;
 
 const CALLERS: usize = 500;
 const NODES: usize = 20;

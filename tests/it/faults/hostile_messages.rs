@@ -15,7 +15,7 @@ use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::rig::{FaultFixture, NODE};
+use super::fixture::{FaultFixture, NODE};
 use super::{RECOVERY_TIMEOUT, print_figures};
 
 const MESSAGES: u64 = 10_000;

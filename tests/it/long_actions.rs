@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::ask::{NodeFixture, TestCaller, to_object};
+use crate::node_fixture::{NodeFixture, TestCaller, to_object};
 
 const NODE: &str = "node1.example.net";
 
@@ -194,11 +194,11 @@ async fn caller_lists_and_cancels_its_running_request() {
 
     let after = fixture.caller.call_action(NODE, "rpcutil", "running", json!({})).await;
     assert_eq!(after.reply.data["count"], json!(0));
-    let recorded = fixture.node.audit();
-    assert!(recorded.iter().operator(|record| {
+    let recorded = fixture.node.audit_records();
+    assert!(recorded.iter().any(|record| {
         record["request"] == json!(request.to_string()) && record["reason"] == json!("cancelled")
     }));
-    assert!(recorded.iter().operator(|record| record["action"] == json!("cancel")
+    assert!(recorded.iter().any(|record| record["action"] == json!("cancel")
         && record["data"]["id"] == json!(request.to_string())));
 }
 
@@ -267,6 +267,6 @@ async fn program_output_is_streamed_and_cancel_ends_the_program() {
     let reply = collect_progress(events).await.1.reply;
     assert_eq!(reply.reason, Some(ReplyReason::Cancelled), "{reply:?}");
     assert_eq!(reply.data["stdout"], json!("HUNTER2\n"));
-    let audit = serde_json::to_string(&fixture.node.audit()).unwrap();
+    let audit = serde_json::to_string(&fixture.node.audit_records()).unwrap();
     assert!(audit.contains("sleep 600") && !audit.contains("hunter2"));
 }

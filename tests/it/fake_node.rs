@@ -13,7 +13,7 @@ use muster_wire::sign::Signer;
 use muster_wire::subject::AnswerAddress;
 use serde_json::json;
 
-use crate::ask::TestCaller;
+use crate::node_fixture::TestCaller;
 
 /// A broker, a caller with a request for all nodes, and a connection that receives it without a daemon.
 pub(crate) struct FakeNodeFixture {

@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::ask::{NodeFixture, TestCaller};
+use crate::node_fixture::{NodeFixture, TestCaller};
 
 const NODE: &str = "node1.example.net";
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -148,7 +148,7 @@ async fn rule_for_a_caller_does_not_match_a_service_of_that_name() {
         let reply = caller.call_action(NODE, "rpcutil", action, data).await.reply;
         assert_eq!(denial_rule(&reply), expected, "{action}");
     }
-    let refused = fixture.node.audit();
+    let refused = fixture.node.audit_records();
     let denied_service = refused.iter().find(|record| record["verdict"] == "denied").unwrap();
     assert_eq!(
         (&denied_service["caller"], &denied_service["caller_role"]),
@@ -176,7 +176,7 @@ async fn file_contents_are_digests_in_audit_records_and_jobs() {
     let written = std::fs::read_to_string(fixture.node.root().join("tmp/note")).unwrap();
     assert_eq!(written, CONTENT);
 
-    let audit = fixture.node.audit();
+    let audit = fixture.node.audit_records();
     let changes: Vec<_> = audit.iter().filter(|record| record["action"] == "do").collect();
     assert_eq!(changes.len(), 2, "{audit:?}");
     for record in changes {

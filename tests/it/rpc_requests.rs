@@ -6,8 +6,8 @@ use muster_tests::await_state;
 use muster_tests::command::{RpcCommand, describe_output};
 use serde_json::{Value, json};
 
-use crate::shaping::STAGES;
-use crate::workers::{WorkerFixture, schema};
+use crate::reply_delivery::STAGES;
+use crate::worker_fixture::{WorkerFixture, schema};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_without_replies_returns_after_sending() {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::ask::{NodeFixture, TestCaller};
+use crate::node_fixture::{NodeFixture, TestCaller};
 
 const NODE: &str = "node1.example.net";
 
@@ -193,7 +193,7 @@ async fn denied_source_is_unknown_and_audited() {
     let either = "probe().value=7 or fstat('/etc/passwd').present";
     assert_eq!(discover(client, either).await, [NODE]);
     assert_eq!((probe.query_count(), fixture.node.core.snapshot_counters().denied), (0, 3));
-    let audit = fixture.node.audit();
+    let audit = fixture.node.audit_records();
     let denied = audit.iter().find(|record| record["verdict"] == "denied").unwrap();
     assert_eq!(
         (&denied["agent"], &denied["action"], &denied["rule"]),
@@ -269,7 +269,7 @@ async fn policy_decides_by_the_value_of_a_source() {
     let unknown = rule("agent_inventory").await;
     assert_eq!(unknown, by_line(":5 (unknown: nosuch().x==1)"));
     assert_eq!(rule("inventory").await, None);
-    let audit = fixture.node.audit();
+    let audit = fixture.node.audit_records();
     let denied = audit.iter().filter(|record| record["verdict"] == "denied");
     assert_eq!(denied.count(), 3);
 }
@@ -345,7 +345,7 @@ async fn denied_source_is_hidden_from_callers_but_not_from_policies() {
     let data = json!({"source": "nosuch"});
     let reply = caller.call_action(NODE, "rpcutil", "get_data", data).await.reply;
     assert_eq!(reply.statuscode, ReplyStatus::InvalidData, "{}", reply.statusmsg);
-    let audit = fixture.node.audit();
+    let audit = fixture.node.audit_records();
     let record = audit.iter().rfind(|record| record["rule"] == "data.policy:1");
     assert_eq!(record.unwrap()["action"], "get_data");
 }
