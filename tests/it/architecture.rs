@@ -115,14 +115,14 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// All files below a directory with this extension, without build output and hidden directories.
-fn files_with_extension(directory: &Path, wanted: &str) -> Vec<PathBuf> {
+fn files_with_extension(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() && name != "target" && !name.starts_with('.') {
-            found.extend(files_with_extension(&path, wanted));
-        } else if path.extension().is_some_and(|extension| extension == wanted) {
+            found.extend(files_with_extension(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
             found.push(path);
         }
     }

@@ -155,8 +155,8 @@ async fn agent_bundle_is_installed_upgraded_and_removed() {
     successful_stdout(&fixture.remove(&["--yes"]).await);
     assert_eq!(fixture.installed_files(), ["mcollective/agent/greet/notes"]);
     fixture.node.await_version(None).await;
-    let gone = fixture.node.call_action("greet", "hello", json!({})).await;
-    assert_eq!(gone.statuscode, ReplyStatus::UnknownAction);
+    let removed = fixture.node.call_action("greet", "hello", json!({})).await;
+    assert_eq!(removed.statuscode, ReplyStatus::UnknownAction);
     assert_eq!(fixture.remove(&["--yes"]).await.status.code(), Some(1));
 }
 

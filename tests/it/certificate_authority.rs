@@ -136,8 +136,8 @@ async fn check_request_lifecycle(
     let lax = puppetca(with_option(options.clone(), "allow_alt_names", true), state);
     let error = call_action(&lax, "sign", sign).await.unwrap_err();
     assert_contains(&error, "subject alternative names");
-    let alone = json!({"certname": "web2.example.net"});
-    let error = call_action(&agent, "sign", alone).await.unwrap_err();
+    let by_name_only = json!({"certname": "web2.example.net"});
+    let error = call_action(&agent, "sign", by_name_only).await.unwrap_err();
     assert_contains(&error, "a name alone does not identify a request");
 }
 
@@ -166,7 +166,7 @@ async fn unauthorized_access_to_the_authority_is_explained() {
     let error = call_action(&puppetca(options, state.path()), "list", json!({})).await.unwrap_err();
     assert_contains(&error, "no valid response from");
     assert!(
-        ca.handled_requests().iter().all(|asked| asked.status == 403),
+        ca.handled_requests().iter().all(|handled| handled.status == 403),
         "{:?}",
         ca.handled_requests()
     );

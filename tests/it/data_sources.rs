@@ -7,7 +7,7 @@ use muster_api::{ActionError, CallContext, DataSource, ValidatedDataSource};
 use muster_client::Client;
 use muster_filter::NodeFilter;
 use muster_tests::fleet::{NodeSetup, TestNode};
-use muster_tests::nats_server::PATIENCE;
+use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_wire::identity::Identity;
 use muster_wire::request::{Request, RequestTarget};
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -154,7 +154,7 @@ async fn hanging_source_times_out_without_delaying_others() {
     let reply = caller.send(&caller.ping_request()).await;
     assert_eq!(reply.statuscode, ReplyStatus::Ok);
     let filtered = fixture.node.core.snapshot_counters().filtered;
-    tokio::time::timeout(PATIENCE, probe.cancelled.notified()).await.unwrap();
+    tokio::time::timeout(NETWORK_TIMEOUT, probe.cancelled.notified()).await.unwrap();
     assert_eq!((filtered, probe.query_count()), (0, 1));
     // An unknown value does not affect an expression that is decided by known values.
     let reply = caller.send(&filtered_ping(caller, "not (probe().value=7 and country=de)")).await;
@@ -284,7 +284,7 @@ async fn hanging_source_denies_without_delaying_others() {
     let slow = denial_rule(caller, "get_fact", json!({"fact": "country"}));
     let others = async {
         // Received while the source hangs, and answered before it times out.
-        tokio::time::timeout(PATIENCE, async {
+        tokio::time::timeout(NETWORK_TIMEOUT, async {
             while probe.query_count() == 0 {
                 tokio::task::yield_now().await;
             }

@@ -232,7 +232,7 @@ fn check_limits_and_output_forms(demo: &Demo) {
 
 fn check_failing_rollouts_stop(demo: &Demo) {
     let failing = ["do", "puppetral", "type=user", "name=rip", "wings=2"];
-    for (more, asked) in [
+    for (more, sent) in [
         (&["--canary", "1"][..], 1),
         (&["--batch", "2", "--batch-sleep", "0", "--max-failures", "2"], 4),
         (&["--batch", "2", "--batch-sleep", "0", "--max-failures", "10%"], 2),
@@ -240,9 +240,9 @@ fn check_failing_rollouts_stop(demo: &Demo) {
     ] {
         let (document, code) = demo.run_json(&[&failing, more].concat());
         let stats = &document;
-        assert_eq!((stat(stats, "failed").as_u64(), code), (Some(asked), 2), "{stats:#}");
+        assert_eq!((stat(stats, "failed").as_u64(), code), (Some(sent), 2), "{stats:#}");
         let not_asked = stat(stats, "not_asked").as_array().unwrap().len();
-        assert_eq!(not_asked as u64, 5 - asked, "{stats:#}");
+        assert_eq!(not_asked as u64, 5 - sent, "{stats:#}");
     }
     let stopped = demo.rpc(&[failing.as_slice(), &["--canary", "1"]].concat());
     let output = describe_output(&stopped);
@@ -273,8 +273,8 @@ fn virtual_nodes_keep_changes_inside_their_process() {
     let lines = |text: &String| text.lines().count();
     let germans = repeat_until(|| find(&["-F", "country=de"]), |found| lines(found) == 50);
     assert_eq!(lines(&germans), 50, "{germans}");
-    let words = "environment=development customer=acme mysql::master";
-    let masters = repeat_until(|| find(&["-W", words]), |found| lines(found) == 80);
+    let filter = "environment=development customer=acme mysql::master";
+    let masters = repeat_until(|| find(&["-W", filter]), |found| lines(found) == 80);
     assert_eq!(lines(&masters), 80, "{masters}");
     let (facts, code) = demo.run_text(&["facts", "os.family"]);
     assert!(code == 0 && facts.contains("Suse"), "{facts}");
@@ -368,9 +368,9 @@ fn daemon_without_a_broker_handles_signals() {
     let demo = Demo::start();
     let node = demo.any_node();
     let text = std::fs::read_to_string(node.join("rpcd.toml")).unwrap();
-    let (elsewhere, unreachable) =
+    let (other_state, unreachable) =
         (text.replace("\"state\"", "\"state2\""), "urls = [\"tls://127.0.0.1:1\"]");
-    let isolated: String = elsewhere
+    let isolated: String = other_state
         .lines()
         .map(|line| {
             if line.starts_with("urls") { format!("{unreachable}\n") } else { format!("{line}\n") }

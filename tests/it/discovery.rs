@@ -95,8 +95,8 @@ fn check_inventory_equals_fleet(demo: &Demo) {
         let offline = [&["find", "--dm", "inventory", "--do", &option], filter].concat();
         assert_eq!(run_lines(demo, &offline), (live, code), "{filter:?}");
     }
-    let nobody = ["rpcutil", "ping", "-F", "nobody=knows"];
-    assert_eq!(run_lines(demo, &nobody), (vec![], 1));
+    let no_match = ["rpcutil", "ping", "-F", "nobody=knows"];
+    assert_eq!(run_lines(demo, &no_match), (vec![], 1));
     let found = demo.rpc(&["find", "-v", "--dm", "inventory", "--do", &option]);
     let stderr = String::from_utf8_lossy(&found.stderr);
     assert!(
@@ -213,8 +213,8 @@ fn check_named_collective(demo: &Demo) {
         ["-c", &other_collective, "rpcutil", "ping", "--senders", "--nodes", list, "-T", "muster"];
     assert_eq!(successful_lines(demo, &listed).len(), 2);
     // Without -T an inventory omits nodes that are in other collectives only.
-    let nobody = ["-c", &other_collective, "find", "--dm", "inventory", "--do", &inventory];
-    assert_eq!(run_lines(demo, &nobody), (vec![], 1));
+    let no_match = ["-c", &other_collective, "find", "--dm", "inventory", "--do", &inventory];
+    assert_eq!(run_lines(demo, &no_match), (vec![], 1));
 }
 
 fn check_required_filter(demo: &Demo) {
@@ -264,13 +264,13 @@ fn client_with_window(fixture: &NodeFixture, quiet: Duration) -> Client {
 #[tokio::test]
 async fn discovery_ends_after_the_quiet_time_before_the_maximum() {
     let fixture = NodeFixture::new(|_| ()).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let found = client_with_window(&fixture, Duration::from_millis(500))
         .discover_nodes(&NodeFilter::default())
         .await
         .unwrap();
     assert_eq!((found.nodes.len(), found.incomplete), (1, false));
-    assert!(begun.elapsed() < UNREACHABLE_DURATION / 2);
+    assert!(started.elapsed() < UNREACHABLE_DURATION / 2);
 }
 
 /// 10,000 nodes on one machine need longer than the first reply.
@@ -313,7 +313,7 @@ async fn waits_for_known_nodes_until_each_replied_or_is_absent() {
     let nodes: BTreeSet<Identity> = ["node1.example.net", "nobody.example.net"]
         .map(|name| Identity::parse(name).unwrap())
         .into();
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut replied = BTreeSet::new();
     let complete = client_with_window(&fixture, UNREACHABLE_DURATION)
         .ping(CallTarget::Nodes(nodes), UNREACHABLE_DURATION, |answer| {
@@ -321,6 +321,6 @@ async fn waits_for_known_nodes_until_each_replied_or_is_absent() {
         })
         .await
         .unwrap();
-    assert!(complete && begun.elapsed() < UNREACHABLE_DURATION / 2);
+    assert!(complete && started.elapsed() < UNREACHABLE_DURATION / 2);
     assert_eq!(replied.into_iter().collect::<Vec<_>>(), ["node1.example.net"]);
 }

@@ -246,13 +246,15 @@ async fn every_document_is_valid_by_its_published_schema() {
     seen.insert("muster.request.lines.v1".to_owned());
     // `runs.rs` covers the schemas of runs and permits, with nodes that have a Puppet; `provisioning/mod.rs` covers
     // that of provisioning.
-    let elsewhere = |name: &String| {
+    let is_covered_elsewhere = |name: &String| {
         name.starts_with("muster.puppet.")
             || name == "muster.permits.v1"
             || name == "muster.provision.v1"
     };
-    let published: BTreeSet<String> =
-        published_schemas::schema_names().into_iter().filter(|name| !elsewhere(name)).collect();
+    let published: BTreeSet<String> = published_schemas::schema_names()
+        .into_iter()
+        .filter(|name| !is_covered_elsewhere(name))
+        .collect();
     assert_eq!(seen, published, "every published schema must be printed by a command");
 
     let listed = fixture.rpc.run(&["schema"]).await;
@@ -327,8 +329,8 @@ async fn prints_one_complete_document_in_every_case() {
     validate(&document);
     assert_eq!(document["request_stats"]["discovered"], 0);
 
-    let alone = ["do", "work", "what=x", "-t", "1", "-I", SLOW];
-    let (document, exit) = fixture.rpc.run_json(&alone).await;
+    let single_node = ["do", "work", "what=x", "-t", "1", "-I", SLOW];
+    let (document, exit) = fixture.rpc.run_json(&single_node).await;
     assert_eq!(exit, 2);
     validate(&document);
     assert_eq!(document["replies"][0]["reason"]["kind"], "timeout", "{document:#}");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use muster_client::{CallEvent, CallTarget, ClientError, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::fleet::{NodeSetup, TestNode};
-use muster_tests::nats_server::PATIENCE;
+use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_wire::encrypted_inputs::InputEncryptor;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::request::RequestTarget;
@@ -55,7 +55,7 @@ async fn broker_traffic_contains_no_password_and_nodes_decrypt_it() {
     // The check is valid only if the requests are among the captured messages.
     let mut requests = 0;
     while requests < 2 {
-        let message = tokio::time::timeout(PATIENCE, captured.next()).await;
+        let message = tokio::time::timeout(NETWORK_TIMEOUT, captured.next()).await;
         let message = message.unwrap().unwrap();
         let text = String::from_utf8_lossy(message.payload()).into_owned();
         assert!(!text.contains("secretindeed"), "{text}");

@@ -170,9 +170,9 @@ async fn enrolment_killed_at_random_moments_keeps_key_and_name() {
     let fixture = EnrolmentFixture::new().await;
     let enrolment = EnrolmentService::start(&fixture.organisation, &fixture.server, false).await;
     let bootstrap = fixture.bootstrap(&["name:web-*.example.com", "uses:21"]);
-    let begun = Instant::now();
+    let started = Instant::now();
     await_ready(&mut fixture.create_machine("web-0.example.com", &bootstrap).start()).await;
-    let enrolment_time = begun.elapsed();
+    let enrolment_time = started.elapsed();
     for round in 1..=20 {
         let name = format!("web-{round}.example.com");
         let home = fixture.create_machine(&name, &bootstrap);
@@ -203,10 +203,10 @@ async fn sharing_a_bootstrap_token_reveals_no_usable_credentials() {
     let bootstrap = fixture.bootstrap(&WEB_TAGS);
     let eavesdropper = connect(&fixture.server, &bootstrap).await;
     let inbox = format!("_R.{}.>", bootstrap.public_key());
-    let mut heard = eavesdropper.subscribe_all(&[inbox]).await.unwrap();
+    let mut replies = eavesdropper.subscribe_all(&[inbox]).await.unwrap();
     let mut node = fixture.create_machine("web-1.example.com", &bootstrap).start();
     await_ready(&mut node).await;
-    let answer = heard[0].next().await.unwrap();
+    let answer = replies[0].next().await.unwrap();
     let text = String::from_utf8(answer.payload().to_vec()).unwrap();
     let own = read_credentials(node.home());
     assert!(text.contains(own.jwt()), "the eavesdropper must see the token");
@@ -323,7 +323,7 @@ async fn hundred_machines_enrol_at_once_under_their_own_names() {
     let homes: Vec<DaemonHome> = (0..100)
         .map(|n| fixture.create_machine(&format!("web-{n}.example.com"), &bootstrap))
         .collect();
-    let begun = Instant::now();
+    let started = Instant::now();
     let enrolments = homes.iter().map(|home| {
         let config = Config::load(&home.path("rpcd.toml")).unwrap();
         tokio::spawn(
@@ -338,7 +338,7 @@ async fn hundred_machines_enrol_at_once_under_their_own_names() {
         let configured = config.broker.credentials.canonicalize();
         assert_eq!(configured.unwrap(), stored.unwrap());
     }
-    let elapsed = begun.elapsed();
+    let elapsed = started.elapsed();
     print_line(&format!("100 machines were enrolled in {elapsed:?}"));
     assert_eq!(enrolment.enrolment_store().all_entries().len(), 100);
     assert!(elapsed < Duration::from_mins(1), "{elapsed:?}");

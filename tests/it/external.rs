@@ -292,8 +292,8 @@ async fn limits_user_and_confinement_follow_the_configuration() {
     let outcome = fixture.call_default("where").await;
     let output = outcome.data.get("said").unwrap_or(&Value::Null).to_string();
     let user = |name| nix::unistd::User::from_name(name).unwrap();
-    let nobody = user("muster-agent").or(user("nobody")).unwrap().uid;
-    assert!(output.starts_with(&format!("\"{nobody} 700 600")), "{outcome:?}");
+    let unprivileged = user("muster-agent").or(user("nobody")).unwrap().uid;
+    assert!(output.starts_with(&format!("\"{unprivileged} 700 600")), "{outcome:?}");
 }
 
 /// Where the kernel has no Landlock, an agent that requires confinement is not started, and the reason is reported.
@@ -360,18 +360,18 @@ async fn invalid_agents_are_refused_with_a_reason() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_inactive_and_multi_platform_agents_cause_no_problem() {
     let directory = create_world_readable_directory();
-    let here = directory.path();
+    let directory_path = directory.path();
     let mut ruby = ddl("ruby", "1.0.0", &["greet"]);
     ruby["metadata"]["provider"] = json!("ruby");
-    replace_file(&here.join("ruby.json"), &ruby.to_string(), 0o644);
-    install_agent(here, "idle", 0o755, "#!/bin/sh\necho '{\"activate\": false}' > $2\n");
-    let both = here.join("both");
+    replace_file(&directory_path.join("ruby.json"), &ruby.to_string(), 0o644);
+    install_agent(directory_path, "idle", 0o755, "#!/bin/sh\necho '{\"activate\": false}' > $2\n");
+    let both = directory_path.join("both");
     std::fs::create_dir(&both).unwrap();
     let architecture = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
     let program = both.join(format!("both-linux_{architecture}"));
     replace_file(&program, &format!("{AGENT_HEADER}reply '{{}}'\n"), 0o755);
     let document = ddl("both", "1.0.0", &["greet"]);
-    replace_file(&here.join("both.json"), &document.to_string(), 0o644);
+    replace_file(&directory_path.join("both.json"), &document.to_string(), 0o644);
     let fixture = AgentFixture::load(directory, json!({})).await;
     assert_eq!(fixture.agent_directory.problems(), []);
     assert_eq!(fixture.registry.names(), ["both"]);

@@ -119,8 +119,8 @@ async fn agents_are_added_changed_and_removed_at_run_time() {
     // A call of the old version runs while the new version is installed.
     let running = external.call_action("greet", "greet", json!({}));
     let replace_agent = async {
-        let begun = external.agent_directory().join("begun1.0.0");
-        await_state("the call runs", || begun.exists()).await;
+        let marker = external.agent_directory().join("begun1.0.0");
+        await_state("the call runs", || marker.exists()).await;
         external.install_greet("2.0.0");
         external.await_version(Some("2.0.0")).await;
         std::fs::write(external.agent_directory().join("go"), "").unwrap();

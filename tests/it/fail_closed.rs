@@ -170,8 +170,8 @@ async fn file_contents_are_digests_in_audit_records_and_jobs() {
         "",
     );
     let content = format!("content={CONTENT}");
-    let words = ["puppetral", "do", "type=file", "name=/tmp/note", &content, "-I", NODE];
-    let output = rpc.run(&words).await;
+    let arguments = ["puppetral", "do", "type=file", "name=/tmp/note", &content, "-I", NODE];
+    let output = rpc.run(&arguments).await;
     assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
     let written = std::fs::read_to_string(fixture.node.root().join("tmp/note")).unwrap();
     assert_eq!(written, CONTENT);

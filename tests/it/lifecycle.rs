@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use muster_bus::Bytes;
 use muster_client::{CallTarget, RpcCall};
 use muster_tests::await_state;
-use muster_tests::nats_server::PATIENCE;
+use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_tests::organisation::{Organisation, connect};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
@@ -23,14 +23,14 @@ async fn stopping_daemon_waits_for_running_actions() {
     let script = "echo x > /tmp/begun; while ! test -e /tmp/go; do sleep 0.05; done";
     call.data =
         to_object(json!({"type": "exec", "name": "wait", "command": script, "provider": "shell"}));
-    let asking = fixture.caller.call(call);
-    let stopping = async {
+    let calls = fixture.caller.call(call);
+    let stop = async {
         await_state("the action runs", || fixture.node.root().join("tmp/begun").exists()).await;
         fixture.node.request_stop();
         let release_file = fixture.node.root().join("tmp/go");
         std::fs::write(release_file, "").unwrap();
     };
-    let ((answers, stats), ()) = tokio::join!(asking, stopping);
+    let ((answers, stats), ()) = tokio::join!(calls, stop);
     assert!(stats.missing.is_empty(), "{stats:?}");
     assert!(
         answers.values().all(|answer| answer.reply.statuscode == ReplyStatus::Ok),
@@ -72,7 +72,7 @@ async fn confirmed_subscriptions_receive_all_later_messages() {
     for _ in 0..200 {
         let mut requests = node.subscribe_all(&["muster.*.*.all".to_owned()]).await.unwrap();
         caller.publish("muster.rpcutil.ping.all", Bytes::from_static(b"x")).await.unwrap();
-        let message = tokio::time::timeout(PATIENCE, requests[0].next()).await;
+        let message = tokio::time::timeout(NETWORK_TIMEOUT, requests[0].next()).await;
         assert!(message.unwrap().is_some());
     }
 }
@@ -89,7 +89,7 @@ async fn drained_subscription_loses_no_request() {
         let subjects = ["muster.*.*.all".to_owned()];
         let mut requests = node.subscribe_all(&subjects).await.unwrap().remove(0);
         // Concurrent requests, so that the broker always has messages in transit.
-        let asking = (0..16).map(async |_| {
+        let calls = (0..16).map(async |_| {
             loop {
                 let payload = Bytes::from_static(b"x");
                 if let Err(error) = caller.request("muster.rpcutil.ping.all", payload).await {
@@ -97,7 +97,7 @@ async fn drained_subscription_loses_no_request() {
                 }
             }
         });
-        let answering = async {
+        let replying = async {
             let mut received = 0_u32;
             while let Some(message) = requests.next().await {
                 received += 1;
@@ -108,7 +108,7 @@ async fn drained_subscription_loses_no_request() {
                 }
             }
         };
-        let (errors, ()) = tokio::join!(futures_util::future::join_all(asking), answering);
+        let (errors, ()) = tokio::join!(futures_util::future::join_all(calls), replying);
         for error in errors {
             assert!(error.contains("no responders"), "round {round}: {error}");
         }
@@ -121,12 +121,12 @@ async fn daemon_without_a_broker_stops_at_once() {
         NodeFixture::new(|_| {}).await;
     let core = Arc::clone(&node.core);
     drop(server);
-    let begun = Instant::now();
+    let started = Instant::now();
     node.stop_and_wait().await;
     assert!(
-        begun.elapsed() < Duration::from_secs(5),
+        started.elapsed() < Duration::from_secs(5),
         "{} took {:?}",
         core.identity(),
-        begun.elapsed()
+        started.elapsed()
     );
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::fleet::{NodeSetup, TestNode};
-use muster_tests::nats_server::{NatsServer, PATIENCE};
+use muster_tests::nats_server::{NETWORK_TIMEOUT, NatsServer};
 use muster_tests::organisation::Organisation;
 use muster_tests::published_schemas::{SchemaMode, check_schema};
 use nix::sys::signal::{Signal, kill};
@@ -39,7 +39,7 @@ impl ListenFixture {
         let arguments = [&["listen", "night-shift"], arguments].concat();
         let mut child = self.rpc.prepare_command(&arguments).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = tokio::time::timeout(PATIENCE, stderr.next_line()).await;
+        let first = tokio::time::timeout(NETWORK_TIMEOUT, stderr.next_line()).await;
         let first = first.unwrap().unwrap().unwrap_or_default();
         assert!(
             first.starts_with("Listening on _R.U") && first.ends_with(".night-shift"),

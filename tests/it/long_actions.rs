@@ -145,8 +145,8 @@ async fn progress_arrives_in_order_only_if_requested() {
 async fn excess_progress_is_dropped_and_counted() {
     let (fixture, _) = slow_fixture(CallLimits::default()).await;
     let to = 200_000_u64;
-    let asked = fixture.caller.client.call(build_call("count", json!({ "to": to }), true));
-    let (updates, answer) = collect_progress(asked).await;
+    let events = fixture.caller.client.call(build_call("count", json!({ "to": to }), true));
+    let (updates, answer) = collect_progress(events).await;
     assert_eq!(answer.reply.statuscode, ReplyStatus::Ok);
     let received: usize = updates.iter().map(|update| update.events.len()).sum();
     let dropped: u64 = updates.iter().map(|update| update.dropped).sum();

@@ -101,9 +101,9 @@ async fn each_misbehaving_action_affects_one_reply() {
         RpcCall::new("trouble", "hang", CallTarget::Nodes([Identity::parse(node).unwrap()].into()))
             .unwrap();
     call.timeout = Some(Duration::from_millis(400));
-    let asking = fixture.caller.call(call);
-    let meanwhile = fixture.caller.call_action(node, "rpcutil", "ping", json!({}));
-    let ((answers, stats), ping) = tokio::join!(asking, meanwhile);
+    let hanging_call = fixture.caller.call(call);
+    let ping_call = fixture.caller.call_action(node, "rpcutil", "ping", json!({}));
+    let ((answers, stats), ping) = tokio::join!(hanging_call, ping_call);
     assert_eq!(ping.reply.statuscode, ReplyStatus::Ok);
     let hung = &answers[&Identity::parse(node).unwrap()].reply;
     assert!(matches!(hung.reason, Some(ReplyReason::Timeout { after_ms: 400.. })), "{hung:?}");

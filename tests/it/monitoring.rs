@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_client::{CallTarget, RpcCall};
-use muster_tests::nats_server::{NatsServer, PATIENCE};
+use muster_tests::nats_server::{NETWORK_TIMEOUT, NatsServer};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_tests::{await_state, poll_until_ok};
@@ -51,7 +51,7 @@ async fn exchange(address: &str, request: &[u8]) -> String {
     // A server that refuses the request may close the connection before it was written completely.
     let _ = stream.write_all(request).await;
     let mut answer = Vec::new();
-    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    let read = tokio::time::timeout(NETWORK_TIMEOUT, stream.read_to_end(&mut answer)).await;
     read.unwrap().unwrap();
     String::from_utf8(answer).unwrap()
 }
@@ -69,7 +69,7 @@ async fn get(address: &str, path: &str) -> (u16, String) {
 
 /// Waits until a page has this status; returns its body.
 async fn await_status(address: &str, path: &str, status: u16) -> String {
-    poll_until_ok(&format!("{path} is {status}"), 2 * PATIENCE, async || {
+    poll_until_ok(&format!("{path} is {status}"), 2 * NETWORK_TIMEOUT, async || {
         match get(address, path).await {
             (found, body) if found == status => Ok(body),
             other => Err(other),
@@ -116,7 +116,7 @@ async fn scrape(address: &str) -> BTreeMap<String, String> {
 
 /// Waits until a metric has this value.
 async fn await_sample(address: &str, series: &str, value: &str) {
-    poll_until_ok(&format!("{series} is {value}"), 2 * PATIENCE, async || {
+    poll_until_ok(&format!("{series} is {value}"), 2 * NETWORK_TIMEOUT, async || {
         match scrape(address).await.remove(series) {
             Some(found) if found == value => Ok(()),
             other => Err(other),
@@ -261,7 +261,7 @@ async fn hostile_http_clients_do_not_block_others() {
     // The server closes the connections after their timeout.
     for mut stream in slow {
         let mut answer = Vec::new();
-        let requests = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+        let requests = tokio::time::timeout(NETWORK_TIMEOUT, stream.read_to_end(&mut answer)).await;
         let _ = requests.expect("a slow client was not disconnected");
         let answer = String::from_utf8(answer).unwrap();
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");

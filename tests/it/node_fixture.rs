@@ -10,7 +10,7 @@ use muster_client::{
 };
 use muster_filter::NodeFilter;
 use muster_tests::fleet::{NodeSetup, TestNode};
-use muster_tests::nats_server::{NatsServer, PATIENCE};
+use muster_tests::nats_server::{NETWORK_TIMEOUT, NatsServer};
 use muster_tests::organisation::{Broker, Organisation, connect};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
@@ -174,7 +174,7 @@ impl TestCaller {
             .publish_with_reply(&Self::request_subject(request), &inbox, self.sign_request(request))
             .await
             .unwrap();
-        let message = tokio::time::timeout(PATIENCE, replies.next()).await.unwrap().unwrap();
+        let message = tokio::time::timeout(NETWORK_TIMEOUT, replies.next()).await.unwrap().unwrap();
         self.verify_reply(request, message.payload())
     }
 
@@ -204,7 +204,8 @@ impl TestCaller {
             .unwrap();
         let mut before = 0;
         loop {
-            let message = tokio::time::timeout(PATIENCE, replies.next()).await.unwrap().unwrap();
+            let message =
+                tokio::time::timeout(NETWORK_TIMEOUT, replies.next()).await.unwrap().unwrap();
             let body = String::from_utf8_lossy(message.payload()).into_owned();
             if body.contains(&probe.id.to_string()) {
                 return before;

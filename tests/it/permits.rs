@@ -145,9 +145,9 @@ async fn dead_holder_blocks_for_one_lease_and_living_one_keeps_its_permit() {
     dying.join().unwrap();
 
     let living = fixture.connect_permit_client("living.example.net").await;
-    let begun = Instant::now();
+    let started = Instant::now();
     let permit = acquire(&living, short()).await.unwrap();
-    let waited = begun.elapsed();
+    let waited = started.elapsed();
     assert!(waited < lease * 4, "the dead node blocked the pool for {waited:?}");
 
     let third = fixture.connect_permit_client("third.example.net").await;
@@ -228,13 +228,13 @@ async fn permit_without_a_broker_is_lost_before_its_lease_ends() {
     assert!(matches!(cancelled, Err(PermitError::Cancelled { .. })));
     await_pool(&client, |holders, waiting| (holders, waiting) == (1, 0)).await;
 
-    let begun = Instant::now();
+    let started = Instant::now();
     drop(fixture.server);
     tokio::time::timeout(WAIT_TIMEOUT, permit.lost_token().cancelled()).await.unwrap();
     assert!(
-        begun.elapsed() < lease,
+        started.elapsed() < lease,
         "reported {:?} after the broker ended, with a lease of {lease:?}",
-        begun.elapsed()
+        started.elapsed()
     );
 }
 

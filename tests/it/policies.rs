@@ -8,7 +8,7 @@ use muster_agent::clock::WallClock;
 use muster_agent::core::PolicyOptions;
 use muster_client::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
-use muster_tests::nats_server::PATIENCE;
+use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_tests::organisation::options;
 use muster_tests::{await_state, poll_until_ok};
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -146,11 +146,12 @@ async fn filter_with_unknown_value_selects_no_node() {
 async fn policy_line_expires_by_the_nodes_clock() {
     let offset = Arc::new(AtomicU64::new(0));
     let shared = Arc::clone(&offset);
-    let begun = muster_tests::now();
+    let start_millis = muster_tests::now();
     let fixture = NodeFixture::new(|setup| {
         // The node's clock is stopped one second before the expiry.
-        setup.clock = WallClock::new(move || begun + shared.load(Ordering::SeqCst));
-        let text = format!("allow\trip\tget_fact\t*\t*\tuntil={}\n", policy_time(begun + 1000));
+        setup.clock = WallClock::new(move || start_millis + shared.load(Ordering::SeqCst));
+        let text =
+            format!("allow\trip\tget_fact\t*\t*\tuntil={}\n", policy_time(start_millis + 1000));
         setup.policies = vec![("rpcutil.policy".to_owned(), text)];
     })
     .await;
@@ -196,7 +197,7 @@ async fn expired_token_is_refused_by_broker_and_node() {
         .await;
     assert!(replies.try_next().is_none(), "a request with an expired token was answered");
     // The broker refuses the token as well.
-    let timeout = PATIENCE + Duration::from_secs(15);
+    let timeout = NETWORK_TIMEOUT + Duration::from_secs(15);
     poll_until_ok("the broker refuses the token", timeout, async || {
         match options(&fixture.server, &signer).connect().await {
             Ok(_) => Err("the broker accepted the token"),

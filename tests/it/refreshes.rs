@@ -193,9 +193,9 @@ fn check_with_kills(cause: RefreshBlocker) {
         } else {
             cause
         });
-        let began = Instant::now();
+        let started = Instant::now();
         fixture.run(true);
-        began.elapsed()
+        started.elapsed()
     };
     let mut rng = rand::rng();
     for trial in 0..KILLS_PER_CAUSE {

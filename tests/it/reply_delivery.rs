@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use muster_api::{ActionError, Agent, AgentAction, CallContext};
 use muster_client::{CallEvent, CallTarget, ClientError, ReplyDelivery, RpcCall};
 use muster_tests::fleet::{NodeSetup, TestNode};
-use muster_tests::nats_server::PATIENCE;
+use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_tests::organisation::connect;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -173,7 +173,8 @@ async fn replies_go_only_to_addresses_of_the_same_caller() {
     call.reply_delivery = ReplyDelivery::Elsewhere(mailbox);
     let (answers, stats) = fixture.caller.call(call.clone()).await;
     assert!(answers.is_empty());
-    let message = tokio::time::timeout(PATIENCE, listening[0].next()).await.unwrap().unwrap();
+    let message =
+        tokio::time::timeout(NETWORK_TIMEOUT, listening[0].next()).await.unwrap().unwrap();
     let body = String::from_utf8_lossy(message.payload()).into_owned();
     assert!(body.contains(&stats.request.to_string()), "{body}");
 
@@ -213,10 +214,10 @@ async fn call_ends_after_the_expected_number_of_replies() {
     let bus = connect(&fixture.server, &silent).await;
     let subjects =
         subject::node_subscriptions(fixture.organisation.collective(), silent.identity());
-    let _held = bus.subscribe_all(&subjects).await.unwrap();
-    let call = to_identities(&[NODE, "silent.example.net"]);
-    let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(call)).unwrap();
-    call.wait = PATIENCE * 100;
+    let _subscriptions = bus.subscribe_all(&subjects).await.unwrap();
+    let targets = to_identities(&[NODE, "silent.example.net"]);
+    let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(targets)).unwrap();
+    call.wait = NETWORK_TIMEOUT * 100;
     call.expect = Some(1);
     let (answers, stats) = fixture.caller.call(call).await;
     assert_eq!((answers.len(), stats.ok), (1, 1));
@@ -242,7 +243,7 @@ async fn busy_node_does_not_delay_others() {
     others.push(TestNode::start(&organisation, &server, busy).await);
     let all = to_identities(&[NODE, "busy.example.net", "node2.example.net", "node3.example.net"]);
     let mut call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(all)).unwrap();
-    call.wait = PATIENCE * 100;
+    call.wait = NETWORK_TIMEOUT * 100;
     call.trace = true;
     let (answers, stats) = caller.call(call).await;
     assert_eq!((stats.ok, stats.failed, stats.missing.len()), (3, 1, 0));

@@ -21,7 +21,7 @@ const ONE_BY_ONE: [&str; 4] = ["--batch", "1", "--batch-sleep", "0"];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_rollout_is_marked_interrupted_and_resumes() {
     let fixture = WorkerFixture::new(4, "").await;
-    let held = fixture.gate.block("n2");
+    let blocked = fixture.gate.block("n2");
     let request = ["do", "work", "what=x", "token=s3cret"];
     let mut child =
         fixture.rpc.prepare_command(&[&request[..], &ONE_BY_ONE].concat()).spawn().unwrap();
@@ -39,7 +39,7 @@ async fn killed_rollout_is_marked_interrupted_and_resumes() {
     assert!(!text.contains("s3cret"), "{text}");
     // A crash of the machine leaves an incomplete line.
     std::fs::write(&file, format!("{text}{{\"kind\":\"wave\",\"num")).unwrap();
-    held.add_permits(8);
+    blocked.add_permits(8);
 
     // The secret was not stored; `rpc` must ask for it again, and there is no terminal.
     let resume = fixture.rpc.run(&["do", "--resume", &id]).await;
@@ -65,8 +65,8 @@ async fn killed_rollout_is_marked_interrupted_and_resumes() {
     let (retried, exit) =
         fixture.rpc.run_json(&["do", "work", "do", "token=s3cret", "--retry-failed", &id]).await;
     assert_eq!((senders(&retried), exit), (vec!["n2"], 0));
-    let begun = ["n1", "n2", "n3", "n4"].map(|node| fixture.gate.call_count(node));
-    assert_eq!(begun, [1, 2, 1, 1]);
+    let call_counts = ["n1", "n2", "n3", "n4"].map(|node| fixture.gate.call_count(node));
+    assert_eq!(call_counts, [1, 2, 1, 1]);
 
     let (jobs, _) = fixture.rpc.run_json(&["job", "list"]).await;
     let retry = jobs["jobs"][0]["id"].as_str().unwrap();
@@ -85,13 +85,13 @@ async fn killed_rollout_is_marked_interrupted_and_resumes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interrupted_rollout_lists_replied_running_and_unsent_nodes() {
     let fixture = WorkerFixture::new(3, "").await;
-    let held = fixture.gate.block("n2");
+    let blocked = fixture.gate.block("n2");
     let request = ["do", "work", "what=x"];
     let child = fixture.rpc.prepare_command(&[&request[..], &ONE_BY_ONE].concat()).spawn().unwrap();
     await_state("the second node is working", || fixture.gate.call_count("n2") == 1).await;
     kill(process_id(&child), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().await.unwrap();
-    held.add_permits(8);
+    blocked.add_permits(8);
     assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
     let text = describe_output(&output);
     for part in [
@@ -109,7 +109,7 @@ async fn interrupted_rollout_lists_replied_running_and_unsent_nodes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelling_a_job_affects_the_nodes_that_got_its_requests() {
     let fixture = WorkerFixture::new(3, "").await;
-    let _held = fixture.gate.block("n2");
+    let _blocked = fixture.gate.block("n2");
     let request = ["do", "work", "what=x"];
     let command = [&request[..], &ONE_BY_ONE].concat();
     let child = fixture.rpc.prepare_command(&command).spawn().unwrap();
@@ -159,7 +159,7 @@ async fn cancelling_a_job_affects_the_nodes_that_got_its_requests() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_interruption_ends_the_command_at_once() {
     let fixture = WorkerFixture::new(1, "").await;
-    let held = fixture.gate.block("n1");
+    let blocked = fixture.gate.block("n1");
     // More names than a pipe can buffer: the report of the first interruption blocks on the reader.
     let more: Vec<String> =
         (0..9000).map(|n| format!("z-a-name-that-is-quite-long-{n}.example.net")).collect();
@@ -174,7 +174,7 @@ async fn second_interruption_ends_the_command_at_once() {
     stdout.read_u8().await.unwrap();
     kill(process_id(&child), Signal::SIGINT).unwrap();
     let status = child.wait().await.unwrap();
-    held.add_permits(8);
+    blocked.add_permits(8);
     assert_eq!(status.signal(), Some(2), "{status:?}");
 }
 

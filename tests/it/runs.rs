@@ -106,10 +106,10 @@ async fn runall_prints_the_log_of_the_articles_program() {
     assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
     let log = String::from_utf8(output.stderr.clone()).unwrap();
     let stamp = Regex::new(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ (.*)$").unwrap();
-    let words: Vec<&str> =
+    let messages: Vec<&str> =
         log.lines().filter_map(|line| Some(stamp.captures(line)?.get(1)?.as_str())).collect();
     assert_eq!(
-        words[..4],
+        messages[..4],
         [
             "Running all machines with a concurrency of 2",
             "Discovering hosts to run",
@@ -118,15 +118,15 @@ async fn runall_prints_the_log_of_the_articles_program() {
         ]
     );
     let running = Regex::new(r"^Running (dev\d), concurrency is ([12])$").unwrap();
-    let begun: Vec<&str> =
-        words.iter().filter_map(|line| Some(running.captures(line)?.get(1)?.as_str())).collect();
-    assert_eq!(begun.len(), 4, "{log}");
-    for node in begun {
-        assert!(words.contains(&format!("{node} schedule status: OK").as_str()), "{log}");
+    let started_nodes: Vec<&str> =
+        messages.iter().filter_map(|line| Some(running.captures(line)?.get(1)?.as_str())).collect();
+    assert_eq!(started_nodes.len(), 4, "{log}");
+    for node in started_nodes {
+        assert!(messages.contains(&format!("{node} schedule status: OK").as_str()), "{log}");
         let ended = format!("{node}: changed: ended as changed");
-        assert!(words.contains(&ended.as_str()), "{log}");
+        assert!(messages.contains(&ended.as_str()), "{log}");
     }
-    assert!(words.contains(&"Currently 2 nodes running, waiting"), "{log}");
+    assert!(messages.contains(&"Currently 2 nodes running, waiting"), "{log}");
     let summary = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = summary.lines().collect();
     assert!(lines[1].starts_with("changed") && lines[1].ends_with('4'), "{summary}");
@@ -155,11 +155,11 @@ async fn killed_rollout_resumes_and_no_node_runs_twice() {
     assert_eq!(child.wait().await.unwrap().signal(), Some(9));
     await_state("all requested runs have ended", || {
         fleet.with_records(|records| {
-            records.running.is_empty() && records.spans.len() == records.begun.len()
+            records.running.is_empty() && records.spans.len() == records.run_counts.len()
         })
     })
     .await;
-    let before = fleet.with_records(|records| records.begun.len());
+    let before = fleet.with_records(|records| records.run_counts.len());
     assert!(before < 12, "some nodes must be left for the resumed rollout");
     let (job, _) = run_valid_json(&fleet, &["job", "show", "night"]).await;
     assert_eq!(job["job"]["state"], "interrupted", "{job}");
@@ -179,8 +179,8 @@ async fn killed_rollout_resumes_and_no_node_runs_twice() {
     assert!(nodes.iter().any(|node| node["earlier"] == true));
     assert!(nodes.iter().any(|node| node["earlier"].is_null()));
     fleet.with_records(|records| {
-        assert!(records.begun.values().all(|times| *times == 1), "{records:?}");
-        assert_eq!(records.begun.len(), 12);
+        assert!(records.run_counts.values().all(|times| *times == 1), "{records:?}");
+        assert_eq!(records.run_counts.len(), 12);
     });
     assert_eq!(fleet.concurrency_stats().highest, 2, "by the nodes' own records");
     let (pools, _) = run_valid_json(&fleet, &["permit", "show", "puppet"]).await;
@@ -245,7 +245,7 @@ async fn reports_each_run_outcome_and_succeeds_only_if_all_do() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gives_up_dead_nodes_but_not_slow_ones_without_delaying_others() {
     let mut fleet = SimulatedFleet::with_size(9).await;
-    let [gone, hung, slow] = [1, 2, 3].map(|n| format!("node{n:03}.example.net"));
+    let [disconnected_node, hung, slow] = [1, 2, 3].map(|n| format!("node{n:03}.example.net"));
     let (hangs, is_slow) = (
         SimulatedBehaviour { unresponsive: true, ..SimulatedBehaviour::default() },
         SimulatedBehaviour { delay: Duration::from_secs(9), ..SimulatedBehaviour::default() },
@@ -254,7 +254,7 @@ async fn gives_up_dead_nodes_but_not_slow_ones_without_delaying_others() {
     fleet.set_behaviour(&slow, is_slow);
     let all: Vec<&str> = fleet.nodes.keys().map(Identity::as_str).collect();
     fleet.rpc.write("all", &all.join("\n"));
-    let disconnected = fleet.nodes.remove(&gone.parse::<Identity>().unwrap()).unwrap();
+    let disconnected = fleet.nodes.remove(&disconnected_node.parse::<Identity>().unwrap()).unwrap();
     drop(disconnected.node.stop_and_wait().await);
     let path = fleet.rpc.path("all").display().to_string();
     let (all, exit) = run_valid_json(
@@ -266,7 +266,11 @@ async fn gives_up_dead_nodes_but_not_slow_ones_without_delaying_others() {
     let ended = classes(&all);
     assert_eq!(
         ended[..3],
-        [format!("{gone} not_connected"), format!("{hung} no_answer"), format!("{slow} changed")]
+        [
+            format!("{disconnected_node} not_connected"),
+            format!("{hung} no_answer"),
+            format!("{slow} changed")
+        ]
     );
     assert!(ended[3..].iter().all(|end| end.ends_with(" changed")), "{ended:?}");
     assert_eq!(all["nodes"][1]["message"], "no message was received from it for 6 s");
@@ -289,8 +293,8 @@ async fn gives_up_dead_nodes_but_not_slow_ones_without_delaying_others() {
 async fn rollout_follows_requested_order_batches_and_canaries() {
     let fleet = SimulatedFleet::with_size(8).await;
     let all: Vec<String> = fleet.nodes.keys().map(ToString::to_string).collect();
-    for (place, node) in fleet.nodes.values().enumerate() {
-        node.set_behaviour(working("changed", 10 + 20 * place as u64));
+    for (position, node) in fleet.nodes.values().enumerate() {
+        node.set_behaviour(working("changed", 10 + 20 * position as u64));
     }
     let order = async |more: &[&str]| {
         let (lines, exit) =
@@ -315,10 +319,10 @@ async fn rollout_follows_requested_order_batches_and_canaries() {
     fleet.clear_records();
     order(&["--batch", "3"]).await;
     fleet.with_records(|records| {
-        let place = |node: &Identity| all.iter().position(|name| name == node.as_str()).unwrap();
-        let batch = |wanted: usize| {
+        let position = |node: &Identity| all.iter().position(|name| name == node.as_str()).unwrap();
+        let batch = |batch_number: usize| {
             let spans = records.spans.iter();
-            spans.filter(move |(node, _)| place(node) / 3 == wanted)
+            spans.filter(move |(node, _)| position(node) / 3 == batch_number)
         };
         for number in 0..2 {
             let ended = batch(number).map(|(_, span)| span.end).max().unwrap();
@@ -335,7 +339,7 @@ async fn rollout_follows_requested_order_batches_and_canaries() {
     assert_eq!(names(&stopped["not_asked"]), all[2..]);
     let reason = "stopped: 1 of 2 canaries failed or did not reply (maximum 0)";
     assert_eq!(stopped["stopped"], reason);
-    assert_eq!(fleet.with_records(|records| records.begun.len()), 2);
+    assert_eq!(fleet.with_records(|records| records.run_counts.len()), 2);
     let tolerant = [&canary[..], &["--max-failures", "50%"]].concat();
     let (all_ran, exit) = run_valid_json(&fleet, &tolerant).await;
     assert_eq!((exit, &all_ran["not_asked"]), (2, &json!([])));
@@ -374,7 +378,7 @@ async fn run_options_arrive_unchanged_and_another_server_is_refused() {
     ];
     let (_, exit) = run_valid_json(&fleet, &arguments).await;
     assert_eq!(exit, 0);
-    let mut input = fleet.with_records(|records| Value::from(records.asked[0].1.clone()));
+    let mut input = fleet.with_records(|records| Value::from(records.inputs[0].1.clone()));
     let run = input.as_object_mut().unwrap().remove("run").unwrap();
     assert!(Uuid::parse_str(run.as_str().unwrap()).is_ok());
     assert_eq!(
@@ -385,10 +389,10 @@ async fn run_options_arrive_unchanged_and_another_server_is_refused() {
     let (refused, exit) = run_valid_json(&fleet, &["puppet", "runonce", "--server", "evil"]).await;
     assert_eq!((exit, &refused["nodes"][0]["class"]), (2, &json!("refused")));
     // Input that violates the schema is not sent.
-    let before = fleet.with_records(|records| records.asked.len());
+    let before = fleet.with_records(|records| records.inputs.len());
     let odd = ["puppet", "runonce", "--tags", "a;reboot"];
     assert_eq!(fleet.rpc.run(&odd).await.status.code(), Some(4));
-    assert_eq!(fleet.with_records(|records| records.asked.len()), before);
+    assert_eq!(fleet.with_records(|records| records.inputs.len()), before);
 }
 
 /// Ctrl-C: no further nodes are started, and the command waits for the running ones.
@@ -425,7 +429,7 @@ async fn rerun_repeats_the_rollout() {
         fleet.rpc.prepare_command(&["puppet", "runall", "2", "--rerun", "0.2"]).spawn().unwrap();
     await_state("each node has run three times", || {
         fleet.with_records(|records| {
-            records.begun.len() == 2 && records.begun.values().all(|times| *times >= 3)
+            records.run_counts.len() == 2 && records.run_counts.values().all(|times| *times >= 3)
         })
     })
     .await;

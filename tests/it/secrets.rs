@@ -77,7 +77,7 @@ fn rpcd_command(home: &DaemonHome, more: &[&str]) -> Process {
 async fn daemon_refuses_secrets_that_others_can_read() {
     let organisation = Organisation::new(&["muster"]);
     let node = organisation.node("web1.acme.net");
-    let newcomers = organisation.bootstrap_account();
+    let bootstrap_account = organisation.bootstrap_account();
     let mut readers = Vec::new();
 
     let home = DaemonHome::new(&organisation, &node, UNREACHABLE_URL, "");
@@ -88,12 +88,13 @@ async fn daemon_refuses_secrets_that_others_can_read() {
         code: 1,
     });
 
-    let bootstrap = newcomers.bootstrap(&[], None);
-    let newcomer = DaemonHome::bootstrapping(&organisation, &bootstrap, UNREACHABLE_URL, "", "");
+    let bootstrap = bootstrap_account.bootstrap(&[], None);
+    let bootstrapping =
+        DaemonHome::bootstrapping(&organisation, &bootstrap, UNREACHABLE_URL, "", "");
     readers.push(SecretReader {
         what: "the bootstrap token",
-        secret: newcomer.path("bootstrap.creds"),
-        program: rpcd_command(&newcomer, &[]),
+        secret: bootstrapping.path("bootstrap.creds"),
+        program: rpcd_command(&bootstrapping, &[]),
         code: 1,
     });
 
@@ -178,8 +179,8 @@ async fn command_refuses_secrets_that_others_can_read() {
         &["org", "add", "user", "rip", "--agent", "rpcutil"],
         &["provision", "token", "--names", "web*.acme.net", "--out", token_path],
     ] {
-        let made = rpc(arguments).output().await.unwrap();
-        assert_eq!(made.status.code(), Some(0), "{arguments:?}: {}", describe_output(&made));
+        let output = rpc(arguments).output().await.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", describe_output(&output));
     }
     for (secret, arguments) in [
         ("keys/operator.nk", &["org", "revoke", "rip", "--yes"][..]),

@@ -84,10 +84,10 @@ fn bill_of_materials_is_complete_and_correct() {
     for part in bill["components"].as_array().unwrap() {
         let (name, version) = (part["name"].as_str().unwrap(), part["version"].as_str().unwrap());
         let stated = part["hashes"][0]["content"].as_str();
-        let ours = name.starts_with("muster-") || ["rpc", "rpcd"].contains(&name);
+        let is_workspace_crate = name.starts_with("muster-") || ["rpc", "rpcd"].contains(&name);
         let known = locked.get(&(name.to_owned(), version.to_owned()));
         assert_eq!(stated, known.map(String::as_str), "{name} {version}");
-        assert_eq!(stated.is_none(), ours, "{name}");
+        assert_eq!(stated.is_none(), is_workspace_crate, "{name}");
     }
 
     // Only linked crates are listed, not those that only tests or the compiler need.

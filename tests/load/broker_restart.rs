@@ -43,7 +43,7 @@ struct ReconnectStorm {
     /// How long the broker was down.
     down: Duration,
     /// Time until all nodes replied again.
-    back: Duration,
+    recovered: Duration,
     requests: RequestCounts,
 }
 
@@ -62,26 +62,27 @@ impl ReconnectStorm {
         let buses = fleet.buses();
         let targets: BTreeSet<Identity> =
             buses.iter().take(CALLED_NODES).map(|(node, _)| node.clone()).collect();
-        let begun = Instant::now();
-        let returns = buses.into_iter().map(|(_, bus)| tokio::spawn(reconnection_time(bus, begun)));
+        let started = Instant::now();
+        let returns =
+            buses.into_iter().map(|(_, bus)| tokio::spawn(reconnection_time(bus, started)));
         let returns: Vec<_> = returns.collect();
         let client = fleet.caller().client().clone();
         let stop = tokio_util::sync::CancellationToken::new();
         let call_task = tokio::spawn(send_requests(client, targets, stop.clone()));
         let fleet = fleet.restart_broker().await;
-        let down = begun.elapsed();
+        let down = started.elapsed();
         let mut connected = Vec::new();
-        for back in returns {
-            connected.push(back.await.unwrap());
+        for recovered in returns {
+            connected.push(recovered.await.unwrap());
         }
         connected.sort_unstable();
         let all = async { while !all_nodes_reply(&fleet, nodes).await {} };
         tokio::time::timeout(RECOVERY_TIMEOUT, all)
             .await
             .unwrap_or_else(|_| panic!("not all of {nodes} nodes came back"));
-        let back = begun.elapsed();
+        let recovered = started.elapsed();
         stop.cancel();
-        Self { connected, down, back, requests: call_task.await.unwrap() }
+        Self { connected, down, recovered, requests: call_task.await.unwrap() }
     }
 
     fn section(self, nodes: usize) -> Section {
@@ -94,7 +95,7 @@ impl ReconnectStorm {
             ("broker down for", format!("{:.0} ms", millis(self.down))),
             ("first connection after", seconds(shape.first)),
             ("last connection after", seconds(shape.last)),
-            ("all nodes replied again after", seconds(self.back)),
+            ("all nodes replied again after", seconds(self.recovered)),
             ("connections in 100 ms, mean", format_number(shape.mean)),
             ("connections in 100 ms, most", shape.most.to_string()),
             ("requests to nodes meanwhile", sent.to_string()),
@@ -109,7 +110,7 @@ impl ReconnectStorm {
             Figure::ratio("most connections in 100 ms x the mean", shape.peak())
                 .aim(MAX_PEAK_RATIO)
                 .within(0.5),
-            Figure::of("all nodes replied again after", self.back.as_secs_f64(), "s")
+            Figure::of("all nodes replied again after", self.recovered.as_secs_f64(), "s")
                 .aim(MAX_RECOVERY_SECONDS),
             Figure::of("requests not accounted for", lost, "").aim(0.0),
         ];
@@ -152,14 +153,14 @@ impl ReconnectShape {
 }
 
 /// Waits until this connection has been lost and made again.
-async fn reconnection_time(bus: Bus, begun: Instant) -> Duration {
+async fn reconnection_time(bus: Bus, started: Instant) -> Duration {
     let mut events = bus.subscribe_events();
     let again = async {
         let mut lost = false;
         loop {
             match events.recv().await.unwrap() {
                 BusEvent::Disconnected => lost = true,
-                BusEvent::Connected if lost => return begun.elapsed(),
+                BusEvent::Connected if lost => return started.elapsed(),
                 _ => {}
             }
         }

@@ -44,10 +44,10 @@ const IDLE_TIME: Duration = Duration::from_mins(1);
 pub(crate) fn bench(requests: u64) -> Section {
     let mut section = Section::of("An idle daemon", METHOD);
     let mut table = Table::new(["", "memory MiB", "x the broker's", "processor %"]);
-    let alone = Demo::start(1);
-    let (node, _) = alone.nodes().into_iter().next().unwrap();
-    let everything = alone.restart_with_all_plugins(&node);
-    let usage = measure_idle(&[everything.pid()], alone.broker());
+    let single = Demo::start(1);
+    let (node, _) = single.nodes().into_iter().next().unwrap();
+    let everything = single.restart_with_all_plugins(&node);
+    let usage = measure_idle(&[everything.pid()], single.broker());
     table.rows.push(usage.row("rpcd with every plugin, alone"));
     section.figures.extend([
         Figure::of("an idle daemon with every plugin: memory", usage.memory, "MiB")
@@ -56,13 +56,13 @@ pub(crate) fn bench(requests: u64) -> Section {
             .aim(MAX_IDLE_PERCENT),
         Figure::ratio(
             "an idle daemon's memory x that of rpc --version",
-            usage.memory / mib(measure_cost(&alone.rpc(&["--version"])).peak_kib * 1024),
+            usage.memory / mib(measure_cost(&single.rpc(&["--version"])).peak_kib * 1024),
         )
         .within(0.25),
     ]);
-    measure_work(&mut section, &alone, &node, everything.pid(), requests);
+    measure_work(&mut section, &single, &node, everything.pid(), requests);
     drop(everything);
-    drop(alone);
+    drop(single);
     let five = Demo::start(5);
     let pids: Vec<u32> = five.nodes().into_iter().map(|(_, pid)| pid).collect();
     let usage = measure_idle(&pids, five.broker());
@@ -95,12 +95,12 @@ impl IdleUsage {
 fn measure_idle(pids: &[u32], broker: u32) -> IdleUsage {
     std::thread::sleep(SETTLE_TIME);
     let running = || pids.iter().copied().map(running_time).sum::<Duration>();
-    let (before, begun) = (running(), Instant::now());
+    let (before, start) = (running(), Instant::now());
     std::thread::sleep(IDLE_TIME);
     let ran = running().saturating_sub(before);
     let each = f64::from(u32::try_from(pids.len()).unwrap());
     IdleUsage {
-        percent: ran.as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0 / each,
+        percent: ran.as_secs_f64() / start.elapsed().as_secs_f64() * 100.0 / each,
         memory: pids.iter().map(|pid| mib(proportional_memory(*pid))).sum::<f64>() / each,
         broker: mib(proportional_memory(broker)),
     }
@@ -115,7 +115,7 @@ fn measure_work(section: &mut Section, demo: &Demo, node: &str, pid: u32, reques
         table.rows.push(vec![when.to_owned(), format!("{memory:.2}")]);
         memory
     };
-    let began = Instant::now();
+    let start = Instant::now();
     let before = record_memory("before the first request");
     runtime.block_on(async {
         let client = Client::connect(demo.settings()).await.unwrap();
@@ -124,7 +124,7 @@ fn measure_work(section: &mut Section, demo: &Demo, node: &str, pid: u32, reques
         send_requests(&client, node, requests).await;
         client.close().await.unwrap();
     });
-    let elapsed = began.elapsed();
+    let elapsed = start.elapsed();
     record_memory(&format!("directly after {requests} more"));
     // Waits until the requests are stale, the daemon has forgotten them at its next collection of facts, and it has
     // been idle as before.

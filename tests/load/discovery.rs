@@ -105,9 +105,9 @@ impl DiscoveryFiles {
 /// Like [`run_timed`], with a file as standard input.
 fn run_timed_with_input(mut command: Command, input: &Path) -> Duration {
     command.stdin(File::open(input).unwrap()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let begun = Instant::now();
+    let start_time = Instant::now();
     let output = command.output().unwrap();
-    let elapsed = begun.elapsed();
+    let elapsed = start_time.elapsed();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}\n{stderr}");
     elapsed

@@ -161,9 +161,9 @@ fn resource(type_name: &str, title: &str, parameters: &Value) -> Value {
 
 fn run_timed(mut command: Command) -> Duration {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let began = Instant::now();
+    let started = Instant::now();
     let output = command.output().unwrap();
-    let elapsed = began.elapsed();
+    let elapsed = started.elapsed();
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     elapsed
 }

@@ -61,12 +61,12 @@ impl Baseline {
         machine: String,
         figures: impl Iterator<Item = &'a Figure>,
     ) -> Self {
-        let kept = figures.filter_map(|figure| {
+        let baseline_figure = figures.filter_map(|figure| {
             let tolerance = figure.tolerance?;
             let ratio = (figure.value * 1000.0).round() / 1000.0;
             Some((figure.name.clone(), BaselineFigure { ratio, tolerance }))
         });
-        Self { date, machine, figures: kept.collect() }
+        Self { date, machine, figures: baseline_figure.collect() }
     }
 
     /// Compares all figures that occur in either run, by name.
@@ -92,10 +92,16 @@ impl Baseline {
 
 fn verdict(before: Option<BaselineFigure>, now: Option<f64>) -> RatioVerdict {
     match (before, now) {
-        (Some(kept), Some(now)) if now > kept.ratio * (1.0 + kept.tolerance) => RatioVerdict::Worse,
+        (Some(baseline_figure), Some(now))
+            if now > baseline_figure.ratio * (1.0 + baseline_figure.tolerance) =>
+        {
+            RatioVerdict::Worse
+        }
         // NaN counts as a regression.
         (Some(_), Some(now)) if now.is_nan() => RatioVerdict::Worse,
-        (Some(kept), Some(now)) if now < kept.ratio * (1.0 - kept.tolerance) => {
+        (Some(baseline_figure), Some(now))
+            if now < baseline_figure.ratio * (1.0 - baseline_figure.tolerance) =>
+        {
             RatioVerdict::Better
         }
         (Some(_), Some(_)) => RatioVerdict::Holds,
@@ -126,10 +132,12 @@ pub(crate) fn comparison_table(lines: &[ComparedFigure]) -> Table {
     let mut table = Table::new(["ratio", "before", "may be", "now", "verdict"]);
     let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), format_number);
     for line in lines {
-        let limit = line.before.map(|kept| kept.ratio * (1.0 + kept.tolerance));
+        let limit = line
+            .before
+            .map(|baseline_figure| baseline_figure.ratio * (1.0 + baseline_figure.tolerance));
         table.rows.push(vec![
             line.name.clone(),
-            shown(line.before.map(|kept| kept.ratio)),
+            shown(line.before.map(|baseline_figure| baseline_figure.ratio)),
             shown(limit),
             shown(line.now),
             line.verdict.as_str().to_owned(),

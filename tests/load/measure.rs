@@ -150,7 +150,7 @@ fn add_table(section: &mut Section, title: &str, samples: &[Vec<f64>]) {
 
 /// The ratio of samples to those of a floor from the same rounds.
 pub(crate) fn ratio(samples: &[f64], floor: &[f64]) -> FloorRatio {
-    let pairs: Vec<f64> = samples.iter().zip(floor).map(|(ours, floor)| ours / floor).collect();
+    let pairs: Vec<f64> = samples.iter().zip(floor).map(|(sample, floor)| sample / floor).collect();
     FloorRatio { of_medians: median(samples) / median(floor), paired: median(&pairs) }
 }
 

@@ -136,9 +136,9 @@ fn time_in_turns<const N: usize>(rounds: usize, work: [&dyn Fn() -> usize; N]) -
     let mut samples = [const { Vec::new() }; N];
     for round in 0..=rounds {
         for (work, samples) in work.iter().zip(&mut samples) {
-            let begun = Instant::now();
+            let started = Instant::now();
             black_box(work());
-            let elapsed = begun.elapsed();
+            let elapsed = started.elapsed();
             if round > 0 {
                 samples.push(elapsed.as_secs_f64());
             }

@@ -67,9 +67,9 @@ pub(crate) fn find_program(name: &str) -> PathBuf {
 /// Runs a program and returns its wall-clock time; it must succeed, and its output is discarded.
 pub(crate) fn run_timed(command: &mut Command) -> Duration {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = command.output().unwrap();
-    let took = begun.elapsed();
+    let took = started.elapsed();
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     took
 }
@@ -101,10 +101,10 @@ pub(crate) fn measure_cost(command: &Command) -> ProgramCost {
 
 /// The small process: `load child -- PROGRAM ...`.
 pub(crate) fn run_child(program: &OsStr, arguments: &[std::ffi::OsString]) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let status = Command::new(program).args(arguments).stdout(Stdio::null()).status().unwrap();
     assert!(status.success(), "{} ended with {status}", program.display());
-    let wall = begun.elapsed();
+    let wall = started.elapsed();
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
     let cost = ProgramCost {
         took: TimeSpent { wall, cpu: cpu_time(&usage) },

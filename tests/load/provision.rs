@@ -60,12 +60,12 @@ pub(crate) fn bench(sizes: &[usize]) -> Section {
 fn time_bare_exchange() -> Duration {
     let key = SigningKey::from_bytes(&[7; 32]);
     let message = [b'm'; 500];
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..EXCHANGES {
         let signature = key.sign(&message);
         key.verifying_key().verify_strict(&message, &signature).unwrap();
     }
-    begun.elapsed() / EXCHANGES
+    started.elapsed() / EXCHANGES
 }
 
 async fn measure(nodes: usize) -> Duration {
@@ -113,7 +113,7 @@ async fn await_done(organisation: &Organisation, server: &NatsServer, nodes: usi
     let system = Arc::new(RealSystem::new("/".into()));
     let service = ProvisionerService::new(host, bus, client, options, system).unwrap();
     let stop = CancellationToken::new();
-    let begun = Instant::now();
+    let started = Instant::now();
     let service_task = tokio::spawn(service.run_until_stopped(stop.clone()));
     let mut done = std::collections::BTreeSet::new();
     while done.len() < nodes {
@@ -124,7 +124,7 @@ async fn await_done(organisation: &Organisation, server: &NatsServer, nodes: usi
             done.insert(record.identity);
         }
     }
-    let elapsed = begun.elapsed();
+    let elapsed = started.elapsed();
     stop.cancel();
     service_task.await.unwrap();
     elapsed

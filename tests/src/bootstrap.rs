@@ -107,11 +107,11 @@ impl EnrolmentService {
         server: &NatsServer,
         provisioning: bool,
     ) -> Self {
-        let newcomers = organisation.bootstrap_account();
-        let service = newcomers.enroller("provisioner");
+        let bootstrap_account = organisation.bootstrap_account();
+        let service = bootstrap_account.enroller("provisioner");
         let operator = organisation.trust().operator_key();
         let enroller = NodeEnroller::new(NodeEnrollerParts {
-            newcomers: AccountTrust::new(operator, newcomers.token()).unwrap(),
+            newcomers: AccountTrust::new(operator, bootstrap_account.token()).unwrap(),
             fleet: organisation.trust(),
             service: service.clone(),
             node_role: organisation.role_key(UserRole::Node).clone(),

@@ -154,4 +154,4 @@ pub fn find_binary() -> PathBuf {
 }
 
 /// How long an operation on loopback may take before a test fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const NETWORK_TIMEOUT: Duration = Duration::from_secs(20);

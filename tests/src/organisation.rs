@@ -15,7 +15,7 @@ use muster_wire::token::head::AccountHead;
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair, UserCredentials, UserRole, scope};
 
 use crate::bootstrap::BootstrapAccount;
-use crate::nats_server::{NatsServer, PATIENCE};
+use crate::nats_server::{NETWORK_TIMEOUT, NatsServer};
 
 /// The part of the broker's configuration that enables stores.
 pub(crate) const JETSTREAM_CONFIG: &str = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";
@@ -122,7 +122,7 @@ impl Organisation {
         .unwrap()
     }
 
-    /// The trust anchor of all parties of the organisation.
+    /// The trust anchor of all users of the organisation.
     pub fn trust(&self) -> AccountTrust {
         AccountTrust::new(self.operator.public_key(), &self.account_token()).unwrap()
     }
@@ -154,13 +154,14 @@ impl Organisation {
     }
 
     fn pusher_scope(&self) -> SigningKeyEntry {
-        let some = |subjects: &[&str]| SubjectPermissions {
+        let subject_list = |subjects: &[&str]| SubjectPermissions {
             allow: subjects.iter().map(|&subject| subject.to_owned()).collect(),
             deny: Vec::new(),
         };
         let mut template = UserRole::Caller.permission_template(&[]);
-        template.publish = some(&["$SYS.REQ.CLAIMS.UPDATE", muster_wire::subject::CONFIRM_SUBJECT]);
-        template.subscribe = some(&["_INBOX.>"]);
+        template.publish =
+            subject_list(&["$SYS.REQ.CLAIMS.UPDATE", muster_wire::subject::CONFIRM_SUBJECT]);
+        template.subscribe = subject_list(&["_INBOX.>"]);
         SigningKeyEntry::Scoped(Box::new(ScopedKey {
             kind: "user_scope".to_owned(),
             key: self.pusher.public_key(),
@@ -308,7 +309,7 @@ pub async fn connect(server: &impl Broker, user: &Signer) -> Bus {
     let mut options = options(server, user);
     options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(&user.public_key().to_string()));
     // A broker on a busy machine may exceed its own timeout for the greeting.
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + NETWORK_TIMEOUT;
     loop {
         match options.clone().connect().await {
             Ok(bus) => return bus,

@@ -74,9 +74,9 @@ pub struct MachineState {
     /// Address of the master in the hosts file.
     pub host: Option<String>,
     /// Environments of the runs that started.
-    pub begun: Vec<String>,
+    pub started_runs: Vec<String>,
     /// Environments of the runs that finished.
-    pub runs: Vec<String>,
+    pub finished_runs: Vec<String>,
     /// Whether the machine was released as an ordinary node.
     pub released: bool,
     /// Number of certificate requests that were made.
@@ -198,9 +198,9 @@ impl ProvisionHandler {
     }
 
     async fn run(&self, environment: &str) -> Map<String, Value> {
-        self.machine.lock().begun.push(environment.to_owned());
+        self.machine.lock().started_runs.push(environment.to_owned());
         crate::simulate_delay(self.machine.run_duration).await;
-        self.machine.lock().runs.push(environment.to_owned());
+        self.machine.lock().finished_runs.push(environment.to_owned());
         write_values(&RunPuppetOutput {
             class: Some(PuppetRunClass::Changed),
             exitcode: 2,
@@ -300,7 +300,7 @@ impl PuppetcaHandler {
 
     fn sign(&self, input: &PuppetcaSignInput) -> Result<PuppetcaSignOutput, ActionError> {
         let name = input.certname.as_str();
-        let wanted = input.fingerprint.as_deref();
+        let expected = input.fingerprint.as_deref();
         let mut all = self.authority.lock();
         let answer = |serial: u64, changed: bool, fingerprint: &str| PuppetcaSignOutput {
             changed,
@@ -312,7 +312,7 @@ impl PuppetcaHandler {
             not_after: 0,
         };
         if let Some((serial, fingerprint)) = all.signed.get(name).cloned() {
-            if wanted.is_some_and(|wanted| wanted != fingerprint) {
+            if expected.is_some_and(|expected| expected != fingerprint) {
                 return Err(ActionError::failed("another request was signed"));
             }
             return Ok(answer(serial, false, &fingerprint));
@@ -320,7 +320,7 @@ impl PuppetcaHandler {
         let Some(found) = all.requests.get(name).cloned() else {
             return Err(ActionError::failed(format!("no request of {name}")));
         };
-        if wanted.is_some_and(|wanted| wanted != found) {
+        if expected.is_some_and(|expected| expected != found) {
             return Err(ActionError::invalid_input(format!(
                 "the request of {name} was not signed: its fingerprint is another one"
             )));

@@ -105,9 +105,9 @@ pub struct RunRecords {
     /// Nodes that hold a permit now.
     pub running: Vec<Identity>,
     /// Number of runs that each node started.
-    pub begun: BTreeMap<Identity, usize>,
+    pub run_counts: BTreeMap<Identity, usize>,
     /// The inputs of each request for a run.
-    pub asked: Vec<(Identity, Map<String, Value>)>,
+    pub inputs: Vec<(Identity, Map<String, Value>)>,
 }
 
 /// The simulated Puppet of one node.
@@ -268,7 +268,7 @@ impl SimulatedPuppet {
         let started = now();
         self.record(|records| {
             records.running.push(self.node.clone());
-            *records.begun.entry(self.node.clone()).or_default() += 1;
+            *records.run_counts.entry(self.node.clone()).or_default() += 1;
         });
         updates.send_replace(base_outcome(PuppetRunState::Starting));
         tokio::task::yield_now().await;
@@ -320,7 +320,7 @@ async fn runonce(
     cx: &CallContext,
     input: Map<String, Value>,
 ) -> Result<Map<String, Value>, ActionError> {
-    sim.record(|records| records.asked.push((sim.node.clone(), input.clone())));
+    sim.record(|records| records.inputs.push((sim.node.clone(), input.clone())));
     let input: PuppetRunOnceInput = read_values(&input).unwrap();
     if input.server.is_some() {
         return Err(ActionError::invalid_input(

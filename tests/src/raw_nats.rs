@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::nats_server::PATIENCE;
+use crate::nats_server::NETWORK_TIMEOUT;
 use crate::organisation::Broker;
 
 /// A connection with a user's credentials.
@@ -115,7 +115,7 @@ impl RawNats {
 
     async fn fill_buffer(&mut self) {
         let mut chunk = vec![0; 16 * 1024];
-        let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut chunk)).await;
+        let read = tokio::time::timeout(NETWORK_TIMEOUT, self.stream.read(&mut chunk)).await;
         let count = read.expect("the broker sent nothing").unwrap();
         assert!(count > 0, "the broker closed the connection");
         self.buffer.extend(chunk.iter().take(count));

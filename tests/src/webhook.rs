@@ -25,10 +25,10 @@ impl Webhook {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let received = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&received);
+        let stored = Arc::clone(&received);
         let running = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(receive_message(stream, Arc::clone(&kept)));
+                tokio::spawn(receive_message(stream, Arc::clone(&stored)));
             }
         });
         Self { url, received, running }
@@ -65,7 +65,7 @@ impl Drop for Webhook {
 }
 
 /// Reads one request: headers up to the empty line, then the body of the announced length.
-async fn receive_message(mut stream: TcpStream, kept: Arc<Mutex<Vec<WebhookMessage>>>) {
+async fn receive_message(mut stream: TcpStream, stored: Arc<Mutex<Vec<WebhookMessage>>>) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     let (head, length) = loop {
@@ -85,7 +85,7 @@ async fn receive_message(mut stream: TcpStream, kept: Arc<Mutex<Vec<WebhookMessa
     };
     if let Ok(document) = serde_json::from_slice(bytes.get(..length).unwrap_or_default()) {
         let id = header(&head, "idempotency-key");
-        kept.lock().unwrap_or_else(PoisonError::into_inner).push((id, document));
+        stored.lock().unwrap_or_else(PoisonError::into_inner).push((id, document));
     }
     let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
 }

@@ -109,7 +109,7 @@ async fn cluster_restarted_server_by_server_replies_and_keeps_stores() {
     }
     let before = own_memory_kib();
     let finished = AtomicBool::new(false);
-    let begun = Instant::now();
+    let started = Instant::now();
     let restart_loop = async {
         for number in 0..cluster.size() {
             cluster.kill(number);
@@ -132,7 +132,7 @@ async fn cluster_restarted_server_by_server_replies_and_keeps_stores() {
     };
     let call_loop = call_fifty_per_second(&caller.client, &names, &finished);
     let (records, ()) = tokio::join!(call_loop, restart_loop);
-    let elapsed = begun.elapsed();
+    let elapsed = started.elapsed();
     let totals = verify_records(&records, &effects);
     let incomplete = records.iter().filter(
         |entry| matches!(&entry.result, CallResult::Finished { stats, .. } if stats.incomplete.is_some()),

@@ -139,7 +139,7 @@ pub(super) async fn record_call(client: &Client, call: RpcCall) -> CallRecord {
     let timeout_after = call.wait + HANG_TIMEOUT;
     let mut events = client.call(call);
     let mut answers = BTreeMap::new();
-    let listening = async {
+    let receiving = async {
         loop {
             match events.next().await.unwrap() {
                 CallEvent::Reply(answer) => {
@@ -155,7 +155,7 @@ pub(super) async fn record_call(client: &Client, call: RpcCall) -> CallRecord {
             }
         }
     };
-    let Ok(result) = timeout(timeout_after, listening).await else {
+    let Ok(result) = timeout(timeout_after, receiving).await else {
         panic!("a call neither ends nor fails within {timeout_after:?}");
     };
     CallRecord { targets, result }

@@ -177,7 +177,7 @@ async fn only_nodes_with_a_correct_clock_execute_a_request() {
     let names = nodes.iter().map(|node| node.core.identity().clone()).collect();
     let entry = call_records::record_call(
         &caller.client,
-        super::strike_call(&names, muster_tests::nats_server::PATIENCE),
+        super::strike_call(&names, muster_tests::nats_server::NETWORK_TIMEOUT),
     )
     .await;
     let (stats, answers) = entry.finished();

@@ -84,7 +84,7 @@ async fn breaking_connections_lose_no_request_silently() {
     let wait = Duration::from_secs(1);
     let finished = AtomicBool::new(false);
     let before = own_memory_kib();
-    let asking = async {
+    let call_loop = async {
         let mut entries = Vec::new();
         while !finished.load(Ordering::Acquire) {
             entries.push(record_call(&caller.client, strike_call(&names, wait)).await);
@@ -94,7 +94,7 @@ async fn breaking_connections_lose_no_request_silently() {
     let seed = 20_261_122;
     print_figures(&format!("seed {seed}"));
     let mut rng = StdRng::seed_from_u64(seed);
-    let cutting = async {
+    let cut_loop = async {
         for round in 0..18 {
             let so_far = effects.total();
             let more = rng.random_range(1..40);
@@ -114,7 +114,7 @@ async fn breaking_connections_lose_no_request_silently() {
         }
         finished.store(true, Ordering::Release);
     };
-    let (mut entries, ()) = tokio::join!(asking, cutting);
+    let (mut entries, ()) = tokio::join!(call_loop, cut_loop);
     poll_until_ok("all nodes reply", RECOVERY_TIMEOUT, async || {
         let entry = record_call(&caller.client, strike_call(&names, wait)).await;
         let done = entry.is_done();

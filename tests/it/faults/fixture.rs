@@ -135,10 +135,10 @@ impl FaultFixture {
 
     /// Waits until a counter has this value. The query uses another subscription than broadcasts, and may be processed
     /// before them.
-    pub(super) async fn await_counter(&self, what: &str, wanted: u64) {
-        poll_until_ok(&format!("{what} is {wanted}"), RECOVERY_TIMEOUT, async || {
+    pub(super) async fn await_counter(&self, what: &str, expected: u64) {
+        poll_until_ok(&format!("{what} is {expected}"), RECOVERY_TIMEOUT, async || {
             match self.read_counter(what).await {
-                counted if counted == wanted => Ok(()),
+                counted if counted == expected => Ok(()),
                 counted => Err(counted),
             }
         })

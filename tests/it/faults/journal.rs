@@ -119,13 +119,13 @@ async fn request_refused_by_a_full_queue_is_audited() {
         Box::pin(FaultFixture::new("[limits.agents.tally]\nconcurrency = 1\nqueue = 0\n")).await;
     let _node = fixture.start().await;
     fixture.home.write("hold", "", 0o644);
-    let refusing = async {
+    let send_refused = async {
         await_state("one request is running", || fixture.effects().len() == 1).await;
         let refused = fixture.call_tally("strike", REPLY_TIMEOUT).await;
         std::fs::remove_file(fixture.home.path("hold")).unwrap();
         refused
     };
-    let (running, refused) = tokio::join!(fixture.call_tally("hold", REPLY_TIMEOUT), refusing);
+    let (running, refused) = tokio::join!(fixture.call_tally("hold", REPLY_TIMEOUT), send_refused);
     assert!(running.is_done());
     let reply = &refused.finished().1.values().next().unwrap().reply;
     assert_eq!(reply.reason.as_ref().map(muster_wire::status::ReplyReason::as_str), Some("busy"));

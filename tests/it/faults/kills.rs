@@ -115,7 +115,7 @@ impl KillFixture {
             self.node.freeze().await;
         }
         let base = &self.base;
-        let asking = async {
+        let calls = async {
             match stage {
                 KillPoint::Matching => {
                     call_nodes_with_the_service(base).await;
@@ -140,13 +140,13 @@ impl KillFixture {
                 }
             }
         };
-        let killing = async {
+        let kill_daemon = async {
             self.await_stage(stage, (effects, captured)).await;
             if stage != KillPoint::Answered {
                 self.signal(Signal::SIGKILL);
             }
         };
-        let (entries, ()) = tokio::join!(asking, killing);
+        let (entries, ()) = tokio::join!(calls, kill_daemon);
         if stage == KillPoint::Answered {
             self.signal(Signal::SIGKILL);
         }
@@ -210,10 +210,10 @@ async fn daemon_killed_in_any_stage_repeats_nothing() {
     }
 }
 
-/// Sends calls one after the other until `over` is set.
-async fn call_until_over(base: &FaultFixture, over: &AtomicBool) -> Vec<CallRecord> {
+/// Sends calls one after the other until `finished` is set.
+async fn call_until_over(base: &FaultFixture, finished: &AtomicBool) -> Vec<CallRecord> {
     let mut entries = Vec::new();
-    while !over.load(Ordering::Acquire) {
+    while !finished.load(Ordering::Acquire) {
         let entry = call_tally_as(&base.caller.client, "strike", SHORT_REPLY_TIMEOUT).await;
         if !entry.is_done() {
             // The daemon is not running; the pause avoids useless calls.
@@ -225,7 +225,7 @@ async fn call_until_over(base: &FaultFixture, over: &AtomicBool) -> Vec<CallReco
 }
 
 /// Kills the daemon at random moments, after freezing it in some rounds, and replays the captured messages.
-async fn kill_fifty_times(base: &FaultFixture, over: &AtomicBool) -> u64 {
+async fn kill_fifty_times(base: &FaultFixture, finished: &AtomicBool) -> u64 {
     let seed = 20_261_122;
     print_figures(&format!("seed {seed}"));
     let mut rng = StdRng::seed_from_u64(seed);
@@ -250,7 +250,7 @@ async fn kill_fifty_times(base: &FaultFixture, over: &AtomicBool) -> u64 {
         base.replay(&new_messages).await;
         repeated += new_messages.len() as u64;
     }
-    over.store(true, Ordering::Release);
+    finished.store(true, Ordering::Release);
     base.await_idle().await;
     repeated
 }
@@ -258,9 +258,9 @@ async fn kill_fifty_times(base: &FaultFixture, over: &AtomicBool) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn daemon_killed_at_random_moments_repeats_nothing_and_loses_nothing_silently() {
     let base = Box::pin(FaultFixture::new("")).await;
-    let over = AtomicBool::new(false);
-    let asking = futures_util::future::join_all((0..3).map(|_| call_until_over(&base, &over)));
-    let (results, repeated) = tokio::join!(asking, kill_fifty_times(&base, &over));
+    let finished = AtomicBool::new(false);
+    let calls = futures_util::future::join_all((0..3).map(|_| call_until_over(&base, &finished)));
+    let (results, repeated) = tokio::join!(calls, kill_fifty_times(&base, &finished));
     let entries: Vec<CallRecord> = results.into_iter().flatten().collect();
     let effects = base.effects();
     let twice: BTreeMap<_, _> = effects.iter().filter(|(_, times)| **times > 1).collect();

@@ -34,7 +34,7 @@ async fn five_hundred_concurrent_callers_all_get_replies() {
     let before = own_memory_kib();
     let barrier = Barrier::new(CALLERS);
     let (barrier, names) = (&barrier, &names);
-    let asking = callers.iter().enumerate().map(async |(number, caller)| {
+    let calls = callers.iter().enumerate().map(async |(number, caller)| {
         barrier.wait().await;
         let mut entries = Vec::new();
         for round in 0..3 {
@@ -47,7 +47,7 @@ async fn five_hundred_concurrent_callers_all_get_replies() {
         }
         entries
     });
-    let results = futures_util::future::join_all(asking).await;
+    let results = futures_util::future::join_all(calls).await;
     let entries: Vec<_> = results.into_iter().flatten().collect();
     let totals = verify_records(&entries, &effects);
     print_figures(&format!("{} calls: {totals:?}", entries.len()));

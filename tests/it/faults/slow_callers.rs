@@ -1,4 +1,4 @@
-//! Callers that read too slowly, at the broker's end or at their own: they are told that replies were lost, and other
+//! Callers that read too slowly, at the broker's end or at their own: the client reports the loss, and other
 //! callers are not affected.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use muster_client::{
 };
 use muster_filter::NodeFilter;
 use muster_tests::fault_proxy::{FaultProxy, NetworkFault};
-use muster_tests::nats_server::{NatsServer, PATIENCE};
+use muster_tests::nats_server::{NETWORK_TIMEOUT, NatsServer};
 use muster_tests::organisation::{Organisation, options};
 use serde_json::json;
 use tokio::time::timeout;
@@ -31,7 +31,7 @@ fn large_call(target: CallTarget) -> RpcCall {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_caller_is_told_and_others_are_not_affected() {
+async fn slow_caller_is_informed_and_others_are_not_affected() {
     let organisation = Organisation::new(&["muster"]);
     let configuration = format!("{}max_pending: 1048576\n", organisation.broker_configuration());
     let server = NatsServer::start(&configuration).await;
@@ -61,7 +61,7 @@ async fn slow_caller_is_told_and_others_are_not_affected() {
     // With an unknown number of nodes, a loss could otherwise go unnoticed.
     let mut events = slow.client.call(large_call(CallTarget::Filter(NodeFilter::default())));
     let stats = loop {
-        match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
+        match timeout(NETWORK_TIMEOUT, events.next()).await.unwrap().unwrap() {
             CallEvent::Finished(stats) => break stats,
             CallEvent::Failed(error) => panic!("{error}"),
             _ => {}
@@ -85,7 +85,7 @@ async fn call_all_nodes(client: &Client, wait: Duration) -> CallStats {
     call.wait = wait;
     let mut events = client.call(call);
     loop {
-        match timeout(PATIENCE, events.next()).await.unwrap().unwrap() {
+        match timeout(NETWORK_TIMEOUT, events.next()).await.unwrap().unwrap() {
             CallEvent::Finished(stats) => return *stats,
             CallEvent::Failed(error) => panic!("{error}"),
             _ => {}
@@ -122,7 +122,7 @@ async fn slow_connection_does_not_truncate_replies_silently() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn caller_is_told_when_its_buffer_overflows() {
+async fn caller_is_informed_when_its_buffer_overflows() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let effects = Arc::<EffectLog>::default();

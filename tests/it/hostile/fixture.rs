@@ -65,7 +65,7 @@ pub(super) struct AttackFixture {
     pub(super) node: Signer,
     pub(super) caller: Signer,
     pub(super) service: Signer,
-    pub(super) other_newcomer: Signer,
+    pub(super) other_bootstrap: Signer,
 }
 
 impl AttackFixture {
@@ -73,7 +73,7 @@ impl AttackFixture {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker_with_stores().await;
         let fleet = [organisation.collective().clone()];
-        let newcomers = organisation.bootstrap_account();
+        let bootstrap_account = organisation.bootstrap_account();
         let bootstrap_template = |role: UserRole| role.newcomers_account_template().unwrap();
         let stolen_credentials = vec![
             StolenCredentials::new(
@@ -93,12 +93,12 @@ impl AttackFixture {
             ),
             StolenCredentials::new(
                 "newcomer",
-                newcomers.bootstrap(&["name:*.example.com"], None),
+                bootstrap_account.bootstrap(&["name:*.example.com"], None),
                 &bootstrap_template(UserRole::Newcomer),
             ),
             StolenCredentials::new(
                 "enroller",
-                newcomers.enroller("provisioner"),
+                bootstrap_account.enroller("provisioner"),
                 &bootstrap_template(UserRole::Service),
             ),
         ];
@@ -106,7 +106,7 @@ impl AttackFixture {
             node: organisation.node("web1.example.net"),
             caller: organisation.caller("rip"),
             service: organisation.service("provisioner"),
-            other_newcomer: newcomers.bootstrap(&["name:*.example.com"], None),
+            other_bootstrap: bootstrap_account.bootstrap(&["name:*.example.com"], None),
             organisation,
             server,
             stolen_credentials,
@@ -126,6 +126,6 @@ impl AttackFixture {
             .replace("{node_key}", &self.node.public_key().to_string())
             .replace("{caller_key}", &self.caller.public_key().to_string())
             .replace("{service_key}", &self.service.public_key().to_string())
-            .replace("{other_key}", &self.other_newcomer.public_key().to_string())
+            .replace("{other_key}", &self.other_bootstrap.public_key().to_string())
     }
 }

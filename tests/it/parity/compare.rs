@@ -11,14 +11,14 @@ use super::outcome::ScenarioRun;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Difference {
     /// For example `run 2: outcome/resources/File[x]/events/0/message`.
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) expected: Value,
     pub(crate) found: Value,
 }
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}\n    puppet: {}\n    found:  {}", self.place, self.expected, self.found)
+        write!(f, "{}\n    puppet: {}\n    found:  {}", self.location, self.expected, self.found)
     }
 }
 
@@ -52,7 +52,7 @@ fn without_reasons(run: &ScenarioRun) -> ScenarioRun {
     run
 }
 
-fn compare_values(place: &str, expected: &Value, found: &Value, all: &mut Vec<Difference>) {
+fn compare_values(location: &str, expected: &Value, found: &Value, all: &mut Vec<Difference>) {
     match (expected, found) {
         (Value::Object(one), Value::Object(other)) => {
             let names: std::collections::BTreeSet<&String> =
@@ -61,19 +61,19 @@ fn compare_values(place: &str, expected: &Value, found: &Value, all: &mut Vec<Di
                 let get = |map: &serde_json::Map<String, Value>| {
                     map.get(name).cloned().unwrap_or_default()
                 };
-                compare_values(&format!("{place}/{name}"), &get(one), &get(other), all);
+                compare_values(&format!("{location}/{name}"), &get(one), &get(other), all);
             }
         }
         (Value::Array(one), Value::Array(other))
             if one.len() == other.len() && one.iter().any(Value::is_object) =>
         {
             for (index, (one, other)) in one.iter().zip(other).enumerate() {
-                compare_values(&format!("{place}/{index}"), one, other, all);
+                compare_values(&format!("{location}/{index}"), one, other, all);
             }
         }
         _ if expected == found => {}
         _ => all.push(Difference {
-            place: place.replace(": /", ": "),
+            location: location.replace(": /", ": "),
             expected: expected.clone(),
             found: found.clone(),
         }),

@@ -103,8 +103,8 @@ fn random_containers(rng: &mut SplitMix, count: usize) -> Vec<Container> {
     let mut found: Vec<Container> = Vec::new();
     let mut from = 0;
     for number in 0..rng.below(4) {
-        let begin = from + rng.below(3);
-        let end = begin + rng.below(5);
+        let first = from + rng.below(3);
+        let end = first + rng.below(5);
         if end > count {
             break;
         }
@@ -113,12 +113,12 @@ fn random_containers(rng: &mut SplitMix, count: usize) -> Vec<Container> {
         } else {
             (format!("Parity::Box[b{number}]"), "defined_type")
         };
-        let inner = (end - begin > 2 && rng.chance(40)).then(|| Container {
+        let inner = (end - first > 2 && rng.chance(40)).then(|| Container {
             reference: format!("Parity::Box[inner{number}]"),
             kind: "defined_type",
-            range: begin + 1..end - 1,
+            range: first + 1..end - 1,
         });
-        found.push(Container { reference, kind, range: begin..end });
+        found.push(Container { reference, kind, range: first..end });
         found.extend(inner);
         from = end;
     }
@@ -241,9 +241,9 @@ fn random_catalogs_match_puppet() {
     let Some(mut oracle) = PuppetOracle::start() else {
         return;
     };
-    let (begin, count) = (read_number("PARITY_SEED", 1), read_number("PARITY_N", 20));
+    let (first, count) = (read_number("PARITY_SEED", 1), read_number("PARITY_N", 20));
     let mut wrong = String::new();
-    for seed in begin..begin + count {
+    for seed in first..first + count {
         let case = random_case(seed);
         if let Some(path) = std::env::var_os("PARITY_KEEP") {
             std::fs::write(path, &case.catalog).unwrap();

@@ -77,7 +77,7 @@ fn unknown_differences(
     let is_known = |difference: &Difference, seen: &mut [bool]| {
         let mut known = false;
         for (entry, seen) in KNOWN_DIFFERENCES.iter().zip(seen) {
-            if entry.scenario == scenario.name && difference.place.contains(entry.place) {
+            if entry.scenario == scenario.name && difference.location.contains(entry.location) {
                 *seen = true;
                 known = true;
             }
@@ -115,7 +115,7 @@ fn rpcd_matches_the_recordings_of_puppet() {
         if !skipped.contains(&entry.scenario.to_owned()) {
             wrong.push(format!(
                 "{}: `{}` no longer differs: remove it from the table",
-                entry.scenario, entry.place
+                entry.scenario, entry.location
             ));
         }
     }

@@ -166,10 +166,10 @@ impl ScratchRoot {
         tree
     }
 
-    fn describe_directory(&self, directory: &Path, place: &str, tree: &mut DirectoryTree) {
+    fn describe_directory(&self, directory: &Path, prefix: &str, tree: &mut DirectoryTree) {
         for entry in fs::read_dir(directory).unwrap() {
             let entry = entry.unwrap();
-            let name = format!("{place}{}", entry.file_name().to_string_lossy());
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             let path = entry.path();
             let metadata = fs::symlink_metadata(&path).unwrap();
             let mut line = String::new();
@@ -216,18 +216,18 @@ pub(crate) fn enter_etc(etc: &Path) -> [String; 6] {
     ["unshare", "--mount", "sh", "-c", script, etc.to_str().unwrap()].map(str::to_owned)
 }
 
-/// Mode and owner; the user of the tests is shown as `me`.
+/// Mode and owner; the user of the tests is shown as `own_user`.
 fn mode_and_owner(metadata: &fs::Metadata) -> String {
-    let me = nix::unistd::geteuid().as_raw();
-    let mine = nix::unistd::getegid().as_raw();
+    let own_user = nix::unistd::geteuid().as_raw();
+    let own_group = nix::unistd::getegid().as_raw();
     let name = |id: u32, own: u32| {
         if id == own { "me".to_owned() } else { id.to_string() }
     };
     format!(
         "{:04o} {}:{}",
         metadata.mode() & 0o7777,
-        name(metadata.uid(), me),
-        name(metadata.gid(), mine)
+        name(metadata.uid(), own_user),
+        name(metadata.gid(), own_group)
     )
 }
 

@@ -42,7 +42,7 @@ async fn machines_are_provisioned_by_the_nearest_master() {
     assert_eq!(master("web2.example.net"), "puppet-b.example.net");
     for machine in &machines {
         let disk = machine.disk();
-        assert_eq!(disk.runs, ["bootstrap", "production"]);
+        assert_eq!(disk.finished_runs, ["bootstrap", "production"]);
         assert!(disk.released && !disk.locked);
         assert_eq!(disk.refused, 0);
     }
@@ -215,7 +215,7 @@ async fn reprovisions_a_node_and_retires_it() {
     let _service = fixture.start_service("prov1.example.net", fixture.options()).await;
     let first = fixture.await_all_done().await["web1.example.net"].id;
     let serial = authority.certificates().signed["web1.example.net"].0;
-    assert_eq!(machine.disk().runs.len(), 2);
+    assert_eq!(machine.disk().finished_runs.len(), 2);
 
     let client = fixture.connect_caller().await;
     call_action(&client, "web1.example.net", "provision", "reprovision").await;
@@ -224,7 +224,7 @@ async fn reprovisions_a_node_and_retires_it() {
             record.state == ProvisioningState::Done && record.id != first
         })
         .await;
-    assert_eq!(machine.disk().runs.len(), 4);
+    assert_eq!(machine.disk().finished_runs.len(), 4);
     assert!(authority.certificates().revoked.contains(&serial));
     assert_eq!(fixture.hook.nodes("done").len(), 2);
 
@@ -365,7 +365,7 @@ async fn hundred_kills_lose_and_repeat_nothing() {
         for machine in fixture.machines.values() {
             let disk = machine.simulated.disk();
             assert!(disk.released, "seed {seed}: {disk:?}");
-            assert!(disk.runs.contains(&"production".to_owned()), "seed {seed}: {disk:?}");
+            assert!(disk.finished_runs.contains(&"production".to_owned()), "seed {seed}: {disk:?}");
         }
     }
 }

@@ -111,9 +111,9 @@ async fn a2_4_foreign_run_occupies_a_slot_of_the_pool() {
     std::fs::write(cron.path("var/state/agent_catalog_run.lock"), foreign.id().to_string())
         .unwrap();
     poll_until_ok("n1 occupies a slot", STATE_TIMEOUT, async || {
-        let (_, held, _) =
+        let (_, holders, _) =
             permits.inspect_pool(&pool()).await.map_err(|error| error.to_string())?;
-        if held.is_empty() { Err("no holder".to_owned()) } else { Ok(()) }
+        if holders.is_empty() { Err("no holder".to_owned()) } else { Ok(()) }
     })
     .await;
     let (other, _) = fixture.create_plugin(&waits, "n2").await;
@@ -122,10 +122,10 @@ async fn a2_4_foreign_run_occupies_a_slot_of_the_pool() {
     assert!(refused["error"].as_str().unwrap().contains("n1"), "{refused}");
     foreign.kill().unwrap();
     foreign.wait().unwrap();
-    let begun = run_once(&other, json!({"limit": 1, "wait": 120})).await;
+    let outcome = run_once(&other, json!({"limit": 1, "wait": 120})).await;
     assert_eq!(
-        begun["reason"], "not_started",
-        "the run must get its permit, and the script must fail: {begun}"
+        outcome["reason"], "not_started",
+        "the run must get its permit, and the script must fail: {outcome}"
     );
     stop.cancel();
     monitor.await.unwrap();
@@ -148,7 +148,7 @@ async fn run_without_its_permit_is_stopped_and_reported() {
         (&json!("aborted"), &json!("fenced")),
         "{outcome}"
     );
-    let (_, held, _) = permits.inspect_pool(&pool()).await.unwrap();
-    assert!(held.is_empty(), "the permit must be free");
+    let (_, holders, _) = permits.inspect_pool(&pool()).await.unwrap();
+    assert!(holders.is_empty(), "the permit must be free");
     assert!(Duration::from_millis(outcome["finished_at"].as_u64().unwrap()) > Duration::ZERO);
 }

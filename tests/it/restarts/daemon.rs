@@ -128,9 +128,9 @@ async fn a11_8_daemon_finishes_running_actions_and_restarts() {
     let fleet = RestartFleet::new().await;
     let mut node = fleet.start().await;
     let anna = fleet.rpc();
-    let begun = fleet.fixture.path("root/begun");
+    let marker = fleet.fixture.path("root/begun");
     let script = "command=echo x > /begun; while ! test -e /go; do sleep 0.05; done";
-    let mut asking = anna.prepare_command(&[
+    let mut calls = anna.prepare_command(&[
         "puppetral",
         "do",
         "type=exec",
@@ -139,8 +139,8 @@ async fn a11_8_daemon_finishes_running_actions_and_restarts() {
         script,
         "-j",
     ]);
-    let asking = tokio::spawn(async move { asking.output().await.unwrap() });
-    await_state("the action runs", || begun.exists()).await;
+    let calls = tokio::spawn(async move { calls.output().await.unwrap() });
+    await_state("the action runs", || marker.exists()).await;
 
     let mut restart = Command::new(find_program("rpcd"));
     restart.arg("--config").arg(node.home().path("rpcd.toml")).arg("restart");
@@ -153,7 +153,7 @@ async fn a11_8_daemon_finishes_running_actions_and_restarts() {
     let (document, code) = anna.run_json(&["rpcutil", "ping", "-I", NODE]).await;
     assert_ne!(code, 0, "{document:#}");
     fs::write(fleet.fixture.path("root/go"), "").unwrap();
-    let answer = asking.await.unwrap();
+    let answer = calls.await.unwrap();
     assert_eq!(answer.status.code(), Some(0), "{}", describe_output(&answer));
     let restarted = restart.wait_with_output().unwrap();
     assert!(restarted.status.success(), "{}", describe_output(&restarted));
@@ -185,7 +185,7 @@ async fn a11_8_hundred_restarts_lose_no_request() {
             .await;
     let stop = tokio_util::sync::CancellationToken::new();
     let answered = AtomicU32::new(0);
-    let asking = async {
+    let calls = async {
         let (mut absent, mut lost) = (0_u32, Vec::new());
         while !stop.is_cancelled() {
             let calls = (0..4).map(|_| send_call(&caller));
@@ -201,7 +201,7 @@ async fn a11_8_hundred_restarts_lose_no_request() {
         }
         (absent, lost)
     };
-    let restarting = async {
+    let restarts = async {
         for times in 2..=101 {
             // The restart happens while requests are running.
             let before = answered.load(Ordering::Relaxed);
@@ -212,7 +212,7 @@ async fn a11_8_hundred_restarts_lose_no_request() {
         }
         stop.cancel();
     };
-    let ((absent, lost), ()) = tokio::join!(asking, restarting);
+    let ((absent, lost), ()) = tokio::join!(calls, restarts);
     let answered = answered.into_inner();
     assert!(lost.is_empty(), "{} of {answered} + {absent}: {lost:?}", lost.len());
     assert!(answered > 2000, "{answered} answered, {absent} without responders");

@@ -18,9 +18,9 @@ async fn a11_1_returns_at_once_and_restarts_within_a_second_after_the_run() {
     for round in 1..=3 {
         let before = fixture.pid();
         let run = fixture.start_puppet_run();
-        let begun = Instant::now();
+        let started = Instant::now();
         let output = fixture.request_restart(&["stub.service"]);
-        response_times.push(begun.elapsed());
+        response_times.push(started.elapsed());
         assert!(output.status.success(), "{}", describe_output(&output));
         let waiting = fixture.await_cycle(&["waiting"]).await;
         let text = waiting["text"].as_str().unwrap();
@@ -209,8 +209,8 @@ async fn a11_7_worker_is_detached_and_its_end_affects_no_process() {
         .map(|field| field.parse().unwrap())
         .collect();
     // Parent, process group, session.
-    let ours = i32::try_from(std::process::id()).unwrap();
-    assert_ne!(fields[0], ours);
+    let own_pid = i32::try_from(std::process::id()).unwrap();
+    assert_ne!(fields[0], own_pid);
     assert_eq!((fields[1], fields[2]), (fields[2], fields[2]));
     assert_ne!(fields[2], nix::unistd::getsid(None).unwrap().as_raw());
     for stream in 0..3 {

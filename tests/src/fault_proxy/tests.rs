@@ -56,18 +56,18 @@ async fn forwards_duplicates_and_recovers() {
 async fn delay_and_throttle_lose_no_bytes() {
     let (proxy, mut client, mut server, _listener) = connect_through_proxy().await;
     proxy.inject(NetworkFault::Delay(Duration::from_millis(150)));
-    let begun = Instant::now();
+    let started = Instant::now();
     client.write_all(b"PING\r\n").await.unwrap();
     assert_eq!(read(&mut server, 6).await, b"PING\r\n");
-    assert!(begun.elapsed() >= Duration::from_millis(150));
+    assert!(started.elapsed() >= Duration::from_millis(150));
     proxy.inject(NetworkFault::Throttle(100_000));
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut message = b"PUB a 50000\r\n".to_vec();
     message.resize(message.len() + 50_000, b'x');
     message.extend_from_slice(b"\r\n");
     client.write_all(&message).await.unwrap();
     assert_eq!(read(&mut server, message.len()).await, message);
-    assert!(begun.elapsed() >= Duration::from_millis(400));
+    assert!(started.elapsed() >= Duration::from_millis(400));
 }
 
 #[tokio::test]

@@ -71,12 +71,12 @@ pub(super) async fn serve(
             }
             let response = database.respond(&request, is_admin);
             let path = request.path.strip_prefix("/puppet-ca/v1").unwrap_or(&request.path);
-            let asked = HandledRequest {
+            let handled = HandledRequest {
                 method: request.method.clone(),
                 path: path.to_owned(),
                 status: response.status,
             };
-            database.handled.push(asked);
+            database.handled.push(handled);
             response
         };
         let head = format!(
