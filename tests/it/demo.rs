@@ -302,8 +302,7 @@ fn virtual_nodes_keep_changes_inside_their_process() {
     assert_nothing_left(&demo);
 }
 
-/// Repeats a query until its result is complete: the number of replies to a broadcast is unknown, and a busy machine
-/// may end the wait too soon.
+/// Repeats a query until its result is complete: a busy machine may end the wait for replies to a broadcast too soon.
 fn repeat_until(query: impl Fn() -> String, is_complete: impl Fn(&String) -> bool) -> String {
     (0..20).map(|_| query()).find(is_complete).unwrap_or_else(&query)
 }

@@ -1,5 +1,4 @@
-//! Tests the documents that `rpc` prints for programs: each is complete and valid by its published schema in every
-//! case, and lines are printed while nodes are still working.
+//! The documents that `rpc` prints for programs are complete and valid in every case; lines are printed early.
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
@@ -244,17 +243,14 @@ async fn every_document_is_valid_by_its_published_schema() {
         check_schema("muster.request.lines.v1", &line, SchemaMode::Strict).unwrap();
     }
     seen.insert("muster.request.lines.v1".to_owned());
-    // `runs.rs` covers the schemas of runs and permits, with nodes that have a Puppet; `provisioning/mod.rs` covers
-    // that of provisioning.
-    let is_covered_elsewhere = |name: &String| {
+    // `runs.rs` covers the schemas of runs and permits, and `provisioning/mod.rs` that of provisioning.
+    let is_other = |name: &String| {
         name.starts_with("muster.puppet.")
             || name == "muster.permits.v1"
             || name == "muster.provision.v1"
     };
-    let published: BTreeSet<String> = published_schemas::schema_names()
-        .into_iter()
-        .filter(|name| !is_covered_elsewhere(name))
-        .collect();
+    let published: BTreeSet<String> =
+        published_schemas::schema_names().into_iter().filter(|name| !is_other(name)).collect();
     assert_eq!(seen, published, "every published schema must be printed by a command");
 
     let listed = fixture.rpc.run(&["schema"]).await;

@@ -21,7 +21,7 @@ const MAX_START_MS: f64 = 5.0;
 /// Permitted additional time of a call over the command's start, in milliseconds.
 const MAX_CALL_MS: f64 = 25.0;
 
-/// Measures.
+/// Measures with this number of rounds.
 pub(crate) fn bench(rounds: usize) -> Section {
     let mut section =
         Section::of(format!("Command start, and a call of one node, {rounds} rounds"), METHOD);

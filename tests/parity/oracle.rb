@@ -1,8 +1,8 @@
-# The machine's own Puppet as an oracle: compiles manifests and applies catalogs, and tells the whole report.
+# The machine's Puppet as an oracle: compiles manifests, applies catalogs, and returns the complete report.
 #
-# Started once by the tests. A line of JSON in is a line of JSON out; each request is done by a forked child, so that none
-# sees what another left behind, and a hanging one can be killed. Does with a catalog what an agent does, and tells the exit
-# code that an agent with --detailed-exitcodes has (`puppet apply --catalog` always says 0).
+# The tests start it once. It reads and writes one JSON document per line. A forked child handles each request, so that
+# requests do not affect each other, and a hanging one can be killed. Applies a catalog as an agent does, and returns the
+# exit code of an agent with --detailed-exitcodes (`puppet apply --catalog` always ends with 0).
 #
 #   {"op":"compile","manifest":FILE}                                  -> {"catalog":{..}} or {"error":".."}
 #   {"op":"apply","catalog":FILE,"state":DIR,"noop":false,"tags":"a,b","skip_tags":"c","etc":DIR}
@@ -12,7 +12,7 @@ require 'json'
 require 'fileutils'
 require 'tmpdir'
 
-# Providers print; nothing but answers may come out here.
+# Providers print to standard output, which must contain replies only.
 ANSWERS = $stdout.dup
 ANSWERS.sync = true
 $stdout.reopen($stderr)
@@ -44,7 +44,7 @@ Puppet.settings.use(:main, :agent, :ssl)
 FileUtils.mkdir_p(File.join(Puppet[:environmentpath], 'production'))
 Puppet.push_context(Puppet.base_context(Puppet.settings), 'the oracle')
 
-# What every child would otherwise do again.
+# Loaded once, before children are forked.
 def warm_up
   environment = Puppet.lookup(:environments).get(:production)
   Puppet.override(current_environment: environment, loaders: Puppet::Pops::Loaders.new(environment, false, false)) do
@@ -83,7 +83,7 @@ def apply(request)
     text = File.read(request['catalog'], encoding: 'utf-8')
     catalog = Puppet::Resource::Catalog.convert_from(Puppet::Resource::Catalog.default_format, text)
     Puppet::Pops::Evaluator::DeferredResolver.resolve_and_replace(nil, catalog, environment, Puppet[:preprocess_deferred])
-    # As an agent does it: with Puppet's own schedules and bucket.
+    # As in an agent, with the default schedules and filebucket of Puppet.
     catalog = catalog.to_ral
     catalog.finalize
     status = Puppet::Configurer.new.run(catalog: catalog, pluginsync: false, report: report)
@@ -91,7 +91,7 @@ def apply(request)
   end
 end
 
-# Checksums are marked as bytes, and bytes come out of a report as base64.
+# Checksums are marked as binary, and binary values are converted to base64 in a report.
 def legible(report)
   report.resource_statuses.each_value do |status|
     status.events.each do |event|
@@ -103,7 +103,7 @@ def legible(report)
   report
 end
 
-# Gives this process, and what it starts, another /etc. The whole oracle must have been started in a mount namespace of its own.
+# Mounts another /etc for this process and its children. The oracle must have been started in its own mount namespace.
 def with_etc(directory)
   return yield unless directory
   system('mount', '--bind', directory, '/etc') or raise 'cannot mount another /etc'

@@ -221,7 +221,7 @@ async fn a11_7_worker_is_detached_and_its_end_affects_no_process() {
     run.end();
     fixture.await_cycle(&["ok"]).await;
     await_state("the worker has ended", || fixture.workers().is_empty()).await;
-    // The service writes to what it inherited from the restart, and lives.
+    // The service writes to the output that it inherited from the restart, and keeps running.
     let tick = || fs::read_to_string(fixture.path("root/tick")).unwrap_or_default();
     for _ in 0..5 {
         let last = tick();
