@@ -207,7 +207,7 @@ fn to_set(list: &[&str]) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn confined_agent_escapes_nowhere_even_as_root() {
+async fn confined_agent_cannot_escape_even_as_root() {
     let targets = AttackTargets::new(&[], &json!({}));
     for options in [
         json!({"user": strongest_user(), "confine": "required"}),
