@@ -22,7 +22,6 @@ mod doctor;
 mod environment;
 mod error;
 mod exit;
-mod files;
 mod jobs;
 mod organisation;
 mod policy;
