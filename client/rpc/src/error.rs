@@ -1,5 +1,7 @@
 //! The error of a command: any typed error that knows its hints and exit code.
 
+mod organisation;
+
 use std::error::Error as StdError;
 use std::{fmt, io};
 

@@ -10,11 +10,10 @@
 
 mod approval;
 mod ask;
-mod broker;
+mod broker_program;
 mod bundle;
 mod caches;
 mod cli;
-mod cloud_init;
 mod commands;
 mod completion;
 mod diagnostics;
@@ -23,7 +22,6 @@ mod environment;
 mod error;
 mod exit;
 mod jobs;
-mod organisation;
 mod policy;
 mod printer;
 mod render;

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::broker::conf::NatsServerConfig;
 use crate::cli::broker::BrokerConfigArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
+use muster_organisation::NatsServerConfig;
+use muster_organisation::{Organisation, OrganisationError};
 use muster_secret::files;
 
 /// Runs the command.

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::DemoError;
 use super::fleet::{DEMO_USER, DemoNode};
-use crate::organisation::{
+use muster_organisation::{
     CredentialSpec, Organisation, OrganisationError, OrganisationLock, PrincipalKind, bundle,
 };
 use muster_secret::files;

@@ -11,11 +11,11 @@ use super::add;
 use crate::cli::org;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{
+use crate::printer::{GOOD, OutputPrinter};
+use muster_organisation::{
     CredentialRecord, CredentialSpec, CredentialState, Organisation, OrganisationError,
     PrincipalKind,
 };
-use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs the command. Prints the path of the credentials as data.
 pub fn run(
@@ -111,9 +111,9 @@ mod tests {
 
     use super::{CallerGrant, run};
     use crate::cli::org;
-    use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
     use crate::printer::VerbosityLevel;
     use crate::printer::testing::printer;
+    use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
 
     fn organisation(directory: &Path) -> Organisation {
         let (printer, ..) = printer(VerbosityLevel::Quiet);

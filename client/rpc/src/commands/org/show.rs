@@ -12,10 +12,11 @@ use super::list::CredentialRow;
 use crate::cli::org::OrgShowArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{
-    AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile, ledger,
-};
 use crate::printer::{OutputPrinter, STRONG};
+use muster_organisation::{
+    AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile,
+    RecordIndex,
+};
 
 /// The document that `-j` prints for an organisation. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]
@@ -85,7 +86,7 @@ pub fn run(
         return print_organisation(&document, args.json, printer);
     };
     let records = organisation.newest_records()?;
-    let found = ledger::find_records(&records, name.as_str(), args.kind)?;
+    let found = RecordIndex::new(&records).find_records(name.as_str(), args.kind)?;
     let now = unix_millis_now() / 1000;
     let documents =
         found.into_iter().map(|record| principal_document(organisation, &trusts, record, now));

@@ -3,9 +3,9 @@
 use crate::cli::provision::ProvisionReleaseArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
+use muster_organisation::{Organisation, OrganisationError};
 
 /// Runs the command. Stops with an error at the first name whose key is not revoked.
 pub async fn run(

@@ -10,13 +10,13 @@ use muster_wire::token::decode::{DecodedToken, decode_token};
 use toml::{Table, Value};
 
 use crate::cli::provision::{ConfigSetting, UserDataArgs};
-use crate::cloud_init::{
-    self, CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
-};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{AccountRealm, Organisation, OrganisationError, bundle};
 use crate::printer::OutputPrinter;
+use muster_organisation::cloud_init::{
+    self, CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
+};
+use muster_organisation::{AccountRealm, Organisation, OrganisationError, bundle};
 use muster_secret::files;
 
 /// Largest credentials file in bytes.

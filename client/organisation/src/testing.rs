@@ -4,7 +4,7 @@ use std::path::Path;
 
 use muster_wire::Millis;
 
-use super::{Organisation, OrganisationSpec, create_organisation};
+use crate::{Organisation, OrganisationSpec, create_organisation};
 
 /// An instant after that of the organisation's first tokens.
 pub(crate) const NOW: Millis = 1_800_000_000_000;

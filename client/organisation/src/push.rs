@@ -14,8 +14,7 @@ use muster_wire::token::head::AccountHead;
 use muster_wire::token::{AccountTrust, UserCredentials};
 use serde::Deserialize;
 
-use super::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
-use crate::error::CommandError;
+use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
 use muster_secret::files;
 
 /// Subject on which the broker accepts account tokens.
@@ -54,18 +53,6 @@ pub enum PushError {
     /// The broker refused the token.
     #[error("the broker rejected the account token: {0}")]
     Refused(String),
-}
-
-impl CommandError for PushError {
-    fn hints(&self) -> Vec<String> {
-        match self {
-            Self::Organisation(error) => error.hints(),
-            Self::Bus(_) => {
-                vec!["check that the broker is running; `rpc broker run` starts it".to_owned()]
-            }
-            _ => Vec::new(),
-        }
-    }
 }
 
 /// The broker's reply to a token update.

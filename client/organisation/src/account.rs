@@ -11,14 +11,14 @@ use muster_wire::token::encode::{self, TokenIssueError, TokenValidity};
 use muster_wire::token::{AccountTrust, KeyPair, PublicKey, Seconds, TokenError, UserRole};
 use serde_json::Map;
 
-use super::{
+use crate::{
     AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, prune,
 };
 use muster_secret::files;
 
 /// The public keys that sign for the roles of the fleet.
 #[derive(Debug, Clone, Copy)]
-pub struct RoleKeys {
+pub(crate) struct RoleKeys {
     /// Signs nodes.
     pub node: PublicKey,
     /// Signs users.
@@ -28,7 +28,7 @@ pub struct RoleKeys {
 }
 
 /// Issues the operator's token.
-pub fn operator_token(
+pub(crate) fn operator_token(
     name: &str,
     system: PublicKey,
     operator: &KeyPair,
@@ -43,7 +43,7 @@ pub fn operator_token(
 }
 
 /// Issues the first account token of the fleet, with its roles and the broker permissions of each role.
-pub fn fleet_token(
+pub(crate) fn fleet_token(
     name: &str,
     account: PublicKey,
     roles: RoleKeys,
@@ -74,7 +74,7 @@ pub fn fleet_token(
 }
 
 /// Issues the system account's token. Its users may update account tokens, send server and account requests, and read their events.
-pub fn system_token(
+pub(crate) fn system_token(
     account: PublicKey,
     role_key: PublicKey,
     operator: &KeyPair,
@@ -116,7 +116,7 @@ pub fn system_token(
 }
 
 /// Issues the token of the bootstrap account: who may request enrolment and who replies. It shares no subjects with the fleet's account.
-pub fn newcomers_token(
+pub(crate) fn newcomers_token(
     account: PublicKey,
     newcomer: PublicKey,
     enroller: PublicKey,
@@ -259,8 +259,8 @@ mod tests {
     use muster_wire::token::claims::SigningKeyEntry;
 
     use super::UserRole;
-    use crate::organisation::AccountRealm;
-    use crate::organisation::testing::{NOW, organisation};
+    use crate::AccountRealm;
+    use crate::testing::{NOW, organisation};
 
     #[test]
     fn an_older_organisation_gets_the_permissions_of_this_version() {

@@ -12,8 +12,8 @@ use muster_wire::identity::Identity;
 use muster_wire::stores::PROVISION_BUCKET;
 use muster_wire::token::{AccountTrust, PublicKey, Seconds};
 
-use super::push::PushError;
-use super::{
+use crate::push::PushError;
+use crate::{
     AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError, PrincipalKind,
 };
 

@@ -9,8 +9,8 @@ use muster_wire::identity::Identity;
 use muster_wire::stores::{TRUST_BUCKET, renewed_token_key};
 use muster_wire::token::AccountTrust;
 
-use super::push::PushError;
-use super::{
+use crate::push::PushError;
+use crate::{
     CredentialRecord, CredentialState, Organisation, OrganisationError, OrganisationKey,
     OrganisationLock, PrincipalKind, ledger,
 };

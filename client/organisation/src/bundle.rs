@@ -6,7 +6,7 @@ use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::{PublicKey, UserCredentials};
 use serde::Serialize;
 
-use super::{
+use crate::{
     AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey, PrincipalKind,
     issue,
 };

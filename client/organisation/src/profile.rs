@@ -4,7 +4,7 @@ use muster_wire::identity::SubjectName;
 use muster_wire::token::PublicKey;
 use serde::{Deserialize, Serialize};
 
-use super::OrganisationError;
+use crate::OrganisationError;
 
 /// Comment at the head of the file that explains the directory.
 const PROFILE_HEADER: &str = "\
@@ -33,7 +33,7 @@ const PROFILE_HEADER: &str = "\
 
 /// Public description of an organisation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OrganisationProfile {
     /// Display name.
@@ -55,7 +55,7 @@ pub struct OrganisationProfile {
 
 /// Addresses and settings of the broker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BrokerProfile {
     /// Addresses for nodes and clients.
@@ -88,7 +88,7 @@ impl OrganisationProfile {
 }
 
 /// Whether a text is valid as an organisation's name.
-pub fn is_valid_name(name: &str) -> bool {
+pub(crate) fn is_valid_name(name: &str) -> bool {
     let is_allowed = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
     !name.trim().is_empty() && name.chars().count() <= 64 && name.chars().all(is_allowed)
 }

@@ -6,7 +6,7 @@ use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::token::Seconds;
 use muster_wire::token::claims::AccountClaims;
 
-use super::{CredentialRecord, PrincipalKind};
+use crate::{CredentialRecord, PrincipalKind};
 
 /// How long a revocation stays after the last token of its key has expired, in seconds. Covers clock differences.
 const MARGIN_SECONDS: Seconds = 24 * 60 * 60;

@@ -6,22 +6,21 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
-use clap::ValueEnum;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::AccountClaims;
 use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::{Deserialize, Serialize};
 
-use super::OrganisationError;
+use crate::OrganisationError;
 use muster_secret::files::{self, FileAccessError};
 
 /// Largest list that is read, in bytes: about 250,000 records.
 const MAX_LEDGER_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Kind of principal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
     /// Sends requests
@@ -54,27 +53,21 @@ impl PrincipalKind {
         }
     }
 
-    /// The plural of the kind's name.
-    pub fn plural_name(self) -> &'static str {
+    /// The name, as in the list of issued credentials and on the command line.
+    pub fn name(self) -> &'static str {
         match self {
-            Self::User => "users",
-            Self::Node => "nodes",
-            Self::Service => "services",
-            Self::Newcomer => "newcomers",
-            Self::Enroller => "enrollers",
+            Self::User => "user",
+            Self::Node => "node",
+            Self::Service => "service",
+            Self::Newcomer => "newcomer",
+            Self::Enroller => "enroller",
         }
     }
 }
 
 impl fmt::Display for PrincipalKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::User => "user",
-            Self::Node => "node",
-            Self::Service => "service",
-            Self::Newcomer => "newcomer",
-            Self::Enroller => "enroller",
-        })
+        f.pad(self.name())
     }
 }
 
@@ -98,7 +91,7 @@ pub struct CredentialRecord {
 
 /// State of credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CredentialState {
     /// Valid.
@@ -145,7 +138,7 @@ impl CredentialRecord {
 }
 
 /// Reads the list. A missing file is an empty list.
-pub fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationError> {
+pub(crate) fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationError> {
     let text = match files::read_text(path, MAX_LEDGER_BYTES) {
         Err(FileAccessError::System { source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
@@ -162,7 +155,10 @@ pub fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationErr
 }
 
 /// Appends one record.
-pub fn append_record(path: &Path, record: &CredentialRecord) -> Result<(), OrganisationError> {
+pub(crate) fn append_record(
+    path: &Path,
+    record: &CredentialRecord,
+) -> Result<(), OrganisationError> {
     let mut line = serde_json::to_vec(record)
         .map_err(|error| OrganisationError::Format { item: "the record", source: error.into() })?;
     line.push(b'\n');
@@ -218,22 +214,13 @@ impl<'a> RecordIndex<'a> {
     }
 }
 
-/// Finds the records of one principal without an index; see [`RecordIndex::find_records`].
-pub fn find_records<'a>(
-    records: &'a [CredentialRecord],
-    principal: &str,
-    kind: Option<PrincipalKind>,
-) -> Result<Vec<&'a CredentialRecord>, OrganisationError> {
-    RecordIndex::new(records).find_records(principal, kind)
-}
-
 #[cfg(test)]
 mod tests {
     use muster_wire::token::claims::{AccountClaims, AccountLimits};
     use muster_wire::token::{KeyKind, KeyPair};
 
     use super::{
-        CredentialRecord, CredentialState, OrganisationError, PrincipalKind, find_records,
+        CredentialRecord, CredentialState, OrganisationError, PrincipalKind, RecordIndex,
         parse_records,
     };
 
@@ -277,15 +264,16 @@ mod tests {
             record(PrincipalKind::Node, "a", 2, None),
             record(PrincipalKind::User, "a", 3, None),
         ];
-        assert!(matches!(find_records(&records, "b", None), Err(OrganisationError::Unknown(_))));
-        let Err(OrganisationError::Ambiguous { kinds, .. }) = find_records(&records, "a", None)
-        else {
+        let index = RecordIndex::new(&records);
+        let find_records = |principal: &str, kind| index.find_records(principal, kind);
+        assert!(matches!(find_records("b", None), Err(OrganisationError::Unknown(_))));
+        let Err(OrganisationError::Ambiguous { kinds, .. }) = find_records("a", None) else {
             panic!("two kinds have the name");
         };
         assert_eq!(kinds, [PrincipalKind::User, PrincipalKind::Node]);
-        assert_eq!(find_records(&records, "A", Some(PrincipalKind::User)).unwrap().len(), 2);
+        assert_eq!(find_records("A", Some(PrincipalKind::User)).unwrap().len(), 2);
         let key = records[2].key.to_string();
-        assert_eq!(find_records(&records, &key, None).unwrap()[0].key, records[2].key);
+        assert_eq!(find_records(&key, None).unwrap()[0].key, records[2].key);
     }
 
     #[test]

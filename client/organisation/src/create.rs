@@ -15,13 +15,13 @@ use muster_wire::token::claims::UserClaims;
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::{KeyKind, KeyPair, UserCredentials};
 
-use super::account::{self, RoleKeys};
-use super::profile::{self, BrokerProfile, OrganisationProfile};
-use super::{
+use crate::account::{self, RoleKeys};
+use crate::nats_config::NatsServerConfig;
+use crate::profile::{self, BrokerProfile, OrganisationProfile};
+use crate::{
     MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey, OrganisationLayout,
     OrganisationLock, authority,
 };
-use crate::broker::conf::NatsServerConfig;
 use muster_secret::files;
 
 /// Write permission bits of group and others.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use muster_wire::token::PublicKey;
 
-use crate::organisation::{Organisation, OrganisationError, OrganisationLayout};
+use crate::{Organisation, OrganisationError, OrganisationLayout};
 use muster_secret::files;
 
 /// Maximum size of a token file in bytes.

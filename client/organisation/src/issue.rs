@@ -12,7 +12,7 @@ use muster_wire::token::claims::UserClaims;
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, scope};
 
-use super::{
+use crate::{
     AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
     OrganisationKey, OrganisationLock, PrincipalKind, ledger,
 };
@@ -233,7 +233,10 @@ impl Organisation {
 }
 
 /// Writes credentials to a file, replacing older ones.
-pub fn write_credentials(path: &Path, creds: &UserCredentials) -> Result<(), OrganisationError> {
+pub(crate) fn write_credentials(
+    path: &Path,
+    creds: &UserCredentials,
+) -> Result<(), OrganisationError> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         files::create_private_directory(directory)?;
     }

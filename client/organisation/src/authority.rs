@@ -10,7 +10,7 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
-use super::OrganisationError;
+use crate::OrganisationError;
 
 /// Validity of the certificates in years. Long, because access is controlled by tokens, which can be revoked.
 const VALIDITY_YEARS: i16 = 10;
@@ -20,7 +20,7 @@ const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// A certificate and its secret key, both in PEM.
 #[derive(Clone)]
-pub struct CertificateWithKey {
+pub(crate) struct CertificateWithKey {
     /// The certificate, public.
     pub certificate: String,
     /// The secret key.
@@ -36,14 +36,16 @@ impl std::fmt::Debug for CertificateWithKey {
 }
 
 /// Generates a certificate authority.
-pub fn generate_authority(organisation: &str) -> Result<CertificateWithKey, OrganisationError> {
+pub(crate) fn generate_authority(
+    organisation: &str,
+) -> Result<CertificateWithKey, OrganisationError> {
     let key = KeyPair::generate()?;
     let certificate = authority_params(organisation)?.self_signed(&key)?;
     Ok(CertificateWithKey { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
 /// Generates a broker certificate for these host names and addresses, signed with the authority's key.
-pub fn issue_broker_certificate(
+pub(crate) fn issue_broker_certificate(
     organisation: &str,
     authority_key: &str,
     hosts: &[String],
@@ -79,7 +81,7 @@ fn authority_params(organisation: &str) -> Result<CertificateParams, Organisatio
 }
 
 /// Whether a text is an IP address or a host name, so that a certificate can contain it.
-pub fn is_host(text: &str) -> bool {
+pub(crate) fn is_host(text: &str) -> bool {
     let label = |label: &str| {
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let is_well_formed =

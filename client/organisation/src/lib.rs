@@ -4,22 +4,25 @@
 //! operator key --signs--> account token --names--> signing key of a role --signs--> token of a principal
 //! ```
 //!
-//! Read access to the directory gives full control of the organisation. Only [`push`] connects to a broker. No function here prints.
+//! Read access to the directory gives full control of the organisation. Pushing, names and renewal connect to its broker. No function here prints.
 
-pub mod account;
-pub mod authority;
+#![warn(missing_docs)]
+
+mod account;
+mod authority;
 pub mod bundle;
+pub mod cloud_init;
 mod create;
 mod error;
 mod issue;
 mod layout;
-pub mod ledger;
-pub mod lifetime;
-pub mod names;
+mod ledger;
+mod names;
+mod nats_config;
 mod newcomers;
 mod profile;
 mod prune;
-pub mod push;
+mod push;
 mod renewal;
 #[cfg(test)]
 mod testing;
@@ -34,11 +37,14 @@ use muster_secret::files;
 
 pub use create::{OrganisationSpec, create_organisation};
 pub use error::OrganisationError;
-pub use issue::{CredentialSpec, IssuedCredentials};
+pub use issue::{CredentialSpec, IssuedCredentials, PreparedCredentials};
 pub use layout::{OrganisationKey, OrganisationLayout};
-pub use ledger::{AccountRealm, CredentialRecord, CredentialState, PrincipalKind};
+pub use ledger::{AccountRealm, CredentialRecord, CredentialState, PrincipalKind, RecordIndex};
+pub use names::NameRegister;
+pub use nats_config::NatsServerConfig;
 pub use newcomers::AccountTrusts;
-pub use profile::OrganisationProfile;
+pub use profile::{BrokerProfile, OrganisationProfile};
+pub use push::PushError;
 
 /// Largest organisation file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;

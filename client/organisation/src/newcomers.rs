@@ -6,7 +6,7 @@
 use muster_wire::Millis;
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair, Seconds};
 
-use super::{
+use crate::{
     AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
     OrganisationKey, OrganisationLock, account,
 };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use muster_wire::identity::Identity;
 
-use super::ledger::{AccountRealm, PrincipalKind};
+use crate::ledger::{AccountRealm, PrincipalKind};
 
 /// The directory of an organisation.
 #[derive(Debug, Clone)]
@@ -128,7 +128,7 @@ impl OrganisationLayout {
 
     /// The default path of a principal's credentials.
     pub fn principal_creds(&self, kind: PrincipalKind, name: &Identity) -> PathBuf {
-        self.creds_directory().join(kind.plural_name()).join(format!("{name}.creds"))
+        self.creds_directory().join(format!("{kind}s")).join(format!("{name}.creds"))
     }
 
     /// The credentials that push account tokens to the broker.
