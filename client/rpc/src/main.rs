@@ -11,7 +11,6 @@
 mod approval;
 mod ask;
 mod broker_program;
-mod bundle;
 mod caches;
 mod cli;
 mod commands;
@@ -22,7 +21,6 @@ mod environment;
 mod error;
 mod exit;
 mod jobs;
-mod policy;
 mod printer;
 mod render;
 mod reply_filter;

@@ -6,14 +6,14 @@ use crate::ask::{AgentSchemas, FleetRequestError};
 use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::policy::{
-    AssumedDataValues, LoadedPolicies, PolicyTestSuite, SavedNode, lint_policies, read_directory,
-    read_paths,
-};
 use crate::render::policy as render;
 use muster_base::unix_millis_now;
 use muster_client::DataDdlStore;
 use muster_policy::{PolicyQuery, RuleVerdict};
+use muster_policy_tools::{
+    AssumedDataValues, LoadedPolicies, PolicyTestSuite, SavedNode, lint_policies, read_directory,
+    read_paths,
+};
 use serde_json::Map;
 
 /// Runs one of the commands.

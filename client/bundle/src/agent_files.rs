@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use muster_bundle::{BundleFile, BundleFileMode};
 use muster_ddl::AgentDdl;
 
-use super::{BundleFileError, printable_text};
+use crate::{BundleFile, BundleFileError, BundleFileMode};
 
 /// Returns the DDL, if the agent with this name has all its programs.
 pub fn check_agent_files(
@@ -19,9 +18,9 @@ pub fn check_agent_files(
     let ddl = AgentDdl::from_slice(content.bytes)
         .map_err(|source| BundleFileError::Ddl { file, source })?;
     if ddl.name() != name {
-        let ddl_name = printable_text(ddl.name());
         return Err(BundleFileError::Agent(format!(
-            "{name}.json describes the agent {ddl_name}; rename the file to {ddl_name}.json"
+            "{name}.json describes the agent {ddl_name}; rename the file to {ddl_name}.json",
+            ddl_name = ddl.name()
         )));
     }
     let scripts = |action: &&muster_ddl::ActionSchema| action.implemented_by().is_some();
@@ -34,14 +33,11 @@ pub fn check_agent_files(
     for action in ddl.actions() {
         check_program(name, action.implemented_by(), files)?;
     }
-    let version = ddl.version().to_owned();
-    match semver::Version::parse(&version) {
-        Ok(parsed) => Ok((ddl, parsed)),
-        Err(source) => {
-            let version = printable_text(&version);
-            Err(BundleFileError::Version { version, source })
-        }
-    }
+    let version = ddl
+        .version()
+        .parse()
+        .map_err(|source| BundleFileError::Version { version: ddl.version().to_owned(), source })?;
+    Ok((ddl, version))
 }
 
 /// One of these paths, where a node searches, must be a program. `plugins/host/src/external/candidate.rs` implements the search.
@@ -63,5 +59,5 @@ fn check_program(
     if is_present {
         return Ok(());
     }
-    Err(BundleFileError::NoProgram(printable_text(script.unwrap_or(name))))
+    Err(BundleFileError::NoProgram(script.unwrap_or(name).to_owned()))
 }

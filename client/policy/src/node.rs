@@ -8,8 +8,8 @@ use muster_filter::state::{NodeFacts, NodeView};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::error::PolicyError;
-use super::read::read_limited;
+use crate::PolicyError;
+use muster_secret::files;
 
 /// Maximum size of an inventory, in bytes: no reply is larger.
 const MAX_INVENTORY_BYTES: u64 = 4 * 1024 * 1024;
@@ -35,7 +35,7 @@ struct SavedInventoryDocument {
 impl SavedNode {
     /// Reads a file that `rpc inventory NODE -j` wrote.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
-        let text = read_limited(path, MAX_INVENTORY_BYTES)?;
+        let text = files::read_text(path, MAX_INVENTORY_BYTES)?;
         let invalid = |problem: String| PolicyError::Inventory { path: path.to_owned(), problem };
         let document: SavedInventoryDocument =
             serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;

@@ -12,10 +12,10 @@ use muster_wire::identity::SubjectName;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::data::AssumedDataValues;
-use super::error::PolicyError;
-use super::node::SavedNode;
-use super::read::read_limited;
+use crate::AssumedDataValues;
+use crate::PolicyError;
+use crate::SavedNode;
+use muster_secret::files;
 
 /// Maximum size of a test file, in bytes.
 const MAX_TEST_FILE_BYTES: u64 = 4 * 1024 * 1024;
@@ -113,7 +113,7 @@ fn default_verdict() -> RuleVerdict {
 impl PolicyTestSuite {
     /// Reads a test file, and the inventories that it names. Relative paths are resolved against the test file.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
-        let text = read_limited(path, MAX_TEST_FILE_BYTES)?;
+        let text = files::read_text(path, MAX_TEST_FILE_BYTES)?;
         let invalid = |message: String| PolicyError::Cases { path: path.to_owned(), message };
         let file: PolicyTestFile =
             toml::from_str(&text).map_err(|error| invalid(error.to_string()))?;

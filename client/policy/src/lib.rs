@@ -1,5 +1,7 @@
 //! Reads, checks and tests policies as local files. [`muster_policy`] defines their meaning; nothing here sends requests or prints.
 
+#![warn(missing_docs)]
+
 mod cases;
 mod data;
 mod error;
@@ -9,6 +11,7 @@ mod read;
 
 pub use cases::{PolicyTestOutcome, PolicyTestSuite};
 pub use data::AssumedDataValues;
+pub use error::PolicyError;
 pub use lint::{LintFinding, LintLevel, LoadedPolicies, lint_policies};
 pub use node::SavedNode;
-pub use read::{read_directory, read_paths};
+pub use read::{PolicyFilesReading, read_directory, read_paths};

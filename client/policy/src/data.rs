@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-use super::error::PolicyError;
+use crate::PolicyError;
 
 /// Output values by lookup: `"puppet()" = { enabled = false }`.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -1,34 +1,17 @@
 //! Errors of reading policies. An invalid policy is a finding, not an error.
 
-use std::io;
 use std::path::PathBuf;
 
 use muster_filter::FilterError;
 use muster_filter::state::NodeFactsError;
-
-use crate::error::CommandError;
-use crate::exit::CommandExitCode;
+use muster_secret::files::FileAccessError;
 
 /// Why policies cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// A file or directory cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The path.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
-    },
-    /// The file exceeds the size limit.
-    #[error("{} has more than {limit} bytes; check that it is the right file", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Maximum size in bytes.
-        limit: u64,
-    },
+    /// A file or directory cannot be read, or a file is too large.
+    #[error(transparent)]
+    File(#[from] FileAccessError),
     /// A directory without a policy.
     #[error("{} contains no policy", path.display())]
     NoPolicy {
@@ -80,25 +63,4 @@ pub enum PolicyError {
         #[source]
         source: NodeFactsError,
     },
-}
-
-impl CommandError for PolicyError {
-    fn hints(&self) -> Vec<String> {
-        let hint = match self {
-            Self::NoPolicy { .. } => {
-                "specify the directory that contains AGENT.policy, as in `rpc policy check ./policies`"
-            }
-            Self::Inventory { .. } => "create one with `rpc inventory NODE -j > NODE.json`",
-            Self::Cases { .. } => "run `rpc policy test --help` for the format of test files",
-            _ => return Vec::new(),
-        };
-        vec![hint.to_owned()]
-    }
-
-    fn exit_code(&self) -> CommandExitCode {
-        match self {
-            Self::Fact { .. } | Self::Data { .. } => CommandExitCode::Usage,
-            _ => CommandExitCode::Local,
-        }
-    }
 }

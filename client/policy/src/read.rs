@@ -1,8 +1,8 @@
 //! Reads policies from directories and single files with the rules of the daemon: hidden files are skipped, because editors create them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs::{self, DirEntry};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,10 @@ use muster_policy::{
     RuleVerdict,
 };
 use muster_secret::check_protected;
+use muster_secret::files::{self, FileAccessError};
 
-use super::error::PolicyError;
-use super::lint::{LintFinding, LintLevel};
+use crate::PolicyError;
+use crate::{LintFinding, LintLevel};
 
 /// The policies of one directory, or some of them.
 #[derive(Debug)]
@@ -58,14 +59,10 @@ pub fn read_directory(
     path: &Path,
     default: RuleVerdict,
 ) -> Result<PolicyFilesReading, PolicyError> {
-    let entries = fs::read_dir(path).map_err(|source| read_error(path, source))?;
-    let mut files = Vec::new();
-    for entry in entries {
-        let file = entry.map_err(|source| read_error(path, source))?.path();
-        if is_policy(&file) {
-            files.push(file);
-        }
-    }
+    let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = entries.map_err(files::file_error("read", path))?;
+    let paths = entries.iter().map(DirEntry::path);
+    let mut files: Vec<PathBuf> = paths.filter(|path| is_policy(path)).collect();
     if files.is_empty() {
         return Err(PolicyError::NoPolicy { path: path.to_owned() });
     }
@@ -81,7 +78,7 @@ pub fn read_paths(
     let mut readings = Vec::new();
     let mut files_by_directory: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     for path in given {
-        let kind = fs::metadata(path).map_err(|source| read_error(path, source))?;
+        let kind = fs::metadata(path).map_err(files::file_error("read", path))?;
         if kind.is_dir() {
             readings.push(read_directory(path, default)?);
         } else {
@@ -117,26 +114,10 @@ fn is_policy(path: &Path) -> bool {
 }
 
 fn read_source(path: PathBuf) -> PolicySource {
-    let text = read_limited(&path, MAX_POLICY_FILE_BYTES);
+    let text = files::read_text(&path, MAX_POLICY_FILE_BYTES);
     let text = text.map_err(|error| match error {
-        PolicyError::Read { source, .. } => PolicyFault::Read(source),
+        FileAccessError::System { source, .. } => PolicyFault::Read(source),
         _ => PolicyFault::TooLarge(MAX_POLICY_FILE_BYTES),
     });
     PolicySource { path, text }
-}
-
-/// Reads the text of a file of at most this many bytes.
-pub(super) fn read_limited(path: &Path, limit: u64) -> Result<String, PolicyError> {
-    let mut text = String::new();
-    let file = File::open(path).map_err(|source| read_error(path, source))?;
-    file.take(limit + 1).read_to_string(&mut text).map_err(|source| read_error(path, source))?;
-    if text.len() as u64 > limit {
-        let path = path.to_owned();
-        return Err(PolicyError::TooLarge { path, limit });
-    }
-    Ok(text)
-}
-
-fn read_error(path: &Path, source: io::Error) -> PolicyError {
-    PolicyError::Read { path: path.to_owned(), source }
 }

@@ -7,13 +7,13 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use muster_bundle::{BundleFile, BundleFileMode, ManifestEntry, OpenBundle};
+use muster_secret::files::{self, FileAccessError};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::{Millis, limits};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 
-use super::{BundleFileError, read_limited};
+use crate::{BundleFile, BundleFileError, BundleFileMode, ManifestEntry, OpenBundle, check_path};
 
 /// Below the directory of agents. Nodes search it three levels deep.
 const AGENT_SUBDIRECTORY: &str = "mcollective/agent";
@@ -63,12 +63,12 @@ pub fn find_installed(
     if !path.exists() {
         return Ok(None);
     }
-    let bytes = read_limited(&path, limits::MAX_BUNDLE_MANIFEST_BYTES)?;
+    let bytes = files::read_bytes(&path, limits::MAX_BUNDLE_MANIFEST_BYTES)?;
     let record: InstallRecord = serde_json::from_slice(&bytes)
         .map_err(|source| BundleFileError::Record { path: path.clone(), source })?;
     // Removal deletes the paths of the record, so they must stay below the directory.
     for file in record.files.keys() {
-        muster_bundle::check_path(agent, file)
+        check_path(agent, file)
             .map_err(|source| BundleFileError::Refused { path: path.clone(), source })?;
     }
     Ok(Some(InstalledBundle { record, directory }))
@@ -107,13 +107,16 @@ pub fn install_bundle(
         installed_at: now,
         files: manifest.files.clone(),
     };
-    let parent = ddls.join(AGENT_SUBDIRECTORY);
-    make_directories(ddls)?;
+    let mut parent = ddls.to_owned();
+    for part in AGENT_SUBDIRECTORY.split('/') {
+        parent.push(part);
+        make_directory(&parent)?;
+    }
     // Beside the target, not below it; nodes skip hidden directories.
     let staging = tempfile::Builder::new()
         .prefix(".staging-")
         .tempdir_in(ddls)
-        .map_err(BundleFileError::file_error("create a directory in", ddls))?;
+        .map_err(files::file_error("create a directory in", ddls))?;
     let new_directory = staging.path().join(manifest.name.as_str());
     stage_files(&new_directory, bundle, &record)?;
     let result = if previous.is_some() {
@@ -123,7 +126,7 @@ pub fn install_bundle(
     };
     result
         .and_then(|()| File::open(&parent)?.sync_all())
-        .map_err(BundleFileError::file_error("install", &target))?;
+        .map_err(files::file_error("install", &target))?;
     Ok(previous.map(|installed| installed.record))
 }
 
@@ -171,14 +174,12 @@ pub fn changed_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
         let Ok(metadata) = path.symlink_metadata() else {
             continue;
         };
-        if !metadata.is_file() || metadata.len() != recorded.bytes {
-            changed.push(format!("{file} was changed"));
-            continue;
-        }
-        let bytes = read_limited(&path, limits::MAX_BUNDLE_BYTES)?;
-        let mode = recorded.mode;
-        let bytes = bytes.as_slice();
-        if (BundleFile { mode, bytes }).manifest_entry() != *recorded {
+        // Size and type first, so that nothing larger than a bundle is read.
+        let is_same = metadata.is_file() && metadata.len() == recorded.bytes && {
+            let bytes = &files::read_bytes(&path, limits::MAX_BUNDLE_BYTES)?;
+            BundleFile { mode: recorded.mode, bytes }.manifest_entry() == *recorded
+        };
+        if !is_same {
             changed.push(format!("{file} was changed"));
         }
     }
@@ -191,9 +192,9 @@ fn foreign_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileE
     let mut pending = vec![String::new()];
     while let Some(parent) = pending.pop() {
         let directory = installed.directory.join(&parent);
-        let failed = || BundleFileError::file_error("list", &directory);
-        for entry in fs::read_dir(&directory).map_err(failed())? {
-            let entry = entry.map_err(failed())?;
+        let failed = files::file_error("list", &directory);
+        for entry in fs::read_dir(&directory).map_err(&failed)? {
+            let entry = entry.map_err(&failed)?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let relative =
                 if parent.is_empty() { name.clone() } else { format!("{parent}/{name}") };
@@ -223,15 +224,14 @@ pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
     let mut parents: Vec<PathBuf> = Vec::new();
     for file in std::iter::once(&ddl).chain(others) {
         let path = directory.join(file);
-        ignore_missing(fs::remove_file(&path))
-            .map_err(BundleFileError::file_error("remove", &path))?;
+        ignore_missing(fs::remove_file(&path)).map_err(files::file_error("remove", &path))?;
         parents.extend(
             path.ancestors().skip(1).filter(|path| path.starts_with(directory)).map(Path::to_owned),
         );
     }
     let left = foreign_files(installed)?;
     let path = directory.join(INSTALL_RECORD_FILE);
-    ignore_missing(fs::remove_file(&path)).map_err(BundleFileError::file_error("remove", &path))?;
+    ignore_missing(fs::remove_file(&path)).map_err(files::file_error("remove", &path))?;
     // Deepest directories first. Non-empty ones contain other files, and stay.
     parents.sort_by_key(|path| std::cmp::Reverse(path.as_os_str().len()));
     parents.dedup();
@@ -258,49 +258,34 @@ fn stage_files(
     make_directory(new_directory)?;
     for (file, content) in &bundle.files {
         let path = new_directory.join(file);
-        let mut parents: Vec<&Path> =
-            path.ancestors().skip(1).take_while(|parent| *parent != new_directory).collect();
-        parents.reverse();
-        for directory in parents {
-            make_directory(directory)?;
+        // A path has at most two directories.
+        for (at, _) in file.match_indices('/') {
+            make_directory(&new_directory.join(file.split_at(at).0))?;
         }
         write_file(&path, content.bytes, content.mode)?;
     }
     let path = new_directory.join(INSTALL_RECORD_FILE);
     let text = serde_json::to_vec_pretty(record)
         .map_err(|source| BundleFileError::Record { path: path.clone(), source })?;
-    write_file(&path, &text, BundleFileMode::Data)
+    Ok(write_file(&path, &text, BundleFileMode::Data)?)
 }
 
 /// Sets the mode independently of the umask: a node rejects agents that other users can write to.
-fn write_file(path: &Path, bytes: &[u8], mode: BundleFileMode) -> Result<(), BundleFileError> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(BundleFileError::file_error("write", path))?;
-    file.write_all(bytes)
-        .and_then(|()| file.set_permissions(Permissions::from_mode(mode.permission_bits())))
-        .and_then(|()| file.sync_all())
-        .map_err(BundleFileError::file_error("write", path))
-}
-
-fn make_directories(ddls: &Path) -> Result<(), BundleFileError> {
-    let mut path = ddls.to_owned();
-    for part in AGENT_SUBDIRECTORY.split('/') {
-        path.push(part);
-        make_directory(&path)?;
-    }
-    Ok(())
+fn write_file(path: &Path, bytes: &[u8], mode: BundleFileMode) -> Result<(), FileAccessError> {
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(bytes)?;
+        file.set_permissions(Permissions::from_mode(mode.permission_bits()))?;
+        file.sync_all()
+    };
+    write().map_err(files::file_error("write", path))
 }
 
 /// Creates a directory; an existing one stays unchanged.
-fn make_directory(path: &Path) -> Result<(), BundleFileError> {
+fn make_directory(path: &Path) -> Result<(), FileAccessError> {
     match fs::create_dir(path) {
-        Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o755))
-            .map_err(BundleFileError::file_error("create", path)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(BundleFileError::file_error("create", path)(error)),
+        made => made.and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755))),
     }
+    .map_err(files::file_error("create", path))
 }

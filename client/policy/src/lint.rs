@@ -14,7 +14,7 @@ use muster_base::nearest_name;
 
 /// Severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LintLevel {
     /// A node denies all requests because of it.
@@ -25,7 +25,7 @@ pub enum LintLevel {
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LintFinding {
     /// The file.
     pub path: PathBuf,

@@ -5,10 +5,10 @@ use std::fs::{self, DirEntry};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_bundle::{BundleFile, BundleFileMode};
+use muster_secret::files;
 use muster_wire::limits;
 
-use super::{BundleFileError, read_limited};
+use crate::{BundleFile, BundleFileError, BundleFileMode};
 
 /// The files of a directory.
 #[derive(Debug, Default)]
@@ -58,16 +58,15 @@ fn collect_directory(
     collected: &mut BundleSourceFiles,
     total: &mut usize,
 ) -> Result<(), BundleFileError> {
-    let failed =
-        |source| BundleFileError::File { verb: "list", path: directory.to_owned(), source };
-    let entries = fs::read_dir(directory).map_err(failed)?;
-    let mut entries: Vec<DirEntry> = entries.collect::<Result<_, _>>().map_err(failed)?;
+    let mut entries: Vec<DirEntry> = fs::read_dir(directory)
+        .and_then(Iterator::collect)
+        .map_err(files::file_error("list", directory))?;
     entries.sort_by_key(DirEntry::file_name);
     for entry in entries {
         let path = entry.path();
         let name = entry.file_name();
         let name = name.to_str().ok_or_else(|| BundleFileError::Unreadable(path.clone()))?;
-        let kind = entry.file_type().map_err(BundleFileError::file_error("inspect", &path))?;
+        let kind = entry.file_type().map_err(files::file_error("inspect", &path))?;
         let relative = format!("{prefix}{name}");
         if is_left_out(&relative, name) {
             collected.left_out.push(path);
@@ -77,10 +76,10 @@ fn collect_directory(
                 collect_directory(&path, &format!("{relative}/"), collected, total)?;
             }
         } else if kind.is_file() {
-            let bytes = read_limited(&path, limits::MAX_BUNDLE_BYTES - *total)?;
+            let bytes = files::read_bytes(&path, limits::MAX_BUNDLE_BYTES - *total)?;
             *total += bytes.len();
             let mode = fs::metadata(&path)
-                .map_err(BundleFileError::file_error("inspect", &path))?
+                .map_err(files::file_error("inspect", &path))?
                 .permissions()
                 .mode();
             let mode =
@@ -105,9 +104,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    use muster_bundle::BundleFileMode;
-
-    use super::{BundleFileError, collect_bundle_files};
+    use super::{BundleFileError, BundleFileMode, collect_bundle_files};
 
     #[test]
     fn files_are_gathered_with_their_modes_and_links_are_refused() {

@@ -1,4 +1,5 @@
-//! External agent bundles: one signed file per agent. No files are opened here; functions take and return bytes.
+//! External agent bundles: one signed file per agent. The format takes and returns bytes; [`collect_bundle_files`], [`install_bundle`] and
+//! [`remove_bundle`] work on directories.
 //!
 //! ```text
 //! a tar of   bundle.json   the manifest, signed as muster.bundle.v1 (see [`muster_wire::sign`]): signer's token, signature, digests
@@ -14,10 +15,21 @@
 
 #![warn(missing_docs)]
 
+mod agent_files;
 mod archive;
+mod collect;
+mod error;
+mod install;
 mod open;
 
+pub use agent_files::check_agent_files;
 pub use archive::BundleArchive;
+pub use collect::{BundleSourceFiles, collect_bundle_files};
+pub use error::BundleFileError;
+pub use install::{
+    InstallRecord, InstalledBundle, bundle_directory, changed_files, find_installed,
+    install_bundle, remove_bundle,
+};
 pub use open::{BundleSigner, BundleSignerTrust, OpenBundle, PLUGIN_SIGN_TAG};
 
 use std::collections::BTreeMap;
