@@ -1,85 +1,39 @@
-//! Issues the operator token and the account tokens. The tokens of the fleet and bootstrap accounts are signed again at each change.
+//! Claims of the accounts. The tokens of the fleet and bootstrap accounts are signed again at each change.
+
+use std::path::Path;
 
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 use muster_wire::subject;
 use muster_wire::token::claims::{
-    AccountClaims, AccountLimits, OperatorClaims, PermissionTemplate, ScopedKey, SigningKeyEntry,
+    AccountClaims, AccountLimits, PermissionTemplate, ScopedKey, SigningKeyEntry,
     SubjectPermissions,
 };
 use muster_wire::token::encode::{self, TokenIssueError, TokenValidity};
-use muster_wire::token::{AccountTrust, KeyPair, PublicKey, Seconds, TokenError, UserRole};
-use serde_json::Map;
+use muster_wire::token::{AccountTrust, PublicKey, Seconds, TokenError, UserRole};
+use serde_json::{Map, Value};
 
 use crate::{
     AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, prune,
 };
-use muster_secret::files;
+use muster_secret::files::{self, FileAccessError};
 
-/// The public keys that sign for the roles of the fleet.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RoleKeys {
-    /// Signs nodes.
-    pub node: PublicKey,
-    /// Signs users.
-    pub caller: PublicKey,
-    /// Signs services.
-    pub service: PublicKey,
-}
-
-/// Issues the operator's token.
-pub(crate) fn operator_token(
-    name: &str,
-    system: PublicKey,
-    operator: &KeyPair,
-    at: Seconds,
-) -> Result<String, OrganisationError> {
-    Ok(encode::issue_operator_token(
-        name,
-        OperatorClaims::new(Some(system)),
-        TokenValidity::without_end(at),
-        operator,
-    )?)
-}
-
-/// Issues the first account token of the fleet, with its roles and the broker permissions of each role.
-pub(crate) fn fleet_token(
-    name: &str,
-    account: PublicKey,
-    roles: RoleKeys,
+/// Claims of a new account of this realm: for each role the key that signs for it and its permissions at the broker.
+pub(crate) fn account_claims(
+    realm: AccountRealm,
+    role_keys: &[(UserRole, PublicKey)],
     collectives: &[SubjectName],
-    operator: &KeyPair,
-    at: Seconds,
-) -> Result<String, OrganisationError> {
-    let entry = |key, role: UserRole| {
-        SigningKeyEntry::Scoped(Box::new(ScopedKey::new(
-            key,
-            role,
-            role.permission_template(collectives),
-        )))
+) -> AccountClaims {
+    let signing_key = |(role, key): &(UserRole, PublicKey)| {
+        let template = permission_template(realm, *role, collectives)?;
+        Some(SigningKeyEntry::Scoped(Box::new(ScopedKey::new(*key, *role, template))))
     };
-    let keys = vec![
-        entry(roles.node, UserRole::Node),
-        entry(roles.caller, UserRole::Caller),
-        entry(roles.service, UserRole::Service),
-    ];
-    let claims = AccountClaims::new(account_limits(AccountRealm::Fleet), keys);
-    Ok(encode::issue_account_token(
-        name,
-        account,
-        claims,
-        TokenValidity::without_end(at),
-        operator,
-    )?)
+    let signing_keys = role_keys.iter().filter_map(signing_key).collect();
+    AccountClaims::new(account_limits(realm), signing_keys)
 }
 
-/// Issues the system account's token. Its users may update account tokens, send server and account requests, and read their events.
-pub(crate) fn system_token(
-    account: PublicKey,
-    role_key: PublicKey,
-    operator: &KeyPair,
-    at: Seconds,
-) -> Result<String, OrganisationError> {
+/// Claims of the system account. Its users may update account tokens, send server and account requests, and read their events.
+pub(crate) fn system_claims(role_key: PublicKey) -> AccountClaims {
     let allowing = |subjects: &[&str]| SubjectPermissions {
         allow: subjects.iter().map(|subject| (*subject).to_owned()).collect(),
         deny: Vec::new(),
@@ -104,40 +58,12 @@ pub(crate) fn system_token(
         role: "system".to_owned(),
         template,
     };
-    let keys = vec![SigningKeyEntry::Scoped(Box::new(key))];
-    let claims = AccountClaims::new(AccountLimits::default(), keys);
-    Ok(encode::issue_account_token(
-        "system",
-        account,
-        claims,
-        TokenValidity::without_end(at),
-        operator,
-    )?)
+    AccountClaims::new(AccountLimits::default(), vec![SigningKeyEntry::Scoped(Box::new(key))])
 }
 
-/// Issues the token of the bootstrap account: who may request enrolment and who replies. It shares no subjects with the fleet's account.
-pub(crate) fn newcomers_token(
-    account: PublicKey,
-    newcomer: PublicKey,
-    enroller: PublicKey,
-    operator: &KeyPair,
-    at: Seconds,
-) -> Result<String, OrganisationError> {
-    let entry = |key, role: UserRole| {
-        let template = role.newcomers_account_template()?;
-        let scope = ScopedKey::new(key, role, template);
-        Some(SigningKeyEntry::Scoped(Box::new(scope)))
-    };
-    let keys = [entry(newcomer, UserRole::Newcomer), entry(enroller, UserRole::Service)];
-    let keys = keys.into_iter().flatten().collect();
-    let claims = AccountClaims::new(account_limits(AccountRealm::Newcomers), keys);
-    Ok(encode::issue_account_token(
-        "newcomers",
-        account,
-        claims,
-        TokenValidity::without_end(at),
-        operator,
-    )?)
+/// Replaces the file of a token.
+pub(crate) fn write_token(path: &Path, token: &str) -> Result<(), FileAccessError> {
+    files::replace_public(path, format!("{token}\n").as_bytes())
 }
 
 impl Organisation {
@@ -204,8 +130,8 @@ impl Organisation {
         let path = self.layout().realm_token(realm);
         let updated_trust = trust
             .update(&token)
-            .map_err(|source| OrganisationError::Token { path: path.clone(), source })?;
-        files::replace_public(&path, format!("{token}\n").as_bytes())?;
+            .map_err(|source| OrganisationError::Token(path.clone(), source))?;
+        write_token(&path, &token)?;
         self.write_broker_accounts()?;
         Ok(updated_trust)
     }
@@ -216,6 +142,18 @@ fn account_limits(realm: AccountRealm) -> AccountLimits {
     match realm {
         AccountRealm::Fleet => AccountLimits::with_jetstream(),
         AccountRealm::Newcomers => AccountLimits::default(),
+    }
+}
+
+/// The permissions of a role in this account; `None` if the account does not have the role.
+fn permission_template(
+    realm: AccountRealm,
+    role: UserRole,
+    collectives: &[SubjectName],
+) -> Option<PermissionTemplate> {
+    match realm {
+        AccountRealm::Fleet => Some(role.permission_template(collectives)),
+        AccountRealm::Newcomers => role.newcomers_account_template(),
     }
 }
 
@@ -234,24 +172,21 @@ fn refresh_account(
         let Ok(role) = scope.role.parse::<UserRole>() else {
             continue;
         };
-        let template = match realm {
-            AccountRealm::Fleet => Some(role.permission_template(collectives)),
-            AccountRealm::Newcomers => role.newcomers_account_template(),
-        };
-        if let Some(mut template) = template {
-            let extra_fields = std::mem::take(&mut scope.template.rest);
-            for (name, value) in extra_fields {
-                template.rest.entry(name).or_insert(value);
-            }
+        if let Some(mut template) = permission_template(realm, role, collectives) {
+            keep_unknown_fields(&mut template.rest, &scope.template.rest);
             scope.template = template;
         }
     }
     let mut limits = account_limits(realm);
-    for (name, value) in std::mem::take(&mut account.limits.rest) {
-        limits.rest.entry(name).or_insert(value);
-    }
+    keep_unknown_fields(&mut limits.rest, &account.limits.rest);
     account.limits = limits;
     *account != before
+}
+
+fn keep_unknown_fields(fields: &mut Map<String, Value>, earlier: &Map<String, Value>) {
+    for (name, value) in earlier {
+        fields.entry(name).or_insert_with(|| value.clone());
+    }
 }
 
 #[cfg(test)]

@@ -82,20 +82,14 @@ pub struct NoExtraConfig {}
 
 /// Fails if the directory already holds a configuration, which may be that of another fleet.
 pub fn require_free(directory: &Path, kind: PrincipalKind) -> Result<(), OrganisationError> {
-    require_absent(
-        directory,
-        match kind {
-            PrincipalKind::User => &[name::USER_CONFIG, name::USER_CREDS],
-            PrincipalKind::Node
-            | PrincipalKind::Service
-            | PrincipalKind::Newcomer
-            | PrincipalKind::Enroller => &[name::NODE_CONFIG, name::NODE_CREDS],
-        },
-    )
+    let names = match kind {
+        PrincipalKind::User => [name::USER_CONFIG, name::USER_CREDS],
+        _ => [name::NODE_CONFIG, name::NODE_CREDS],
+    };
+    require_absent(directory, &names)
 }
 
 /// Fails if the directory already holds one of these files.
-/// Writes a node's files to a directory. `extra` holds further sections of its configuration.
 pub fn require_absent(directory: &Path, names: &[&str]) -> Result<(), OrganisationError> {
     let mut paths = names.iter().map(|name| directory.join(name));
     paths.find(|path| path.exists()).map_or(Ok(()), |path| Err(OrganisationError::Configured(path)))
@@ -202,10 +196,8 @@ impl Organisation {
         header: &str,
         config: &impl Serialize,
     ) -> Result<(), OrganisationError> {
-        let body = toml::to_string(config).map_err(|error| OrganisationError::Format {
-            item: "the configuration",
-            source: error.into(),
-        })?;
+        let body = toml::to_string(config)
+            .map_err(|error| OrganisationError::Format("the configuration", error.into()))?;
         files::create_private_directory(directory)?;
         files::replace_public(&directory.join(file), format!("{header}{body}").as_bytes())?;
         let copy = |from: &Path, to: &str| {

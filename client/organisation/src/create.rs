@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use muster_secret::ProtectedFileError;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::token::claims::UserClaims;
+use muster_wire::token::UserRole;
+use muster_wire::token::claims::{OperatorClaims, UserClaims};
 use muster_wire::token::encode::{self, TokenValidity};
-use muster_wire::token::{KeyKind, KeyPair, UserCredentials};
 
-use crate::account::{self, RoleKeys};
+use crate::account::{account_claims, system_claims, write_token};
 use crate::nats_config::NatsServerConfig;
 use crate::profile::{self, BrokerProfile, OrganisationProfile};
 use crate::{
-    MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey, OrganisationLayout,
-    OrganisationLock, authority,
+    AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey,
+    OrganisationLayout, OrganisationLock, authority,
 };
 use muster_secret::files;
 
@@ -42,44 +42,6 @@ pub struct OrganisationSpec {
     pub port: i32,
     /// Whether the broker uses TLS.
     pub tls: bool,
-}
-
-/// The generated secret keys, before they are written.
-struct GeneratedKeys {
-    operator: KeyPair,
-    account: KeyPair,
-    system: KeyPair,
-    node: KeyPair,
-    caller: KeyPair,
-    service: KeyPair,
-    system_role: KeyPair,
-}
-
-impl GeneratedKeys {
-    fn generate() -> Result<Self, OrganisationError> {
-        let new = |kind| KeyPair::generate(kind).map_err(OrganisationError::NewKey);
-        Ok(Self {
-            operator: new(KeyKind::Operator)?,
-            account: new(KeyKind::Account)?,
-            system: new(KeyKind::Account)?,
-            node: new(KeyKind::Account)?,
-            caller: new(KeyKind::Account)?,
-            service: new(KeyKind::Account)?,
-            system_role: new(KeyKind::Account)?,
-        })
-    }
-
-    fn all_keys(&self) -> [(OrganisationKey, &KeyPair); 7] {
-        [
-            (OrganisationKey::Operator, &self.operator),
-            (OrganisationKey::Account, &self.account),
-            (OrganisationKey::System, &self.system),
-            (OrganisationKey::Node, &self.node),
-            (OrganisationKey::Caller, &self.caller),
-            (OrganisationKey::Service, &self.service),
-            (OrganisationKey::SystemRole, &self.system_role),
-        ]
-    }
 }
 
 /// Creates the organisation.
@@ -104,14 +66,14 @@ pub fn create_organisation(
     ] {
         files::create_private_directory(private)?;
     }
-    let keys = GeneratedKeys::generate()?;
+    let public_key = |key| layout.create_key(key).map(|pair| pair.public_key());
     let mut organisation = Organisation {
         profile: OrganisationProfile {
             name,
             collectives: spec.collectives,
-            operator: keys.operator.public_key(),
-            account: keys.account.public_key(),
-            system_account: keys.system.public_key(),
+            operator: public_key(OrganisationKey::Operator)?,
+            account: public_key(OrganisationKey::Account)?,
+            system_account: public_key(OrganisationKey::System)?,
             newcomers_account: None,
             broker: BrokerProfile {
                 urls: broker_urls(spec.tls, &spec.hosts, spec.port),
@@ -121,9 +83,8 @@ pub fn create_organisation(
         },
         layout,
     };
-    organisation.write_keys(&keys)?;
-    organisation.write_tokens(&keys, now)?;
-    organisation.create_newcomers_account(&keys.operator, now)?;
+    organisation.create_tokens(now)?;
+    organisation.create_newcomers_account(now)?;
     if spec.tls {
         organisation.write_authority()?;
         organisation.write_certificate(&spec.hosts)?;
@@ -132,67 +93,42 @@ pub fn create_organisation(
     let conf = NatsServerConfig::for_organisation(&organisation);
     files::replace_public(&organisation.layout.broker_config(), conf.render_text().as_bytes())?;
     // Written last: only a directory with this file is an organisation.
-    files::replace_public(
-        &organisation.layout.profile_file(),
-        organisation.profile.to_toml()?.as_bytes(),
-    )?;
+    organisation.write_profile()?;
     Ok(organisation)
 }
 
 impl Organisation {
-    fn write_keys(&self, keys: &GeneratedKeys) -> Result<(), OrganisationError> {
-        for (key, pair) in keys.all_keys() {
-            files::create_secret(&self.layout.key_file(key), pair.seed_text().as_bytes())?;
-        }
-        Ok(())
-    }
-
-    fn write_tokens(&self, keys: &GeneratedKeys, now: Millis) -> Result<(), OrganisationError> {
-        let (layout, profile, at) = (&self.layout, &self.profile, now / 1000);
-        let roles = RoleKeys {
-            node: keys.node.public_key(),
-            caller: keys.caller.public_key(),
-            service: keys.service.public_key(),
-        };
-        let operator =
-            account::operator_token(&profile.name, profile.system_account, &keys.operator, at)?;
-        let (name, collectives) = (&profile.name, &profile.collectives);
-        let fleet =
-            account::fleet_token(name, profile.account, roles, collectives, &keys.operator, at)?;
-        let role = keys.system_role.public_key();
-        let system = account::system_token(profile.system_account, role, &keys.operator, at)?;
-        for (path, token) in [
-            (layout.operator_token(), operator),
-            (layout.account_token(), fleet),
-            (layout.system_token(), system),
+    /// Creates the keys of the roles, the tokens of operator, fleet and system account, and the credentials that push account tokens.
+    fn create_tokens(&self, now: Millis) -> Result<(), OrganisationError> {
+        let (layout, profile) = (&self.layout, &self.profile);
+        let validity = TokenValidity::without_end(now / 1000);
+        let public_key = |key| layout.create_key(key).map(|pair| pair.public_key());
+        let role_keys = [
+            (UserRole::Node, public_key(OrganisationKey::Node)?),
+            (UserRole::Caller, public_key(OrganisationKey::Caller)?),
+            (UserRole::Service, public_key(OrganisationKey::Service)?),
+        ];
+        let fleet = account_claims(AccountRealm::Fleet, &role_keys, &profile.collectives);
+        let system = system_claims(public_key(OrganisationKey::SystemRole)?);
+        let operator = self.load_key(OrganisationKey::Operator)?;
+        let claims = OperatorClaims::new(Some(profile.system_account));
+        let token = encode::issue_operator_token(&profile.name, claims, validity, &operator)?;
+        write_token(&layout.operator_token(), &token)?;
+        for (path, name, account, claims) in [
+            (layout.account_token(), profile.name.as_str(), profile.account, fleet),
+            (layout.system_token(), "system", profile.system_account, system),
         ] {
-            files::replace_public(&path, format!("{token}\n").as_bytes())?;
+            let token = encode::issue_account_token(name, account, claims, validity, &operator)?;
+            write_token(&path, &token)?;
         }
-        let path = layout.system_creds();
-        let creds = self.system_user(&keys.system_role, now)?;
-        Ok(files::create_secret(&path, creds.to_text().as_bytes())?)
-    }
-
-    /// Issues the system account user that pushes account tokens.
-    fn system_user(
-        &self,
-        role: &KeyPair,
-        now: Millis,
-    ) -> Result<UserCredentials, OrganisationError> {
-        let name = Identity::parse("system")
-            .map_err(|error| OrganisationError::Name(error.to_string()))?;
-        let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
-        let user = UserClaims::new(self.profile.system_account, Vec::new());
-        let token = encode::issue_user_token(
-            &name,
-            pair.public_key(),
-            user,
-            TokenValidity::without_end(now / 1000),
-            role,
+        let claims = |_| UserClaims::new(profile.system_account, Vec::new());
+        let creds = self.issue_user(
+            &Identity::parse("system")?,
+            OrganisationKey::SystemRole,
+            validity,
+            claims,
         )?;
-        let path = self.layout.system_creds();
-        UserCredentials::new(&token, pair)
-            .map_err(|source| OrganisationError::Creds { path, source })
+        Ok(files::create_secret(&layout.system_creds(), creds.to_text().as_bytes())?)
     }
 
     fn write_authority(&self) -> Result<(), OrganisationError> {
@@ -238,7 +174,7 @@ fn require_hosts(hosts: &[String]) -> Result<(), OrganisationError> {
 fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
     match fs::read_dir(directory).map(Iterator::count) {
         Ok(0) => Ok(()),
-        Ok(_) => Err(OrganisationError::NotEmpty { directory: directory.to_owned() }),
+        Ok(_) => Err(OrganisationError::NotEmpty(directory.to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(files::file_error("read", directory)(error).into()),
     }
@@ -248,8 +184,7 @@ fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
 /// Parent directories may have the sticky bit, as `/tmp` has: others cannot rename files there that they do not own.
 /// The organisation's own directory must not be writable for others at all.
 fn require_protected(directory: &Path) -> Result<(), OrganisationError> {
-    let to_error =
-        |source| OrganisationError::Unprotected { directory: directory.to_owned(), source };
+    let to_error = |source| OrganisationError::Unprotected(directory.to_owned(), source);
     let mut ancestors = directory.ancestors();
     let existing = ancestors.find(|path| path.symlink_metadata().is_ok());
     let existing = existing.unwrap_or(directory);

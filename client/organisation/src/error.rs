@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use muster_secret::ProtectedFileError;
 use muster_wire::enrol::TokenGrantError;
+use muster_wire::identity::{Identity, NameError};
 use muster_wire::token::encode::TokenIssueError;
 use muster_wire::token::{KeyError, PublicKey, TokenError, UserCredentialsError};
 
@@ -20,17 +21,11 @@ pub enum OrganisationError {
     )]
     NoDirectory,
     /// The directory holds no organisation.
-    #[error("{} is not an organisation: organisation.toml is missing", directory.display())]
-    NotAnOrganisation {
-        /// The directory that was searched.
-        directory: PathBuf,
-    },
-    /// The directory is not empty.
-    #[error("{} is not empty; nothing was changed", directory.display())]
-    NotEmpty {
-        /// The directory in which the organisation should have been created.
-        directory: PathBuf,
-    },
+    #[error("{} is not an organisation: organisation.toml is missing", .0.display())]
+    NotAnOrganisation(PathBuf),
+    /// The directory in which the organisation should be created is not empty.
+    #[error("{} is not empty; nothing was changed", .0.display())]
+    NotEmpty(PathBuf),
     /// The name is not valid for an organisation.
     #[error(
         "`{0}` is not a valid organisation name; use up to 64 letters, digits, spaces, `.`, `_` and `-`"
@@ -44,6 +39,9 @@ pub enum OrganisationError {
     /// A configuration file exists that the bundle would replace.
     #[error("{} already exists; nothing was changed", .0.display())]
     Configured(PathBuf),
+    /// A name of a principal or agent is not valid.
+    #[error(transparent)]
+    Identity(#[from] NameError),
     /// The text is neither a host name nor an address.
     #[error(
         "`{0}` is neither a host name nor an IP address, so the broker's certificate cannot contain it"
@@ -53,55 +51,23 @@ pub enum OrganisationError {
     #[error(transparent)]
     File(#[from] FileAccessError),
     /// The public description cannot be parsed.
-    #[error("cannot parse {}", path.display())]
-    Profile {
-        /// The file.
-        path: PathBuf,
-        /// The parse error.
-        #[source]
-        source: Box<toml::de::Error>,
-    },
+    #[error("cannot parse {}", .0.display())]
+    Profile(PathBuf, #[source] Box<toml::de::Error>),
     /// A value cannot be serialized.
-    #[error("cannot serialise {item}")]
-    Format {
-        /// What was serialized.
-        item: &'static str,
-        /// The serialization error.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// A line of the list of issued credentials cannot be parsed.
-    #[error("{}:{line}: not a record of issued credentials", path.display())]
-    Ledger {
-        /// The file.
-        path: PathBuf,
-        /// The line number, from 1.
-        line: usize,
-        /// The parse error.
-        #[source]
-        source: serde_json::Error,
-    },
+    #[error("cannot serialise {0}")]
+    Format(&'static str, #[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A line of the list of issued credentials cannot be parsed; lines are numbered from 1.
+    #[error("{}:{}: not a record of issued credentials", .0.display(), .1)]
+    Ledger(PathBuf, usize, #[source] serde_json::Error),
     /// A key file cannot be used.
-    #[error("the key in {} cannot be used", path.display())]
-    Key {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: KeyError,
-    },
+    #[error("the key in {} cannot be used", .0.display())]
+    Key(PathBuf, #[source] KeyError),
     /// Generating a key failed.
     #[error("cannot generate a key")]
     NewKey(#[source] KeyError),
     /// A token failed verification.
-    #[error("the token in {} is not valid", path.display())]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: TokenError,
-    },
+    #[error("the token in {} is not valid", .0.display())]
+    Token(PathBuf, #[source] TokenError),
     /// Signing a token failed.
     #[error("cannot issue the token")]
     Issue(#[from] TokenIssueError),
@@ -116,14 +82,8 @@ pub enum OrganisationError {
         limit: usize,
     },
     /// A credentials file cannot be used.
-    #[error("{} cannot be used", path.display())]
-    Creds {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: UserCredentialsError,
-    },
+    #[error("{} cannot be used", .0.display())]
+    Creds(PathBuf, #[source] UserCredentialsError),
     /// Generating the certificate failed.
     #[error("cannot generate the broker's certificate")]
     Certificate(#[from] rcgen::Error),
@@ -151,31 +111,15 @@ pub enum OrganisationError {
         /// The kind that was requested.
         requested: PrincipalKind,
     },
-    /// The name belongs to a node that an enroller admitted.
-    #[error("`{name}` is already the name of an enrolled node (key {key})")]
-    Enrolled {
-        /// The name.
-        name: String,
-        /// The node's key.
-        key: PublicKey,
-    },
+    /// The name belongs to a node with this key that an enroller admitted.
+    #[error("`{0}` is already the name of an enrolled node (key {1})")]
+    Enrolled(Identity, PublicKey),
     /// The name cannot be released, because its key is not revoked.
-    #[error("cannot release the name `{name}`: its key {key} is not revoked")]
-    NotRevoked {
-        /// The name.
-        name: String,
-        /// The key that has the name.
-        key: PublicKey,
-    },
-    /// Other users can change or replace the directory.
-    #[error("cannot create an organisation in {}: other users could replace its keys", directory.display())]
-    Unprotected {
-        /// The directory in which the organisation should have been created.
-        directory: PathBuf,
-        /// The unprotected directory or symbolic link: that directory or one of its parents.
-        #[source]
-        source: ProtectedFileError,
-    },
+    #[error("cannot release the name `{0}`: its key {1} is not revoked")]
+    NotRevoked(Identity, PublicKey),
+    /// Other users can change or replace the directory, or one of its parents.
+    #[error("cannot create an organisation in {}: other users could replace its keys", .0.display())]
+    Unprotected(PathBuf, #[source] ProtectedFileError),
     /// No credentials were ever issued for this name or key.
     #[error("no credentials were ever issued for `{0}`")]
     Unknown(String),
@@ -202,9 +146,9 @@ pub enum OrganisationError {
 }
 
 fn join_kinds(kinds: &[PrincipalKind]) -> String {
-    let article = |kind: &PrincipalKind| {
-        if *kind == PrincipalKind::Enroller { "an" } else { "a" }
+    let with_article = |kind: &PrincipalKind| match kind {
+        PrincipalKind::Enroller => format!("an {kind}"),
+        _ => format!("a {kind}"),
     };
-    let words: Vec<String> = kinds.iter().map(|kind| format!("{} {kind}", article(kind))).collect();
-    words.join(" and ")
+    kinds.iter().map(with_article).collect::<Vec<_>>().join(" and ")
 }

@@ -53,16 +53,12 @@ pub struct IssuedCredentials {
 
 /// Signed credentials that are neither recorded nor written yet.
 #[derive(Debug)]
-pub struct PreparedCredentials {
-    record: CredentialRecord,
-    creds: UserCredentials,
-    path: PathBuf,
-}
+pub struct PreparedCredentials(IssuedCredentials);
 
 impl PreparedCredentials {
     /// The record that will be written.
     pub fn record(&self) -> &CredentialRecord {
-        &self.record
+        &self.0.record
     }
 }
 
@@ -101,24 +97,21 @@ impl Organisation {
         now: Millis,
     ) -> Result<PreparedCredentials, OrganisationError> {
         self.refuse_duplicate(spec, now)?;
-        let path = spec
-            .out
-            .clone()
-            .unwrap_or_else(|| self.layout().principal_creds(spec.kind, &spec.name));
+        let default_path = || self.layout().principal_creds(spec.kind, &spec.name);
+        let path = spec.out.clone().unwrap_or_else(default_path);
         let (creds, record) = self.sign_credentials(spec, now)?;
-        Ok(PreparedCredentials { record, creds, path })
+        Ok(PreparedCredentials(IssuedCredentials { record, creds, path }))
     }
 
     /// Records prepared credentials, then writes them.
     pub fn record_credentials(
         &self,
         _lock: &OrganisationLock,
-        prepared: PreparedCredentials,
+        PreparedCredentials(credentials): PreparedCredentials,
     ) -> Result<IssuedCredentials, OrganisationError> {
-        let PreparedCredentials { record, creds, path } = prepared;
-        ledger::append_record(&self.layout().ledger_file(), &record)?;
-        write_credentials(&path, &creds)?;
-        Ok(IssuedCredentials { record, creds, path })
+        ledger::append_record(&self.layout().ledger_file(), &credentials.record)?;
+        write_credentials(&credentials.path, &credentials.creds)?;
+        Ok(credentials)
     }
 
     /// Issues credentials for one operation. They are valid for one minute and are kept in memory only.
@@ -145,22 +138,16 @@ impl Organisation {
         &self,
         now: Millis,
     ) -> Result<UserCredentials, OrganisationError> {
-        let account = self.load_key(OrganisationKey::Account)?;
-        let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
-        let user = UserClaims::new_administrator(scope::administrator_permissions(
-            &pair.public_key().to_string(),
-        ));
         let issued_at = now / 1000;
         let validity = TokenValidity {
             issued_at,
             expires: Some(issued_at.saturating_add(TEMPORARY_LIFETIME.as_secs())),
         };
-        let name = Identity::parse(ADMINISTRATOR_NAME)
-            .map_err(|error| OrganisationError::Name(error.to_string()))?;
-        let token = encode::issue_user_token(&name, pair.public_key(), user, validity, &account)?;
-        let path = self.layout().key_file(OrganisationKey::Account);
-        UserCredentials::new(&token, pair)
-            .map_err(|source| OrganisationError::Creds { path, source })
+        let claims = |key: PublicKey| {
+            UserClaims::new_administrator(scope::administrator_permissions(&key.to_string()))
+        };
+        let name = Identity::parse(ADMINISTRATOR_NAME)?;
+        self.issue_user(&name, OrganisationKey::Account, validity, claims)
     }
 
     fn sign_credentials(
@@ -170,34 +157,48 @@ impl Organisation {
     ) -> Result<(UserCredentials, CredentialRecord), OrganisationError> {
         let issued_at = now / 1000;
         let expires = spec.expires.map(|time| issued_at.saturating_add(time.as_secs()));
-        let role = self.load_key(match spec.kind {
+        let role = match spec.kind {
             PrincipalKind::User => OrganisationKey::Caller,
             PrincipalKind::Node => OrganisationKey::Node,
             PrincipalKind::Service => OrganisationKey::Service,
             PrincipalKind::Newcomer => OrganisationKey::Newcomer,
             PrincipalKind::Enroller => OrganisationKey::Enroller,
-        })?;
+        };
         let account = match spec.kind.realm() {
             AccountRealm::Fleet => self.profile().account,
             AccountRealm::Newcomers => {
                 (self.profile().newcomers_account).ok_or(OrganisationError::NoNewcomers)?
             }
         };
+        let claims = |_| UserClaims::new(account, spec.tags.clone());
+        let validity = TokenValidity { issued_at, expires };
+        let creds = self.issue_user(&spec.name, role, validity, claims)?;
+        let record = CredentialRecord {
+            kind: spec.kind,
+            name: spec.name.clone(),
+            key: creds.key_pair().public_key(),
+            issued_at,
+            expires,
+            token: creds.jwt().to_owned(),
+        };
+        Ok((creds, record))
+    }
+
+    /// Generates the key of a user, and signs a token for it.
+    pub(crate) fn issue_user(
+        &self,
+        name: &Identity,
+        signing_key: OrganisationKey,
+        validity: TokenValidity,
+        claims: impl FnOnce(PublicKey) -> UserClaims,
+    ) -> Result<UserCredentials, OrganisationError> {
+        let signer = self.load_key(signing_key)?;
         let pair = KeyPair::generate(KeyKind::User).map_err(OrganisationError::NewKey)?;
         let key = pair.public_key();
-        let user = UserClaims::new(account, spec.tags.clone());
-        let token = encode::issue_user_token(
-            &spec.name,
-            key,
-            user,
-            TokenValidity { issued_at, expires },
-            &role,
-        )?;
-        let path = self.layout().principal_creds(spec.kind, &spec.name);
-        let creds = UserCredentials::new(&token, pair)
-            .map_err(|source| OrganisationError::Creds { path, source })?;
-        let (kind, name) = (spec.kind, spec.name.clone());
-        Ok((creds, CredentialRecord { kind, name, key, issued_at, expires, token }))
+        let token = encode::issue_user_token(name, key, claims(key), validity, &signer)?;
+        let unusable =
+            |source| OrganisationError::Creds(self.layout().key_file(signing_key), source);
+        UserCredentials::new(&token, pair).map_err(unusable)
     }
 
     /// Fails if the name is taken. Policies refer to principals by name, so a name in an account belongs to one principal.
@@ -214,17 +215,13 @@ impl Organisation {
             .retain(|record| record.name == spec.name && record.kind.realm() == spec.kind.realm());
         let state = |record: &CredentialRecord| trusts.credential_state(record, now / 1000);
         for record in records {
-            let (name, key) = (record.name.to_string(), record.key);
-            if record.kind != spec.kind && state(&record) != CredentialState::Revoked {
-                return Err(OrganisationError::NameOfOther {
-                    name,
-                    kind: record.kind,
-                    key,
-                    requested: spec.kind,
-                });
+            let state = state(&record);
+            let (name, kind, key) = (record.name.to_string(), record.kind, record.key);
+            if kind != spec.kind && state != CredentialState::Revoked {
+                let requested = spec.kind;
+                return Err(OrganisationError::NameOfOther { name, kind, key, requested });
             }
-            if record.kind == spec.kind && !spec.renew && state(&record) == CredentialState::Valid {
-                let kind = record.kind;
+            if kind == spec.kind && !spec.renew && state == CredentialState::Valid {
                 return Err(OrganisationError::Duplicate { kind, name, key });
             }
         }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use muster_wire::identity::Identity;
+use muster_wire::token::KeyKind;
 
 use crate::ledger::{AccountRealm, PrincipalKind};
 
@@ -36,6 +37,11 @@ pub enum OrganisationKey {
 }
 
 impl OrganisationKey {
+    /// The kind of the key.
+    pub(crate) fn key_kind(self) -> KeyKind {
+        if self == Self::Operator { KeyKind::Operator } else { KeyKind::Account }
+    }
+
     fn file_name(self) -> &'static str {
         match self {
             Self::Operator => "operator.nk",
@@ -52,6 +58,55 @@ impl OrganisationKey {
     }
 }
 
+/// Defines a method for each path below the directory.
+macro_rules! paths {
+    ($($(#[$doc:meta])+ $name:ident = $path:literal;)+) => {
+        impl OrganisationLayout {
+            $($(#[$doc])+
+            pub fn $name(&self) -> PathBuf {
+                self.0.join($path)
+            })+
+        }
+    };
+}
+
+paths! {
+    /// The public description.
+    profile_file = "organisation.toml";
+    /// The operator's token.
+    operator_token = "operator.jwt";
+    /// The account token of the fleet.
+    account_token = "account.jwt";
+    /// The account token of the system account.
+    system_token = "system.jwt";
+    /// The account token of the bootstrap account. The file may be missing in older organisations.
+    newcomers_token = "newcomers.jwt";
+    /// The certificate of the TLS authority.
+    authority_certificate = "ca.pem";
+    /// The list of issued credentials.
+    ledger_file = "issued.jsonl";
+    /// The directory of secret keys.
+    keys_directory = "keys";
+    /// The secret key of the TLS authority.
+    authority_key = "keys/ca.key";
+    /// The directory of credentials.
+    creds_directory = "creds";
+    /// The credentials that push account tokens to the broker.
+    system_creds = "creds/system.creds";
+    /// The directory with all files of the broker.
+    broker_directory = "broker";
+    /// The broker's configuration.
+    broker_config = "broker/nats.conf";
+    /// The included part of the broker's configuration that changes with the accounts.
+    broker_accounts = "broker/accounts.conf";
+    /// The broker's certificate.
+    broker_certificate = "broker/broker.pem";
+    /// The secret key of the broker's certificate.
+    broker_key = "broker/broker.key";
+    /// The directory in which the broker stores pushed account tokens.
+    broker_tokens = "broker/accounts";
+}
+
 impl OrganisationLayout {
     /// The layout below this directory. The path should be absolute.
     pub fn new(directory: PathBuf) -> Self {
@@ -63,31 +118,6 @@ impl OrganisationLayout {
         &self.0
     }
 
-    /// The public description.
-    pub fn profile_file(&self) -> PathBuf {
-        self.0.join("organisation.toml")
-    }
-
-    /// The operator's token.
-    pub fn operator_token(&self) -> PathBuf {
-        self.0.join("operator.jwt")
-    }
-
-    /// The account token of the fleet.
-    pub fn account_token(&self) -> PathBuf {
-        self.0.join("account.jwt")
-    }
-
-    /// The account token of the system account.
-    pub fn system_token(&self) -> PathBuf {
-        self.0.join("system.jwt")
-    }
-
-    /// The account token of the bootstrap account. The file may be missing in older organisations.
-    pub fn newcomers_token(&self) -> PathBuf {
-        self.0.join("newcomers.jwt")
-    }
-
     /// The account token of this account.
     pub fn realm_token(&self, realm: AccountRealm) -> PathBuf {
         match realm {
@@ -96,73 +126,13 @@ impl OrganisationLayout {
         }
     }
 
-    /// The certificate of the TLS authority.
-    pub fn authority_certificate(&self) -> PathBuf {
-        self.0.join("ca.pem")
-    }
-
-    /// The list of issued credentials.
-    pub fn ledger_file(&self) -> PathBuf {
-        self.0.join("issued.jsonl")
-    }
-
-    /// The directory of secret keys.
-    pub fn keys_directory(&self) -> PathBuf {
-        self.0.join("keys")
-    }
-
     /// The file of a secret key.
     pub fn key_file(&self, key: OrganisationKey) -> PathBuf {
         self.keys_directory().join(key.file_name())
     }
 
-    /// The secret key of the TLS authority.
-    pub fn authority_key(&self) -> PathBuf {
-        self.keys_directory().join("ca.key")
-    }
-
-    /// The directory of credentials.
-    pub fn creds_directory(&self) -> PathBuf {
-        self.0.join("creds")
-    }
-
     /// The default path of a principal's credentials.
     pub fn principal_creds(&self, kind: PrincipalKind, name: &Identity) -> PathBuf {
         self.creds_directory().join(format!("{kind}s")).join(format!("{name}.creds"))
-    }
-
-    /// The credentials that push account tokens to the broker.
-    pub fn system_creds(&self) -> PathBuf {
-        self.creds_directory().join("system.creds")
-    }
-
-    /// The directory with all files of the broker.
-    pub fn broker_directory(&self) -> PathBuf {
-        self.0.join("broker")
-    }
-
-    /// The broker's configuration.
-    pub fn broker_config(&self) -> PathBuf {
-        self.broker_directory().join("nats.conf")
-    }
-
-    /// The included part of the broker's configuration that changes with the accounts.
-    pub fn broker_accounts(&self) -> PathBuf {
-        self.broker_directory().join("accounts.conf")
-    }
-
-    /// The broker's certificate.
-    pub fn broker_certificate(&self) -> PathBuf {
-        self.broker_directory().join("broker.pem")
-    }
-
-    /// The secret key of the broker's certificate.
-    pub fn broker_key(&self) -> PathBuf {
-        self.broker_directory().join("broker.key")
-    }
-
-    /// The directory in which the broker stores pushed account tokens.
-    pub fn broker_tokens(&self) -> PathBuf {
-        self.broker_directory().join("accounts")
     }
 }

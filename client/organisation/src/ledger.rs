@@ -13,7 +13,7 @@ use muster_wire::token::{PublicKey, Seconds};
 use serde::{Deserialize, Serialize};
 
 use crate::OrganisationError;
-use muster_secret::files::{self, FileAccessError};
+use muster_secret::files;
 
 /// Largest list that is read, in bytes: about 250,000 records.
 const MAX_LEDGER_BYTES: u64 = 256 * 1024 * 1024;
@@ -140,18 +140,11 @@ impl CredentialRecord {
 /// Reads the list. A missing file is an empty list.
 pub(crate) fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationError> {
     let text = match files::read_text(path, MAX_LEDGER_BYTES) {
-        Err(FileAccessError::System { source, .. })
-            if source.kind() == std::io::ErrorKind::NotFound =>
-        {
-            return Ok(Vec::new());
-        }
+        Err(error) if error.is_missing() => return Ok(Vec::new()),
         text => text?,
     };
-    parse_records(&text).map_err(|(line, source)| OrganisationError::Ledger {
-        path: path.to_owned(),
-        line,
-        source,
-    })
+    parse_records(&text)
+        .map_err(|(line, source)| OrganisationError::Ledger(path.to_owned(), line, source))
 }
 
 /// Appends one record.
@@ -160,7 +153,7 @@ pub(crate) fn append_record(
     record: &CredentialRecord,
 ) -> Result<(), OrganisationError> {
     let mut line = serde_json::to_vec(record)
-        .map_err(|error| OrganisationError::Format { item: "the record", source: error.into() })?;
+        .map_err(|error| OrganisationError::Format("the record", error.into()))?;
     line.push(b'\n');
     Ok(files::append_public(path, &line)?)
 }

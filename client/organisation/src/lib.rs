@@ -31,7 +31,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_wire::token::{AccountTrust, KeyKind, KeyPair};
+use muster_wire::token::{AccountTrust, KeyPair};
 
 use muster_secret::files;
 
@@ -82,14 +82,11 @@ impl Organisation {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
         let layout = OrganisationLayout::new(absolute);
         if !layout.profile_file().is_file() {
-            return Err(OrganisationError::NotAnOrganisation {
-                directory: layout.directory().to_owned(),
-            });
+            return Err(OrganisationError::NotAnOrganisation(layout.directory().to_owned()));
         }
         let text = files::read_text(&layout.profile_file(), MAX_FILE_BYTES)?;
-        let profile = OrganisationProfile::parse(&text).map_err(|source| {
-            OrganisationError::Profile { path: layout.profile_file(), source: Box::new(source) }
-        })?;
+        let profile = toml::from_str(&text)
+            .map_err(|error| OrganisationError::Profile(layout.profile_file(), Box::new(error)))?;
         Ok(Self { layout, profile })
     }
 
@@ -123,8 +120,13 @@ impl Organisation {
     /// Replaces the broker URLs.
     pub fn set_urls(&mut self, urls: Vec<String>) -> Result<(), OrganisationError> {
         self.profile.broker.urls = urls;
-        files::replace_public(&self.layout.profile_file(), self.profile.to_toml()?.as_bytes())?;
-        Ok(())
+        self.write_profile()
+    }
+
+    /// Replaces the file with the description.
+    fn write_profile(&self) -> Result<(), OrganisationError> {
+        let text = self.profile.to_toml()?;
+        Ok(files::replace_public(&self.layout.profile_file(), text.as_bytes())?)
     }
 
     /// The verified account token of the fleet that is in force.
@@ -140,18 +142,24 @@ impl Organisation {
         let path = self.layout.realm_token(realm);
         let token = files::read_text(&path, MAX_FILE_BYTES)?;
         AccountTrust::new(self.profile.operator, token.trim())
-            .map_err(|source| OrganisationError::Token { path, source })
+            .map_err(|source| OrganisationError::Token(path, source))
     }
 
     /// Reads one of the secret keys.
     pub fn load_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
         let path = self.layout.key_file(key);
         let seed = files::read_secret(&path, MAX_FILE_BYTES)?;
-        let unusable = |source| OrganisationError::Key { path: path.clone(), source };
-        let pair = KeyPair::from_seed(seed.trim()).map_err(unusable)?;
-        let kind =
-            if key == OrganisationKey::Operator { KeyKind::Operator } else { KeyKind::Account };
-        pair.public_key().expect_kind(kind).map_err(unusable)?;
+        KeyPair::from_seed(seed.trim())
+            .and_then(|pair| pair.public_key().expect_kind(key.key_kind()).map(|_| pair))
+            .map_err(|source| OrganisationError::Key(path, source))
+    }
+}
+
+impl OrganisationLayout {
+    /// Generates one of the secret keys. Fails if it exists.
+    fn create_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
+        let pair = KeyPair::generate(key.key_kind()).map_err(OrganisationError::NewKey)?;
+        files::create_secret(&self.key_file(key), pair.seed_text().as_bytes())?;
         Ok(pair)
     }
 }

@@ -129,7 +129,7 @@ impl NameRegister {
             Err(key) => (None, Err(key)),
         };
         let reserved = self.names.edit_entry(&record.name, reserve).await?;
-        let enrolled = |key| OrganisationError::Enrolled { name: record.name.to_string(), key };
+        let enrolled = |key| OrganisationError::Enrolled(record.name.clone(), key);
         reserved.map_err(|key| enrolled(key).into())
     }
 

@@ -4,13 +4,14 @@
 //! written last. After an interruption the next attempt reuses the keys that exist already.
 
 use muster_wire::Millis;
-use muster_wire::token::{AccountTrust, KeyKind, KeyPair, Seconds};
+use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::{AccountTrust, Seconds, UserRole};
 
+use crate::account::{account_claims, write_token};
 use crate::{
     AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
-    OrganisationKey, OrganisationLock, account,
+    OrganisationKey, OrganisationLock,
 };
-use muster_secret::files;
 
 /// The verified account tokens of an organisation.
 #[derive(Debug)]
@@ -74,43 +75,33 @@ impl Organisation {
         if self.profile.newcomers_account.is_some() {
             return Ok(false);
         }
-        let operator = self.load_key(OrganisationKey::Operator)?;
-        self.create_newcomers_account(&operator, now)?;
+        self.create_newcomers_account(now)?;
         self.write_broker_accounts()?;
-        files::replace_public(&self.layout.profile_file(), self.profile.to_toml()?.as_bytes())?;
+        self.write_profile()?;
         Ok(true)
     }
 
     /// Creates keys and token of the bootstrap account. The caller must write the description that makes them effective.
     pub(super) fn create_newcomers_account(
         &mut self,
-        operator: &KeyPair,
         now: Millis,
     ) -> Result<(), OrganisationError> {
-        let [account, newcomer, enroller] =
-            [OrganisationKey::Newcomers, OrganisationKey::Newcomer, OrganisationKey::Enroller]
-                .map(|key| self.load_or_create_key(key));
-        let account = account?.public_key();
-        let token = account::newcomers_token(
-            account,
-            newcomer?.public_key(),
-            enroller?.public_key(),
-            operator,
-            now / 1000,
-        )?;
-        let path = self.layout.realm_token(AccountRealm::Newcomers);
-        files::replace_public(&path, format!("{token}\n").as_bytes())?;
+        let operator = self.load_key(OrganisationKey::Operator)?;
+        let public_key = |key| {
+            let is_created = self.layout.key_file(key).exists();
+            let pair = if is_created { self.load_key(key) } else { self.layout.create_key(key) };
+            pair.map(|pair| pair.public_key())
+        };
+        let account = public_key(OrganisationKey::Newcomers)?;
+        let role_keys = [
+            (UserRole::Newcomer, public_key(OrganisationKey::Newcomer)?),
+            (UserRole::Service, public_key(OrganisationKey::Enroller)?),
+        ];
+        let claims = account_claims(AccountRealm::Newcomers, &role_keys, &[]);
+        let validity = TokenValidity::without_end(now / 1000);
+        let token = encode::issue_account_token("newcomers", account, claims, validity, &operator)?;
+        write_token(&self.layout.newcomers_token(), &token)?;
         self.profile.newcomers_account = Some(account);
         Ok(())
-    }
-
-    fn load_or_create_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
-        let path = self.layout.key_file(key);
-        if path.exists() {
-            return self.load_key(key);
-        }
-        let pair = KeyPair::generate(KeyKind::Account).map_err(OrganisationError::NewKey)?;
-        files::create_secret(&path, pair.seed_text().as_bytes())?;
-        Ok(pair)
     }
 }

@@ -67,16 +67,10 @@ pub struct BrokerProfile {
 }
 
 impl OrganisationProfile {
-    /// Parses the file's text.
-    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
-        toml::from_str(text)
-    }
-
     /// Serializes the description to the file's text.
     pub fn to_toml(&self) -> Result<String, OrganisationError> {
-        let body = toml::to_string(self).map_err(|error| OrganisationError::Format {
-            item: "the organisation's description",
-            source: error.into(),
+        let body = toml::to_string(self).map_err(|error| {
+            OrganisationError::Format("the organisation's description", error.into())
         })?;
         Ok(format!("{PROFILE_HEADER}{body}"))
     }

@@ -10,8 +10,8 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::stores;
 use muster_wire::subject;
+use muster_wire::token::UserCredentials;
 use muster_wire::token::head::AccountHead;
-use muster_wire::token::{AccountTrust, UserCredentials};
 use serde::Deserialize;
 
 use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
@@ -58,9 +58,7 @@ pub enum PushError {
 /// The broker's reply to a token update.
 #[derive(Debug, Deserialize)]
 struct ClaimsUpdateReply {
-    #[serde(default)]
     data: Option<ClaimsUpdateStatus>,
-    #[serde(default)]
     error: Option<ClaimsUpdateStatus>,
 }
 
@@ -80,8 +78,8 @@ impl Organisation {
         let path = self.layout().system_creds();
         let text = files::read_secret(&path, MAX_FILE_BYTES).map_err(OrganisationError::from)?;
         let creds = UserCredentials::parse(&text)
-            .map_err(|source| OrganisationError::Creds { path, source })?;
-        let bus = self.connect_options(&creds)?.connect().await?;
+            .map_err(|source| OrganisationError::Creds(path, source))?;
+        let bus = self.connect(&creds).await?;
         let tokens = [Some(trusts.fleet_trust()), trusts.newcomers_trust()];
         for trust in tokens.into_iter().flatten() {
             let token = Bytes::from(trust.account_token().to_owned());
@@ -89,8 +87,10 @@ impl Organisation {
         }
         bus.close().await?;
         if let Some(newcomers) = trusts.newcomers_trust() {
-            let subjects = [subject::NEWCOMERS_TRUST_SUBJECT.to_owned()];
-            self.announce_trust(PrincipalKind::Enroller, newcomers, &subjects, now).await?;
+            let bus = self.connect_temporarily(PrincipalKind::Enroller, now).await?;
+            let token = Bytes::from(newcomers.account_token().to_owned());
+            bus.publish(subject::NEWCOMERS_TRUST_SUBJECT, token).await?;
+            bus.close().await?;
         }
         Ok(())
     }
@@ -108,11 +108,8 @@ impl Organisation {
     /// The token is written before the head, so a head always refers to an existing token.
     pub async fn publish_account(&self, now: Millis) -> Result<(), PushError> {
         let trust = self.fleet_trust()?;
-        let head = AccountHead::of_trust(&trust).to_json().map_err(|source| {
-            OrganisationError::Format {
-                item: "the head of the account token",
-                source: source.into(),
-            }
+        let head = AccountHead::of_trust(&trust).to_json().map_err(|error| {
+            OrganisationError::Format("the head of the account token", error.into())
         })?;
         let bus = self.connect_administrator(now).await?;
         let bucket = bus.bucket(stores::TRUST_BUCKET.name);
@@ -149,8 +146,7 @@ impl Organisation {
 
     /// Connects to the fleet's account for one operation, with administrator permissions.
     async fn connect_administrator(&self, now: Millis) -> Result<Bus, PushError> {
-        let creds = self.administrator_credentials(now)?;
-        Ok(self.connect_options(&creds)?.connect().await?)
+        self.connect(&self.administrator_credentials(now)?).await
     }
 
     /// Connects to the account of this kind of principal for one operation.
@@ -159,29 +155,11 @@ impl Organisation {
         kind: PrincipalKind,
         now: Millis,
     ) -> Result<Bus, PushError> {
-        let name = Identity::parse(ANNOUNCER_NAME)
-            .map_err(|error| OrganisationError::Name(error.to_string()))?;
-        let creds = self.temporary_credentials(kind, &name, now)?;
-        Ok(self.connect_options(&creds)?.connect().await?)
+        let name = Identity::parse(ANNOUNCER_NAME).map_err(OrganisationError::from)?;
+        self.connect(&self.temporary_credentials(kind, &name, now)?).await
     }
 
-    async fn announce_trust(
-        &self,
-        kind: PrincipalKind,
-        trust: &AccountTrust,
-        subjects: &[String],
-        now: Millis,
-    ) -> Result<(), PushError> {
-        let bus = self.connect_temporarily(kind, now).await?;
-        let token = Bytes::from(trust.account_token().to_owned());
-        for subject in subjects {
-            bus.publish(subject, token.clone()).await?;
-        }
-        Ok(bus.close().await?)
-    }
-
-    /// Connection options for these credentials.
-    pub fn connect_options(&self, creds: &UserCredentials) -> Result<BusOptions, BusError> {
+    async fn connect(&self, creds: &UserCredentials) -> Result<Bus, PushError> {
         let broker = &self.profile().broker;
         let servers = broker.urls.iter().map(|url| BrokerAddress::parse(url, !broker.tls));
         let mut options = BusOptions::for_command(
@@ -195,23 +173,22 @@ impl Organisation {
         options.inbox_prefix =
             Some(subject::inbox_prefix(&creds.key_pair().public_key().to_string()));
         options.authority = broker.tls.then(|| self.layout().authority_certificate());
-        Ok(options)
+        Ok(options.connect().await?)
     }
 }
 
 /// Fails if the broker refused the token.
 fn check_update_reply(reply: &[u8]) -> Result<(), PushError> {
-    let reply_text =
-        || String::from_utf8_lossy(reply).chars().take(MAX_REPLY_CHARS).collect::<String>();
-    match serde_json::from_slice(reply) {
+    let reason = match serde_json::from_slice(reply) {
         Ok(ClaimsUpdateReply { data: Some(ClaimsUpdateStatus { code: 200, .. }), error: None }) => {
-            Ok(())
+            return Ok(());
         }
         Ok(ClaimsUpdateReply { error: Some(error), .. }) if !error.message.is_empty() => {
-            Err(PushError::Refused(error.message.chars().take(MAX_REPLY_CHARS).collect()))
+            error.message
         }
-        _ => Err(PushError::Refused(reply_text())),
-    }
+        _ => String::from_utf8_lossy(reply).into_owned(),
+    };
+    Err(PushError::Refused(reason.chars().take(MAX_REPLY_CHARS).collect()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,5 @@
 //! The error of a command: any typed error that knows its hints and exit code.
 
-mod bundle;
-mod organisation;
-mod policy;
-
 use std::error::Error as StdError;
 use std::{fmt, io};
 

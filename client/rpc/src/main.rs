@@ -19,6 +19,7 @@ mod diagnostics;
 mod doctor;
 mod environment;
 mod error;
+mod errors;
 mod exit;
 mod jobs;
 mod printer;

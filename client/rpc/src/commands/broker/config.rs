@@ -21,7 +21,7 @@ pub fn run(
         if args.write { Some(default_path.clone()) } else { args.out.clone() };
     let mut conf = NatsServerConfig::for_organisation(organisation);
     if out.as_ref() != Some(&default_path) {
-        conf = conf.with_embedded_accounts(organisation)?;
+        conf = conf.with_embedded_accounts()?;
     }
     if let Some(directory) = &args.jetstream_dir {
         conf.jetstream = Some(absolute_path(directory));

@@ -91,10 +91,7 @@ fn current_grants(
         .ok_or_else(|| OrganisationError::Unknown(args.name.to_string()))?;
     let claims = decode_token::<UserClaims>(&newest.token)
         .and_then(DecodedToken::verify_signature)
-        .map_err(|source| OrganisationError::Token {
-            path: organisation.layout().ledger_file(),
-            source,
-        })?;
+        .map_err(|source| OrganisationError::Token(organisation.layout().ledger_file(), source))?;
     let grants = claims.nats.tags.iter();
     let grants = grants.filter_map(|tag| tag.strip_prefix("agent:"));
     Ok(grants.filter_map(|text| text.parse().ok()).collect())

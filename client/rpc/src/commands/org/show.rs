@@ -118,7 +118,7 @@ fn principal_document(
     let path = organisation.layout().ledger_file();
     let decoded =
         decode_token::<UserClaims>(&record.token).and_then(DecodedToken::verify_signature);
-    let claims = decoded.map_err(|source| OrganisationError::Token { path, source })?;
+    let claims = decoded.map_err(|source| OrganisationError::Token(path, source))?;
     let account = trusts.realm_trust(record.kind.realm());
     let account = account.map(|trust| &trust.claims().nats);
     let mut scopes = account.into_iter().flat_map(account_scopes);

@@ -2,29 +2,27 @@
 
 use muster_organisation::{OrganisationError, PushError};
 
-use super::CommandError;
+use crate::error::CommandError;
 
 impl CommandError for OrganisationError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::NoDirectory => "specify the directory with `--org DIR` or MUSTER_ORG",
-            Self::NotAnOrganisation { .. } => "run `rpc org init DIR` to create one",
-            Self::NotEmpty { .. } => "choose a directory that is empty or does not exist yet",
+            Self::NotAnOrganisation(..) => "run `rpc org init DIR` to create one",
+            Self::NotEmpty(..) => "choose a directory that is empty or does not exist yet",
             Self::Duplicate { .. } => {
                 "use `--renew` to issue additional credentials; run `rpc org revoke` to revoke the old ones"
             }
             Self::NameOfOther { .. } => {
                 "policies identify principals by name: choose another name, or revoke the principal that has it"
             }
-            Self::Enrolled { .. } => {
+            Self::Enrolled(..) => {
                 "run `rpc org revoke NAME` to revoke the node; after that `rpc org add` accepts the name"
             }
-            Self::NotRevoked { .. } => {
+            Self::NotRevoked(..) => {
                 "run `rpc org revoke NAME` first: two valid keys must not have the same name"
             }
-            Self::Unprotected { .. } => {
-                "choose a directory whose path only root and you can change"
-            }
+            Self::Unprotected(..) => "choose a directory whose path only root and you can change",
             Self::Configured(_) => {
                 "use `--renew` to replace it, or choose another directory to keep it"
             }

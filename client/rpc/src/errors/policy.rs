@@ -2,7 +2,7 @@
 
 use muster_policy_tools::PolicyError;
 
-use super::CommandError;
+use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 
 impl CommandError for PolicyError {

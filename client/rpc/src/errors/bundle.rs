@@ -2,7 +2,7 @@
 
 use muster_bundle::{BundleError, BundleFileError};
 
-use super::CommandError;
+use crate::error::CommandError;
 
 impl CommandError for BundleFileError {
     fn hints(&self) -> Vec<String> {
