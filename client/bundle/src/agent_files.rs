@@ -15,8 +15,8 @@ pub fn check_agent_files(
     let content = files
         .get(file.as_str())
         .ok_or_else(|| BundleFileError::Agent(format!("{file} is missing")))?;
-    let ddl = AgentDdl::from_slice(content.bytes)
-        .map_err(|source| BundleFileError::Ddl { file, source })?;
+    let ddl =
+        AgentDdl::from_slice(content.bytes).map_err(|source| BundleFileError::Ddl(file, source))?;
     if ddl.name() != name {
         return Err(BundleFileError::Agent(format!(
             "{name}.json describes the agent {ddl_name}; rename the file to {ddl_name}.json",
@@ -36,7 +36,7 @@ pub fn check_agent_files(
     let version = ddl
         .version()
         .parse()
-        .map_err(|source| BundleFileError::Version { version: ddl.version().to_owned(), source })?;
+        .map_err(|source| BundleFileError::Version(ddl.version().to_owned(), source))?;
     Ok((ddl, version))
 }
 

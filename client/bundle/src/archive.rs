@@ -63,12 +63,12 @@ impl<'a> BundleArchive<'a> {
             builder.append_data(&mut header, path, content.bytes)
         };
         let data = |bytes| BundleFile { mode: BundleFileMode::Data, bytes };
-        append_file(MANIFEST_PATH, data(self.envelope)).map_err(BundleError::Tar)?;
-        append_file(ACCOUNT_TOKEN_PATH, data(self.account.as_bytes())).map_err(BundleError::Tar)?;
+        append_file(MANIFEST_PATH, data(self.envelope))?;
+        append_file(ACCOUNT_TOKEN_PATH, data(self.account.as_bytes()))?;
         for (path, content) in &self.files {
-            append_file(&format!("{FILES_PREFIX}{path}"), *content).map_err(BundleError::Tar)?;
+            append_file(&format!("{FILES_PREFIX}{path}"), *content)?;
         }
-        builder.into_inner().map_err(BundleError::Tar)
+        Ok(builder.into_inner()?)
     }
 }
 
@@ -76,13 +76,13 @@ impl<'a> BundleArchive<'a> {
 fn read_entries(bytes: &[u8]) -> Result<Vec<(&str, BundleFile<'_>)>, BundleError> {
     let mut entries = Vec::new();
     let mut archive = Archive::new(bytes);
-    for entry in archive.entries().map_err(BundleError::Tar)?.raw(true) {
-        let entry = entry.map_err(BundleError::Tar)?;
+    for entry in archive.entries()?.raw(true) {
+        let entry = entry?;
         let header = entry.header();
         if header.entry_type() != EntryType::Regular {
             return Err(BundleError::Shape("an entry is not a regular file"));
         }
-        let mode = match header.mode().map_err(BundleError::Tar)? {
+        let mode = match header.mode()? {
             0o644 => BundleFileMode::Data,
             0o755 => BundleFileMode::Program,
             _ => {

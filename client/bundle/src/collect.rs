@@ -21,12 +21,11 @@ pub struct BundleSourceFiles {
 
 impl BundleSourceFiles {
     /// The files in the form that bundles take.
-    pub fn contents(&self) -> BTreeMap<String, BundleFile<'_>> {
-        let files = self.files.iter().map(|(path, (mode, bytes))| {
-            let (mode, bytes) = (*mode, bytes.as_slice());
-            (path.clone(), BundleFile { mode, bytes })
-        });
-        files.collect()
+    pub fn contents(&self) -> BTreeMap<&str, BundleFile<'_>> {
+        let files = self.files.iter();
+        files
+            .map(|(path, (mode, bytes))| (path.as_str(), BundleFile { mode: *mode, bytes }))
+            .collect()
     }
 
     /// The agent's name, from the only DDL.
@@ -39,7 +38,7 @@ impl BundleSourceFiles {
             .collect();
         match ddls.as_slice() {
             [name] => Ok((*name).to_owned()),
-            found => Err(BundleFileError::Ddls { path: directory.to_owned(), found: found.len() }),
+            found => Err(BundleFileError::Ddls(directory.to_owned(), found.len())),
         }
     }
 }

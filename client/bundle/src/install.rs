@@ -65,11 +65,10 @@ pub fn find_installed(
     }
     let bytes = files::read_bytes(&path, limits::MAX_BUNDLE_MANIFEST_BYTES)?;
     let record: InstallRecord = serde_json::from_slice(&bytes)
-        .map_err(|source| BundleFileError::Record { path: path.clone(), source })?;
+        .map_err(|source| BundleFileError::Record(path.clone(), source))?;
     // Removal deletes the paths of the record, so they must stay below the directory.
     for file in record.files.keys() {
-        check_path(agent, file)
-            .map_err(|source| BundleFileError::Refused { path: path.clone(), source })?;
+        check_path(agent, file).map_err(|source| BundleFileError::Refused(path.clone(), source))?;
     }
     Ok(Some(InstalledBundle { record, directory }))
 }
@@ -152,7 +151,7 @@ fn check_replaceable(
     let record = &installed.record;
     if *version < record.version && !downgrade {
         return Err(BundleFileError::Older {
-            name: record.name.to_string(),
+            name: record.name.clone(),
             found: record.version.clone(),
             offered: version.clone(),
         });
@@ -162,8 +161,7 @@ fn check_replaceable(
     if files.is_empty() {
         return Ok(());
     }
-    let name = record.name.to_string();
-    Err(BundleFileError::Changed { name, files })
+    Err(BundleFileError::Changed(record.name.clone(), files))
 }
 
 /// Files that differ from the installed ones; missing files do not count.
@@ -266,7 +264,7 @@ fn stage_files(
     }
     let path = new_directory.join(INSTALL_RECORD_FILE);
     let text = serde_json::to_vec_pretty(record)
-        .map_err(|source| BundleFileError::Record { path: path.clone(), source })?;
+        .map_err(|source| BundleFileError::Record(path.clone(), source))?;
     Ok(write_file(&path, &text, BundleFileMode::Data)?)
 }
 

@@ -123,7 +123,7 @@ pub enum BundleError {
     Files(usize),
     /// Not a tar.
     #[error("not a bundle: cannot read it as a tar")]
-    Tar(#[source] io::Error),
+    Tar(#[from] io::Error),
     /// A tar without the layout of a bundle.
     #[error("not a bundle: {0}")]
     Shape(&'static str),
@@ -140,7 +140,7 @@ pub enum BundleError {
     Refused(#[from] MessageRefusal),
     /// The bundle's account token, or the locally known one, failed verification.
     #[error("the bundle's account token is refused")]
-    Account(#[source] TokenError),
+    Account(#[from] TokenError),
     /// A key is invalid.
     #[error("the signer's key is invalid")]
     Key(#[from] KeyError),
@@ -159,7 +159,7 @@ pub enum BundleError {
     MayNotSign(Identity),
     /// The manifest cannot be parsed.
     #[error("cannot parse the manifest")]
-    Manifest(#[source] serde_json::Error),
+    Manifest(#[from] serde_json::Error),
     /// The signer in the manifest differs from the signer in the token.
     #[error("the manifest specifies the signer {claimed}, but {signer} signed it")]
     WrongSigner {
@@ -211,40 +211,35 @@ fn path_error(path: &str, reason: &'static str) -> BundleError {
 
 /// Checks that a path is below the agent's own directory, so that no file can belong to another agent.
 pub fn check_path(agent: &SubjectName, path: &str) -> Result<(), BundleError> {
-    if path.len() > limits::MAX_BUNDLE_PATH_BYTES {
-        return Err(path_error(path, "the path is too long"));
-    }
-    let component_count = path.split('/').count();
-    if component_count > 3 {
-        return Err(path_error(path, "it has more than two directories"));
-    }
-    for component in path.split('/') {
-        if component.is_empty() || component.starts_with('.') {
-            return Err(path_error(path, "a component is empty or begins with a dot"));
-        }
-        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-        if !component.bytes().all(is_allowed) {
-            let reason = "only letters, digits and ._-+ are allowed";
-            return Err(path_error(path, reason));
-        }
-    }
-    let ddl_name = path.strip_suffix(".json");
-    if ddl_name.is_some() && ddl_name != Some(agent.as_str()) {
-        return Err(path_error(path, "a node would read it as the DDL of another agent"));
-    }
-    Ok(())
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+/".contains(&byte);
+    let mut components = path.split('/');
+    let reason = if path.len() > limits::MAX_BUNDLE_PATH_BYTES {
+        "the path is too long"
+    } else if components.clone().count() > 3 {
+        "it has more than two directories"
+    } else if components.any(|component| component.is_empty() || component.starts_with('.')) {
+        "a component is empty or begins with a dot"
+    } else if !path.bytes().all(is_allowed) {
+        "only letters, digits and ._-+ are allowed"
+    } else if path.strip_suffix(".json").is_some_and(|name| name != agent.as_str()) {
+        "a node would read it as the DDL of another agent"
+    } else {
+        return Ok(());
+    };
+    Err(path_error(path, reason))
 }
 
 /// Packs and signs an agent's files. The caller validates their content beforehand.
 pub fn pack_bundle(
     name: SubjectName,
     version: semver::Version,
-    files: &BTreeMap<String, BundleFile<'_>>,
+    files: &BTreeMap<&str, BundleFile<'_>>,
     signer: &Signer,
     account_token: &str,
     now: Millis,
 ) -> Result<Vec<u8>, BundleError> {
-    let to_entry = |(path, file): (&String, &BundleFile<'_>)| (path.clone(), file.manifest_entry());
+    let to_entry =
+        |(path, file): (&&str, &BundleFile<'_>)| ((*path).to_owned(), file.manifest_entry());
     let manifest = BundleManifest {
         name,
         version,
@@ -254,10 +249,8 @@ pub fn pack_bundle(
     };
     manifest.check_files()?;
     let envelope = sign_envelope(EnvelopeKind::Bundle, &manifest, signer)?;
-    let files = files.iter().map(|(path, file)| (path.as_str(), *file));
-    let bundle =
-        BundleArchive { envelope: &envelope, account: account_token, files: files.collect() };
-    let bytes = bundle.encode()?;
+    let files = files.clone();
+    let bytes = BundleArchive { envelope: &envelope, account: account_token, files }.encode()?;
     if bytes.len() > limits::MAX_BUNDLE_BYTES {
         return Err(BundleError::TooLarge(bytes.len()));
     }

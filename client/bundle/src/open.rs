@@ -56,19 +56,16 @@ impl<'a> BundleArchive<'a> {
         let envelope = Envelope::decode(EnvelopeKind::Bundle, self.envelope)?;
         let (signer, body) = match signer_trust {
             BundleSignerTrust::Operator { operator, account } => {
-                let trust = newer_account_trust(*operator, self.account, *account)
-                    .map_err(BundleError::Account)?;
+                let trust = newer_account_trust(*operator, self.account, *account)?;
                 verify_caller_signature(&envelope, &trust, now)?
             }
             BundleSignerTrust::Key(key) => {
                 decode_token::<AccountClaims>(self.account)
-                    .and_then(DecodedToken::verify_signature)
-                    .map_err(BundleError::Account)?;
+                    .and_then(DecodedToken::verify_signature)?;
                 verify_key_signature(&envelope, *key)?
             }
         };
-        let manifest: BundleManifest =
-            serde_json::from_slice(body).map_err(BundleError::Manifest)?;
+        let manifest: BundleManifest = serde_json::from_slice(body)?;
         if manifest.signer != signer.identity {
             return Err(BundleError::WrongSigner {
                 signer: signer.identity,

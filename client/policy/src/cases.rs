@@ -114,7 +114,7 @@ impl PolicyTestSuite {
     /// Reads a test file, and the inventories that it names. Relative paths are resolved against the test file.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let text = files::read_text(path, MAX_TEST_FILE_BYTES)?;
-        let invalid = |message: String| PolicyError::Cases { path: path.to_owned(), message };
+        let invalid = |message: String| PolicyError::Cases(path.to_owned(), message);
         let file: PolicyTestFile =
             toml::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         let resolve = |name: &Path| path.parent().unwrap_or(Path::new("")).join(name);

@@ -25,7 +25,7 @@ impl AssumedDataValues {
     /// Adds one assumed value, such as `puppet().enabled=false`.
     pub fn with_value(mut self, text: &str) -> Result<Self, PolicyError> {
         let assumed: AssumedOutput =
-            text.parse().map_err(|source| PolicyError::Data { text: text.to_owned(), source })?;
+            text.parse().map_err(|source| PolicyError::Data(text.to_owned(), source))?;
         let outputs = self.0.entry(assumed.lookup).or_default();
         outputs.insert(assumed.output, assumed.value);
         Ok(self)

@@ -13,54 +13,21 @@ pub enum PolicyError {
     #[error(transparent)]
     File(#[from] FileAccessError),
     /// A directory without a policy.
-    #[error("{} contains no policy", path.display())]
-    NoPolicy {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// An invalid inventory file.
-    #[error("{} is not a node inventory: {problem}", path.display())]
-    Inventory {
-        /// The file.
-        path: PathBuf,
-        /// Why it is invalid.
-        problem: String,
-    },
-    /// An invalid test file.
-    #[error("{}: {message}", path.display())]
-    Cases {
-        /// The file.
-        path: PathBuf,
-        /// The error and its position.
-        message: String,
-    },
-    /// An invalid fact.
-    #[error("`--fact {text}` is not valid; use NAME=VALUE, such as os.family=Debian")]
-    Fact {
-        /// The given text.
-        text: String,
-        /// The error, if the name is invalid.
-        #[source]
-        source: Option<FilterError>,
-    },
+    #[error("{} contains no policy", .0.display())]
+    NoPolicy(PathBuf),
+    /// An invalid inventory file, and why.
+    #[error("{} is not a node inventory: {}", .0.display(), .1)]
+    Inventory(PathBuf, String),
+    /// An invalid test file, and the error with its position.
+    #[error("{}: {}", .0.display(), .1)]
+    Cases(PathBuf, String),
+    /// An invalid fact, and the error if its name is invalid.
+    #[error("`--fact {0}` is not valid; use NAME=VALUE, such as os.family=Debian")]
+    Fact(String, #[source] Option<FilterError>),
     /// An invalid data source value.
-    #[error(
-        "`--data {text}` is not valid; use SOURCE().OUTPUT=VALUE, such as puppet().enabled=false"
-    )]
-    Data {
-        /// The given text.
-        text: String,
-        /// The error.
-        #[source]
-        source: FilterError,
-    },
-    /// Facts that exceed a node's limits.
-    #[error("{message}")]
-    Facts {
-        /// Their origin.
-        message: String,
-        /// The error.
-        #[source]
-        source: NodeFactsError,
-    },
+    #[error("`--data {0}` is not valid; use SOURCE().OUTPUT=VALUE, such as puppet().enabled=false")]
+    Data(String, #[source] FilterError),
+    /// Facts that exceed a node's limits, with their origin.
+    #[error("{0}")]
+    Facts(String, #[source] NodeFactsError),
 }

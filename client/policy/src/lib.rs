@@ -12,6 +12,6 @@ mod read;
 pub use cases::{PolicyTestOutcome, PolicyTestSuite};
 pub use data::AssumedDataValues;
 pub use error::PolicyError;
-pub use lint::{LintFinding, LintLevel, LoadedPolicies, lint_policies};
+pub use lint::{LintFinding, LintLevel, lint_policies};
 pub use node::SavedNode;
 pub use read::{PolicyFilesReading, read_directory, read_paths};

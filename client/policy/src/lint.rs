@@ -41,25 +41,17 @@ pub struct LintFinding {
     pub message: String,
 }
 
-/// The parsed policies.
-#[derive(Debug, Clone, Copy)]
-pub struct LoadedPolicies<'a> {
-    /// The valid part.
-    pub set: &'a PolicySet,
-    /// The errors found while parsing.
-    pub problems: &'a [PolicyProblem],
-}
-
-/// Returns all findings, by file and line.
+/// Returns all findings, by file and line: about the policies, and `problems`, the errors found while parsing them.
 pub fn lint_policies(
-    loaded: LoadedPolicies<'_>,
+    policies: &PolicySet,
+    problems: &[PolicyProblem],
     schemas: &DdlStore,
     sources: &DeclaredSources,
     now: Millis,
 ) -> Vec<LintFinding> {
-    let mut findings: Vec<LintFinding> = loaded.problems.iter().map(malformed_finding).collect();
-    let callers = CallerNames::from_policies(loaded.set);
-    for (agent, path, file) in loaded.set.readable_policies() {
+    let mut findings: Vec<LintFinding> = problems.iter().map(malformed_finding).collect();
+    let callers = CallerNames::from_policies(policies);
+    for (agent, path, file) in policies.readable_policies() {
         if path.starts_with(format!("built-in {agent}.policy")) {
             continue;
         }
@@ -76,15 +68,22 @@ pub fn lint_policies(
     findings
 }
 
-fn malformed_finding(problem: &PolicyProblem) -> LintFinding {
-    LintFinding {
-        path: problem.path.clone(),
-        line: problem.location.map(|(line, _)| line),
-        column: problem.location.map(|(_, column)| column),
-        level: LintLevel::Error,
-        code: "malformed",
-        message: problem.fault.to_string(),
+impl LintFinding {
+    pub(crate) fn new(
+        path: PathBuf,
+        location: Option<(usize, usize)>,
+        level: LintLevel,
+        code: &'static str,
+        message: String,
+    ) -> Self {
+        let (line, column) = location.unzip();
+        Self { path, line, column, level, code, message }
     }
+}
+
+fn malformed_finding(problem: &PolicyProblem) -> LintFinding {
+    let (path, message) = (problem.path.clone(), problem.fault.to_string());
+    LintFinding::new(path, problem.location, LintLevel::Error, "malformed", message)
 }
 
 /// The caller names in policies.
@@ -101,8 +100,7 @@ impl<'a> CallerNames<'a> {
         let words = rules.flat_map(|rule| rule.callers().words());
         let used_names =
             words.filter(|word| is_name(word)).map(|word| strip_role_prefix(&word.text));
-        let members = set.groups().all_members();
-        let members = members.map(|member| member.name().as_str());
+        let members = set.groups().all_members().map(|member| member.name().as_str());
         for name in used_names.chain(members) {
             *names.entry(name).or_default() += 1;
         }
@@ -146,21 +144,15 @@ struct PolicyLinter<'a> {
 }
 
 impl PolicyLinter<'_> {
+    /// Adds a warning about the whole file, or about a line and column.
     fn add_warning(
         &mut self,
-        line: Option<usize>,
-        column: usize,
+        location: Option<(usize, usize)>,
         code: &'static str,
         message: String,
     ) {
-        self.findings.push(LintFinding {
-            path: self.path.to_owned(),
-            line,
-            column: line.map(|_| column),
-            level: LintLevel::Warning,
-            code,
-            message,
-        });
+        let (path, level) = (self.path.to_owned(), LintLevel::Warning);
+        self.findings.push(LintFinding::new(path, location, level, code, message));
     }
 
     /// Checks that the agent exists and has the named actions.
@@ -176,7 +168,7 @@ impl PolicyLinter<'_> {
                 "there is no DDL of an agent `{agent}`{}",
                 suggestion.unwrap_or_else(|| ", so its actions were not checked".to_owned())
             );
-            self.add_warning(None, 1, "unknown-agent", message);
+            self.add_warning(None, "unknown-agent", message);
             return;
         };
         for rule in file.rules() {
@@ -190,7 +182,7 @@ impl PolicyLinter<'_> {
                     |name| format!("did you mean `{name}`?"),
                 );
                 let message = format!("agent `{agent}` has no action `{action}`; {suggestion}");
-                self.add_warning(Some(rule.line_number()), 1, "unknown-action", message);
+                self.add_warning(Some((rule.line_number(), 1)), "unknown-action", message);
             }
         }
     }
@@ -198,7 +190,7 @@ impl PolicyLinter<'_> {
     fn check_default(&mut self, file: &PolicyFile) {
         if let Some((line, RuleVerdict::Allow)) = file.default_verdict() {
             let message = "requests that no line denies are allowed for all callers; `policy default deny` is safer".to_owned();
-            self.add_warning(Some(line), 1, "default-allow", message);
+            self.add_warning(Some((line, 1)), "default-allow", message);
         }
     }
 
@@ -206,13 +198,13 @@ impl PolicyLinter<'_> {
     fn check_reachability(&mut self, rule: &PolicyRule, earlier_rules: &[PolicyRule], now: Millis) {
         if rule.until().is_some_and(|until| until <= now) {
             let message = "the line has expired and never applies; remove it".to_owned();
-            self.add_warning(Some(rule.line_number()), 1, "over", message);
+            self.add_warning(Some((rule.line_number(), 1)), "over", message);
         } else if let Some(first) = earlier_rules.iter().find(|earlier| earlier.covers_rule(rule)) {
             let message = format!(
                 "never applies, because line {} already covers it; move it before that line, or remove it",
                 first.line_number()
             );
-            self.add_warning(Some(rule.line_number()), 1, "unreachable", message);
+            self.add_warning(Some((rule.line_number(), 1)), "unreachable", message);
         }
     }
 
@@ -227,7 +219,7 @@ impl PolicyLinter<'_> {
                 "expected {}; if a node cannot evaluate this, the line {effect}",
                 error.expected()
             );
-            self.add_warning(Some(rule.line_number()), column, "data-source", message);
+            self.add_warning(Some((rule.line_number(), column)), "data-source", message);
         }
     }
 
@@ -239,7 +231,11 @@ impl PolicyLinter<'_> {
                     "`{}` is not a group, and occurs nowhere else; did you mean {suggestion}?",
                     word.text
                 );
-                self.add_warning(Some(rule.line_number()), word.column, "unknown-caller", message);
+                self.add_warning(
+                    Some((rule.line_number(), word.column)),
+                    "unknown-caller",
+                    message,
+                );
             }
         }
     }
@@ -252,7 +248,7 @@ mod tests {
     use muster_client::{DataDdlStore, DdlStore};
     use muster_policy::{PolicySet, PolicySource, RuleVerdict, parse_instant};
 
-    use super::{LintLevel, LoadedPolicies, lint_policies};
+    use super::{LintLevel, lint_policies};
 
     fn codes(files: &[(&str, &str)]) -> Vec<String> {
         let source = |(name, text): &(&str, &str)| PolicySource {
@@ -266,10 +262,9 @@ mod tests {
             groups.first().map(source),
             RuleVerdict::Deny,
         );
-        let loaded = LoadedPolicies { set: &set, problems: &problems };
         let now = parse_instant("2026-11-22T10:00Z").unwrap();
         let sources = DataDdlStore::load(None).unwrap().declared_sources();
-        let found = lint_policies(loaded, &DdlStore::load(None).unwrap(), &sources, now);
+        let found = lint_policies(&set, &problems, &DdlStore::load(None).unwrap(), &sources, now);
         let told = |finding: &super::LintFinding| {
             assert_eq!(finding.level == LintLevel::Error, finding.code == "malformed");
             format!("{}:{} {}", finding.path.display(), finding.line.unwrap_or(0), finding.code)

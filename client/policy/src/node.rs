@@ -36,7 +36,7 @@ impl SavedNode {
     /// Reads a file that `rpc inventory NODE -j` wrote.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let text = files::read_text(path, MAX_INVENTORY_BYTES)?;
-        let invalid = |problem: String| PolicyError::Inventory { path: path.to_owned(), problem };
+        let invalid = |problem: String| PolicyError::Inventory(path.to_owned(), problem);
         let document: SavedInventoryDocument =
             serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         let inventory = document.inventory.ok_or_else(|| {
@@ -64,7 +64,7 @@ impl SavedNode {
 
     /// Adds a fact, such as `os.family=Debian`.
     pub fn with_fact(mut self, text: &str) -> Result<Self, PolicyError> {
-        let invalid = |source| PolicyError::Fact { text: text.to_owned(), source };
+        let invalid = |source| PolicyError::Fact(text.to_owned(), source);
         let (name, value) = text.split_once('=').ok_or_else(|| invalid(None))?;
         let term = FactTerm::parse(&format!("{name}=x")).map_err(|error| invalid(Some(error)))?;
         let segments: Vec<&str> = term.fact_path().segments().collect();
@@ -78,7 +78,7 @@ impl SavedNode {
             name => format!("the facts of {name} are not valid"),
         };
         self.checked = NodeFacts::from_value(Value::Object(self.facts.clone()))
-            .map_err(|source| PolicyError::Facts { message, source })?;
+            .map_err(|source| PolicyError::Facts(message, source))?;
         Ok(self)
     }
 

@@ -37,13 +37,10 @@ impl PolicyFilesReading {
         let files = self.files.iter().chain(groups);
         let checked = files.filter_map(|path| Some((path, check_protected(path).err()?)));
         checked
-            .map(|(path, problem)| LintFinding {
-                path: path.clone(),
-                line: None,
-                column: None,
-                level: if is_installed(path) { LintLevel::Error } else { LintLevel::Warning },
-                code: "unprotected",
-                message: format!("nodes reject this file: {problem}"),
+            .map(|(path, problem)| {
+                let level = if is_installed(path) { LintLevel::Error } else { LintLevel::Warning };
+                let message = format!("nodes reject this file: {problem}");
+                LintFinding::new(path.clone(), None, level, "unprotected", message)
             })
             .collect()
     }
@@ -64,7 +61,7 @@ pub fn read_directory(
     let paths = entries.iter().map(DirEntry::path);
     let mut files: Vec<PathBuf> = paths.filter(|path| is_policy(path)).collect();
     if files.is_empty() {
-        return Err(PolicyError::NoPolicy { path: path.to_owned() });
+        return Err(PolicyError::NoPolicy(path.to_owned()));
     }
     files.sort();
     Ok(read_policies(path, files, default))

@@ -117,12 +117,6 @@ impl World {
         Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 
-    /// A newer token of the account, by which this key is revoked.
-    pub(crate) fn token_revoking(&self, key: &PublicKey) -> String {
-        let revoke = |claims: &mut AccountClaims| claims.revoke_user(key, ISSUED);
-        account_token(&self.operator, &self.account, &self.roles, ISSUED + 60, revoke)
-    }
-
     pub(crate) fn caller(&self) -> Signer {
         self.signer(UserRole::Caller, "alice", 100)
     }

@@ -11,15 +11,13 @@ use muster_wire::sign::{EnvelopeKind, MessageRefusal, Signer, sign_envelope};
 use muster_wire::token::{TokenError, UserRole};
 use proptest::prelude::*;
 
-use crate::world::{NOW, World, name};
+use crate::world::{ISSUED, NOW, World, name};
 
 const DDL: BundleFile<'_> = BundleFile { mode: BundleFileMode::Data, bytes: b"{}" };
 const PROGRAM: BundleFile<'_> = BundleFile { mode: BundleFileMode::Program, bytes: b"#!/bin/sh\n" };
 
-fn files() -> BTreeMap<String, BundleFile<'static>> {
-    [("disk.json", DDL), ("disk", PROGRAM), ("README.md", DDL)]
-        .map(|(path, content)| (path.to_owned(), content))
-        .into()
+fn files<'a>() -> BTreeMap<&'a str, BundleFile<'a>> {
+    [("disk.json", DDL), ("disk", PROGRAM), ("README.md", DDL)].into()
 }
 
 fn version() -> semver::Version {
@@ -63,8 +61,7 @@ fn what_a_signer_packed_is_opened_by_whoever_pins_the_operator_or_the_key() {
         assert_eq!(opened.manifest.packed_at, NOW);
         assert_eq!(opened.signer.identity.as_str(), "alice");
         assert_eq!(opened.signer.key, signer.public_key());
-        let found: BTreeMap<_, _> =
-            opened.files.iter().map(|(path, content)| ((*path).to_owned(), *content)).collect();
+        let found: BTreeMap<_, _> = opened.files.into_iter().collect();
         assert_eq!(found, files());
     }
 }
@@ -110,7 +107,8 @@ fn a_revoked_signer_is_refused_whichever_token_says_so() {
     let world = World::new();
     let alice = signer(&world);
     let bytes = packed(&world, &alice);
-    let revoked = world.token_revoking(&alice.public_key());
+    let key = alice.public_key();
+    let revoked = world.account_token(ISSUED + 60, |claims| claims.revoke_user(&key, ISSUED));
     let operator = world.operator.public_key();
     let known = BundleSignerTrust::Operator { operator, account: Some(&revoked) };
     let is_revoked = |result: Result<OpenBundle<'_>, BundleError>| {
@@ -205,7 +203,7 @@ fn a_signed_manifest_may_not_lead_elsewhere() {
         "a/",
     ] {
         let mut files = files();
-        files.insert(path.to_owned(), PROGRAM);
+        files.insert(path, PROGRAM);
         let account = world.trust.account_token();
         let packed = pack_bundle(name("disk"), version(), &files, &alice, account, NOW);
         assert!(matches!(packed, Err(BundleError::Path { .. })), "{path}");
@@ -215,14 +213,13 @@ fn a_signed_manifest_may_not_lead_elsewhere() {
             version: version(),
             signer: alice.identity().clone(),
             packed_at: NOW,
-            files: files.iter().map(|(path, file)| (path.clone(), file.manifest_entry())).collect(),
+            files: files
+                .iter()
+                .map(|(path, file)| ((*path).to_owned(), file.manifest_entry()))
+                .collect(),
         };
         let sealed = sign_envelope(EnvelopeKind::Bundle, &manifest, &alice).unwrap();
-        let bundle = BundleArchive {
-            envelope: &sealed,
-            account,
-            files: files.iter().map(|(path, file)| (path.as_str(), *file)).collect(),
-        };
+        let bundle = BundleArchive { envelope: &sealed, account, files: files.clone() };
         assert!(bundle.verify_contents(&pinned(&world), NOW).is_err(), "{path}");
     }
 }
@@ -311,17 +308,18 @@ proptest! {
     fn what_is_packed_is_found_again(
         contents in proptest::collection::btree_map("[a-z0-9_-]{1,8}(/[a-z0-9_-]{1,8})?", (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..1500)), 0..6)
     ) {
+        let contents: BTreeMap<_, _> = contents.into_iter().map(|(path, content)| (format!("lib/{path}"), content)).collect();
         let mut files = files();
         for (path, (program, bytes)) in &contents {
             let mode = if *program { BundleFileMode::Program } else { BundleFileMode::Data };
-            files.insert(format!("lib/{path}"), BundleFile { mode, bytes });
+            files.insert(path, BundleFile { mode, bytes });
         }
         let world = World::new();
         let alice = signer(&world);
         // Files where directories would be are refused; what is packed opens as what it was.
         if let Ok(bytes) = pack_bundle(name("disk"), version(), &files, &alice, world.trust.account_token(), NOW) {
             let opened = open(&bytes, &pinned(&world)).unwrap();
-            let found: BTreeMap<_, _> = opened.files.iter().map(|(path, content)| ((*path).to_owned(), *content)).collect();
+            let found: BTreeMap<_, _> = opened.files.into_iter().collect();
             prop_assert_eq!(found, files);
         }
     }

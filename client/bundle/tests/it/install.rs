@@ -37,8 +37,7 @@ fn install(
     let collected = collect_bundle_files(source).unwrap();
     let files = collected.contents();
     let agent = collected.agent_name(source)?;
-    let borrowed = files.iter().map(|(path, file)| (path.as_str(), *file)).collect();
-    let (_, version) = check_agent_files(&agent, &borrowed)?;
+    let (_, version) = check_agent_files(&agent, &files)?;
     let account = world.trust.account_token();
     let bytes = pack_bundle(name(&agent), version, &files, &signer, account, NOW).unwrap();
     let trust = BundleSignerTrust::Key(signer.public_key());
@@ -84,7 +83,7 @@ fn changes_made_by_hand_are_not_overwritten() {
     fs::write(directory.join("notes"), "").unwrap();
     let installed = find_installed(&ddls, &name("disk")).unwrap().unwrap();
     assert_eq!(changed_files(&installed).unwrap(), ["disk was changed"]);
-    let Err(BundleFileError::Changed { files, .. }) = install(&source, &ddls, true) else {
+    let Err(BundleFileError::Changed(_, files)) = install(&source, &ddls, true) else {
         panic!("the changes were overwritten");
     };
     assert_eq!(files, ["disk was changed", "notes was added"]);
@@ -101,5 +100,5 @@ fn an_agent_without_its_program_is_no_bundle() {
     assert!(matches!(&refused, BundleFileError::NoProgram(program) if program == "disk"));
     write_agent(scratch.path(), "one");
     let refused = install(scratch.path(), scratch.path(), false).unwrap_err();
-    assert!(matches!(refused, BundleFileError::Version { .. }), "{refused}");
+    assert!(matches!(refused, BundleFileError::Version(..)), "{refused}");
 }

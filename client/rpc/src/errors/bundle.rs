@@ -8,13 +8,13 @@ impl CommandError for BundleFileError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Older { .. } => "use `--downgrade` to install it anyway",
-            Self::Changed { .. } => {
+            Self::Changed(..) => {
                 "move away the files to keep, run `rpc plugin remove`, then install again"
             }
             Self::NoDirectory(_) => {
                 "specify the directory of `paths.ddls` in rpcd.toml; its default is /etc/muster/ddl"
             }
-            Self::Refused { source: BundleError::Foreign { .. }, .. } => {
+            Self::Refused(_, BundleError::Foreign { .. }) => {
                 "`--key` accepts signatures of one key only: check which key signed the bundle"
             }
             _ => return Vec::new(),

@@ -8,11 +8,11 @@ use crate::exit::CommandExitCode;
 impl CommandError for PolicyError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::NoPolicy { .. } => {
+            Self::NoPolicy(..) => {
                 "specify the directory that contains AGENT.policy, as in `rpc policy check ./policies`"
             }
-            Self::Inventory { .. } => "create one with `rpc inventory NODE -j > NODE.json`",
-            Self::Cases { .. } => "run `rpc policy test --help` for the format of test files",
+            Self::Inventory(..) => "create one with `rpc inventory NODE -j > NODE.json`",
+            Self::Cases(..) => "run `rpc policy test --help` for the format of test files",
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
@@ -20,7 +20,7 @@ impl CommandError for PolicyError {
 
     fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::Fact { .. } | Self::Data { .. } => CommandExitCode::Usage,
+            Self::Fact(..) | Self::Data(..) => CommandExitCode::Usage,
             _ => CommandExitCode::Local,
         }
     }

@@ -79,8 +79,7 @@ pub fn pack_bundle(
     }
     let name = collected.agent_name(&args.directory)?;
     let files = collected.contents();
-    let borrowed = files.iter().map(|(path, file)| (path.as_str(), *file));
-    let (_, version) = check_agent_files(&name, &borrowed.collect())?;
+    let (_, version) = check_agent_files(&name, &files)?;
     let name = SubjectName::parse(&name).map_err(BundleFileError::from)?;
     let output =
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}-{version}.bundle")));
@@ -167,9 +166,8 @@ pub fn remove_bundle(
     args: &PluginRemoveArgs,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let installed = bundle_files::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
-        BundleFileError::NotInstalled { name: args.agent.to_string(), path: args.from.clone() }
-    })?;
+    let installed = bundle_files::find_installed(&args.from, &args.agent)?
+        .ok_or_else(|| BundleFileError::NotInstalled(args.agent.clone(), args.from.clone()))?;
     let record = &installed.record;
     for file in bundle_files::changed_files(&installed)? {
         cx.printer.print_warning(format_args!("{file} since it was installed"));
@@ -197,8 +195,7 @@ pub fn remove_bundle(
 }
 
 fn refused_error(path: &Path, source: BundleError) -> BundleFileError {
-    let path = path.to_owned();
-    BundleFileError::Refused { path, source }
+    BundleFileError::Refused(path.to_owned(), source)
 }
 
 /// The newest account token known on this machine: the given one, the configured one, or the one that the daemon keeps up to date. An older
