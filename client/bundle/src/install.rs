@@ -196,17 +196,13 @@ fn foreign_files(installed: &InstalledBundle) -> Result<Vec<String>, BundleFileE
             let name = entry.file_name().to_string_lossy().into_owned();
             let relative =
                 if parent.is_empty() { name.clone() } else { format!("{parent}/{name}") };
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if relative == INSTALL_RECORD_FILE
+            let is_known = relative == INSTALL_RECORD_FILE
                 || name == "__pycache__"
-                || installed.record.files.contains_key(&relative)
-            {
-                continue;
-            }
-            if is_directory {
-                pending.push(relative);
-            } else {
-                found.push(relative);
+                || installed.record.files.contains_key(&relative);
+            match entry.file_type() {
+                _ if is_known => {}
+                Ok(kind) if kind.is_dir() => pending.push(relative),
+                _ => found.push(relative),
             }
         }
     }
@@ -222,14 +218,13 @@ pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
     let mut parents: Vec<PathBuf> = Vec::new();
     for file in std::iter::once(&ddl).chain(others) {
         let path = directory.join(file);
-        ignore_missing(fs::remove_file(&path)).map_err(files::file_error("remove", &path))?;
+        remove_file(&path)?;
         parents.extend(
             path.ancestors().skip(1).filter(|path| path.starts_with(directory)).map(Path::to_owned),
         );
     }
     let left = foreign_files(installed)?;
-    let path = directory.join(INSTALL_RECORD_FILE);
-    ignore_missing(fs::remove_file(&path)).map_err(files::file_error("remove", &path))?;
+    remove_file(&directory.join(INSTALL_RECORD_FILE))?;
     // Deepest directories first. Non-empty ones contain other files, and stay.
     parents.sort_by_key(|path| std::cmp::Reverse(path.as_os_str().len()));
     parents.dedup();
@@ -239,11 +234,11 @@ pub fn remove_bundle(installed: &InstalledBundle) -> Result<Vec<String>, BundleF
     Ok(left)
 }
 
-/// Treats a missing file as removed.
-fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
-    match result {
+/// Removes a file. A missing one counts as removed.
+fn remove_file(path: &Path) -> Result<(), FileAccessError> {
+    match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        removed => removed.map_err(files::file_error("remove", path)),
     }
 }
 
