@@ -10,22 +10,18 @@
 
 mod approval;
 mod ask;
-mod broker;
-mod bundle;
+mod broker_program;
 mod caches;
 mod cli;
-mod cloud_init;
 mod commands;
 mod completion;
 mod diagnostics;
 mod doctor;
 mod environment;
 mod error;
+mod errors;
 mod exit;
-mod files;
 mod jobs;
-mod organisation;
-mod policy;
 mod printer;
 mod render;
 mod reply_filter;

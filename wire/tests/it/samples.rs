@@ -52,8 +52,7 @@ impl Samples {
         let bootstrap = place.bootstrap(&WEB);
         let ddl = BundleFile { mode: BundleFileMode::Data, bytes: b"{}" };
         let program = BundleFile { mode: BundleFileMode::Program, bytes: b"#!/bin/sh\n" };
-        let files = [("disk.json", ddl), ("disk", program)]
-            .map(|(path, content)| (path.to_owned(), content));
+        let files = [("disk.json", ddl), ("disk", program)];
         let signer = packer(&place);
         let account = place.fleet.trust.account_token();
         let version = semver::Version::new(1, 2, 3);

@@ -13,7 +13,7 @@ use muster_wire::token::claims::{
     AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry, UserClaims,
 };
 use muster_wire::token::encode::{self, TokenValidity};
-use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey, UserCredentials, UserRole};
+use muster_wire::token::{AccountTrust, KeyKind, KeyPair, UserCredentials, UserRole};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -115,12 +115,6 @@ impl World {
             encode::issue_user_token(&identity(name), key.public_key(), nats, validity, issuer)
                 .unwrap();
         Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
-    }
-
-    /// A newer token of the account, by which this key is revoked.
-    pub(crate) fn token_revoking(&self, key: &PublicKey) -> String {
-        let revoke = |claims: &mut AccountClaims| claims.revoke_user(key, ISSUED);
-        account_token(&self.operator, &self.account, &self.roles, ISSUED + 60, revoke)
     }
 
     pub(crate) fn caller(&self) -> Signer {

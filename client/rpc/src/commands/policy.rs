@@ -6,14 +6,13 @@ use crate::ask::{AgentSchemas, FleetRequestError};
 use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::policy::{
-    AssumedDataValues, LoadedPolicies, PolicyTestSuite, SavedNode, lint_policies, read_directory,
-    read_paths,
-};
 use crate::render::policy as render;
 use muster_base::unix_millis_now;
 use muster_client::DataDdlStore;
 use muster_policy::{PolicyQuery, RuleVerdict};
+use muster_policy_tools::{
+    AssumedDataValues, PolicyTestSuite, SavedNode, lint_policies, read_directory, read_paths,
+};
 use serde_json::Map;
 
 /// Runs one of the commands.
@@ -37,8 +36,8 @@ fn check_policies(
     let readings = read_paths(&args.paths, RuleVerdict::Deny)?;
     let mut findings = Vec::new();
     for reading in &readings {
-        let loaded = LoadedPolicies { set: &reading.set, problems: &reading.problems };
-        findings.append(&mut lint_policies(loaded, &schemas.store, &sources, unix_millis_now()));
+        let (set, problems) = (&reading.set, &reading.problems);
+        findings.extend(lint_policies(set, problems, &schemas.store, &sources, unix_millis_now()));
     }
     for reading in &readings {
         findings.extend(reading.unprotected_findings());

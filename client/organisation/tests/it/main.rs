@@ -1,0 +1,4 @@
+//! Tests of an organisation's directory through the crate's public functions. Nothing connects to a broker.
+
+#[cfg(test)]
+mod directory;
