@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use muster_client::ConnectionDisturbance;
 use muster_ddl::aggregate::OutputSummary;
+use muster_jobs::JobReply;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -70,6 +71,20 @@ pub struct NodeReply {
     pub took: Millis,
     /// Stage timings, if the request was traced.
     pub trace: Option<NodeTrace>,
+}
+
+impl From<&NodeReply> for JobReply {
+    fn from(reply: &NodeReply) -> Self {
+        Self {
+            sender: reply.node.clone(),
+            statuscode: reply.status,
+            statusmsg: reply.message.clone(),
+            reason: reply.reason.clone(),
+            took_ms: reply.took,
+            data: reply.data.clone(),
+            data_omitted: None,
+        }
+    }
 }
 
 /// Timings of a request to one node and its reply.

@@ -12,7 +12,7 @@ use super::ddl_fetch::DdlFetchError;
 use super::locate::LocateError;
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
-use crate::jobs::SavedJobError;
+use muster_jobs::SavedJobError;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]

@@ -14,10 +14,10 @@ use super::fleet::FleetConnection;
 use super::interrupt::InterruptListener;
 use super::recorder::JobRecorder;
 use crate::error::Error;
-use crate::jobs::JobEnd;
 use crate::report::NodeReply;
 use crate::runs::run_log::{RunLogLine, RunLogTracker};
 use crate::runs::{EndedRun, PuppetRunsReport};
+use muster_jobs::JobEnd;
 
 /// How often delayed log lines are checked.
 const HELD_LINE_CHECK_INTERVAL: Duration = Duration::from_millis(250);

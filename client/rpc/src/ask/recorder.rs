@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use muster_wire::identity::Identity;
 
-use crate::jobs::{JobEnd, JobEntry, JobJournal, SavedJobError};
 use crate::printer::OutputPrinter;
 use crate::report::NodeReply;
+use muster_jobs::{JobEnd, JobEntry, JobJournal, SavedJobError};
 
 /// Writes events to a journal, if there is one.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl<'a> JobRecorder<'a> {
 
     /// Records a reply.
     pub(super) fn record_reply(&mut self, reply: &NodeReply) {
-        self.write_entry(|journal| journal.append_reply(reply));
+        self.write_entry(|journal| journal.append_reply(reply.into()));
     }
 
     /// Records the end of a wave, and the nodes that are not connected, including those of earlier waves.

@@ -18,8 +18,8 @@ use super::plan::RequestPlan;
 use super::progress::{ProgressIndicator, ProgressReporter};
 use super::recorder::JobRecorder;
 use crate::error::Error;
-use crate::jobs::JobEnd;
 use crate::report::{NodeReply, RequestReport, ResultGap};
+use muster_jobs::JobEnd;
 
 /// A request and its time limits.
 #[derive(Debug)]

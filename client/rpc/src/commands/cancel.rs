@@ -18,13 +18,13 @@ use crate::cli::cancel::CancelArgs;
 use crate::cli::filters::FilterArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
 use crate::printer::{BAD, GOOD, VerbosityLevel};
 use crate::render::json::RequestDocument as Document;
 use crate::render::plan::node_count_text;
 use crate::render::printable::escape_to_line;
 use crate::report::{NodeReply, RequestReport, ResultGap};
 use muster_base::error_chain;
+use muster_jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
 
 /// What to cancel.
 enum CancelTarget {

@@ -7,11 +7,11 @@ use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobListArgs, JobSh
 use crate::diagnostics::highlight_code;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::jobs::{JobStore, SavedJobError};
 use crate::render::job::{
     JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
 use muster_base::error_chain;
+use muster_jobs::{JobStore, SavedJobError};
 
 /// Runs one of the commands.
 pub fn run(command: JobCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
@@ -64,7 +64,7 @@ fn show_job(
         cx.printer
             .print_warning(format_args!("{damaged} lines of the job's file cannot be parsed"));
     }
-    Ok(job.exit_code())
+    Ok(job.outcome().into())
 }
 
 fn diff_jobs(

@@ -11,8 +11,8 @@ use super::columns::format_columns;
 use super::page::TextPage;
 use super::plan::node_count_text;
 use super::printable::escape_to_line;
-use crate::jobs::{JobReply, SavedJob};
 use crate::printer::{BAD, GOOD, STRONG};
+use muster_jobs::{JobReply, SavedJob};
 
 /// Indentation below a title, in columns.
 const INDENT: usize = 3;

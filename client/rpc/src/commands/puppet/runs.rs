@@ -27,12 +27,12 @@ use crate::commands::request::report_no_nodes;
 use crate::commands::request::save::{JobCandidate, open_journal};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::jobs::{JobEntry, JobJournal, JobStore};
 use crate::render::plan::{list_sample_nodes, node_count_text};
 use crate::render::puppet::status::node_states;
 use crate::report::NodeReply;
 use crate::runs::{EndedRun, PuppetRunsReport};
 use crate::settings::RpcSettings;
+use muster_jobs::{JobEntry, JobJournal, JobStore};
 
 /// Options that both commands share.
 struct RolloutArgs<'a> {

@@ -10,10 +10,10 @@ use super::resume::EarlierJob;
 use crate::ask::{FleetRequest, FleetRequestError, RequestPlan, TargetSelection};
 use crate::cli::request_flags::RequestFlags;
 use crate::commands::context::CommandContext;
-use crate::jobs::{
+use muster_base::error_chain;
+use muster_jobs::{
     JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, SavedJobError, new_job_id,
 };
-use muster_base::error_chain;
 
 /// A request that may be saved.
 #[derive(Debug)]

@@ -10,8 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::report::NodeReply;
-
 /// Schema and version of the lines.
 pub const JOB_LINES_SCHEMA: &str = "muster.job.lines.v1";
 
@@ -174,7 +172,7 @@ impl JobPacing {
 
 /// One node's reply, with the fields of a request's document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobReply {
     /// The node.
     pub sender: Identity,
@@ -197,19 +195,14 @@ pub struct JobReply {
 }
 
 impl JobReply {
-    /// Converts a reply; omits its outputs if they are larger than `max_data_bytes` bytes.
-    pub fn new(reply: &NodeReply, max_data_bytes: usize) -> Self {
-        let bytes = serde_json::to_vec(&reply.data).map_or(0, |data| data.len());
-        let fits = bytes <= max_data_bytes;
-        Self {
-            sender: reply.node.clone(),
-            statuscode: reply.status,
-            statusmsg: reply.message.clone(),
-            reason: reply.reason.clone(),
-            took_ms: reply.took,
-            data: if fits { reply.data.clone() } else { Map::new() },
-            data_omitted: (!fits).then_some(bytes),
+    /// Omits the outputs if they are larger than `max_data_bytes` bytes.
+    pub(crate) fn limit_data(mut self, max_data_bytes: usize) -> Self {
+        let bytes = serde_json::to_vec(&self.data).map_or(0, |data| data.len());
+        if bytes > max_data_bytes {
+            self.data = Map::new();
+            self.data_omitted = Some(bytes);
         }
+        self
     }
 
     /// Whether the action succeeded.

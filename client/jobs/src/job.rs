@@ -7,7 +7,6 @@ use muster_wire::identity::Identity;
 use uuid::Uuid;
 
 use super::entry::{JobEnd, JobEntry, JobHeader, JobReply};
-use crate::exit::CommandExitCode;
 
 /// A saved job.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +49,19 @@ pub enum JobState {
     Ended(JobEnd),
     /// Its process is gone: killed, or the machine went down.
     Abandoned,
+}
+
+/// How a request to several nodes ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestOutcome {
+    /// The action succeeded on all nodes.
+    Succeeded,
+    /// There was no node to send it to.
+    NoNodes,
+    /// The action failed on some nodes, or they did not reply or were not asked.
+    SomeFailed,
+    /// No node replied.
+    NoReplies,
 }
 
 impl JobState {
@@ -148,15 +160,15 @@ impl SavedJob {
         }
     }
 
-    /// The exit code of a command with these results.
-    pub fn exit_code(&self) -> CommandExitCode {
-        let has_replies = !self.replies.is_empty();
-        let all_ok = self.ok_count() == self.header.nodes.len();
+    /// How the request ended, by the replies so far.
+    pub fn outcome(&self) -> RequestOutcome {
         match self.state() {
-            JobState::Ended(JobEnd::Unattended) => CommandExitCode::Passed,
-            _ if all_ok => CommandExitCode::Passed,
-            JobState::Ended(JobEnd::Finished) if !has_replies => CommandExitCode::NoneAnswered,
-            _ => CommandExitCode::SomeFailed,
+            JobState::Ended(JobEnd::Unattended) => RequestOutcome::Succeeded,
+            _ if self.ok_count() == self.header.nodes.len() => RequestOutcome::Succeeded,
+            JobState::Ended(JobEnd::Finished) if self.replies.is_empty() => {
+                RequestOutcome::NoReplies
+            }
+            _ => RequestOutcome::SomeFailed,
         }
     }
 

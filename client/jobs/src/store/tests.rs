@@ -8,12 +8,11 @@ use std::path::Path;
 
 use muster_wire::identity::Identity;
 use proptest::prelude::*;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
-use super::super::entry::{JOB_LINES_SCHEMA, JobEnd, JobEntry, JobHeader, JobPacing};
-use super::super::job::{JobState, SavedJob};
+use super::super::entry::{JOB_LINES_SCHEMA, JobEnd, JobEntry, JobHeader, JobPacing, JobReply};
+use super::super::job::{JobState, RequestOutcome, SavedJob};
 use super::{JobStore, MAX_JOBS, SavedJobError, new_job_id};
-use crate::render::fixtures::reply;
 
 const NOW: u64 = 1_767_225_600_000;
 
@@ -45,6 +44,13 @@ fn store(home: &Path) -> JobStore {
     JobStore::new(Some(home)).unwrap()
 }
 
+fn reply(node: &str, code: u8, message: &str, data: Value) -> JobReply {
+    serde_json::from_value(json!({
+        "sender": node, "statuscode": code, "statusmsg": message, "took_ms": 3, "data": data,
+    }))
+    .unwrap()
+}
+
 fn wave(names: &[&str]) -> JobEntry {
     JobEntry::Wave { number: 1, nodes: nodes(names) }
 }
@@ -55,8 +61,8 @@ fn a_killed_job_is_interrupted_and_tells_whom_to_ask_next() {
     let store = store(home.path());
     let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
     journal.append_entry(&wave(&["a", "b", "c"])).unwrap();
-    journal.append_reply(&reply("a", 0, "OK", json!({}))).unwrap();
-    journal.append_reply(&reply("b", 1, "no", json!({"x": 1}))).unwrap();
+    journal.append_reply(reply("a", 0, "OK", json!({}))).unwrap();
+    journal.append_reply(reply("b", 1, "no", json!({"x": 1}))).unwrap();
     journal.sync().unwrap();
     assert_eq!(store.load_job("2026").unwrap().state(), JobState::Running);
     assert!(matches!(store.resume_job("2026", NOW), Err(SavedJobError::Running(_))));
@@ -69,6 +75,30 @@ fn a_killed_job_is_interrupted_and_tells_whom_to_ask_next() {
     assert_eq!(job.unanswered_nodes(), nodes(&["c"]));
     assert_eq!(job.unsuccessful_nodes(), nodes(&["b", "c"]));
     assert_eq!(job.never_asked_nodes(), nodes(&["d"]));
+    assert_eq!(job.outcome(), RequestOutcome::SomeFailed);
+}
+
+#[test]
+fn the_outcome_follows_from_the_end_and_the_replies() {
+    let outcome = |end, replies: &[(&str, u8)]| {
+        let home = tempfile::tempdir().unwrap();
+        let store = store(home.path());
+        let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
+        journal.append_entry(&wave(&["a", "b", "c", "d"])).unwrap();
+        for (node, code) in replies {
+            journal.append_reply(reply(node, *code, "", json!({}))).unwrap();
+        }
+        journal.append_entry(&JobEntry::End { end, time: NOW }).unwrap();
+        drop(journal);
+        store.load_job("2026").unwrap().outcome()
+    };
+    let all_ok = [("a", 0), ("b", 0), ("c", 0), ("d", 0)];
+    assert_eq!(outcome(JobEnd::Finished, &all_ok), RequestOutcome::Succeeded);
+    assert_eq!(outcome(JobEnd::Finished, &all_ok[1..]), RequestOutcome::SomeFailed);
+    assert_eq!(outcome(JobEnd::Finished, &[("a", 1)]), RequestOutcome::SomeFailed);
+    assert_eq!(outcome(JobEnd::Finished, &[]), RequestOutcome::NoReplies);
+    assert_eq!(outcome(JobEnd::Interrupted, &[]), RequestOutcome::SomeFailed);
+    assert_eq!(outcome(JobEnd::Unattended, &[]), RequestOutcome::Succeeded);
 }
 
 #[test]
@@ -83,7 +113,7 @@ fn a_request_is_known_by_its_job_and_its_nodes_until_they_answer() {
             journal.append_entry(&JobEntry::Sent { request }).unwrap();
         }
     }
-    journal.append_reply(&reply("a", 0, "OK", json!({}))).unwrap();
+    journal.append_reply(reply("a", 0, "OK", json!({}))).unwrap();
     drop(journal);
     drop(store.begin_job(header("20260102-000000-000002")).unwrap());
     let job = store.find_by_request("r1").unwrap().unwrap();
@@ -188,7 +218,7 @@ fn outputs_that_are_too_large_are_left_out_and_said_to_be() {
     let store = store(home.path());
     let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
     let large = json!({"text": "x".repeat(100_000)});
-    journal.append_reply(&reply("a", 0, "OK", large)).unwrap();
+    journal.append_reply(reply("a", 0, "OK", large)).unwrap();
     drop(journal);
     let job = store.load_job("2026").unwrap();
     let answer = job.replies.values().next().unwrap();

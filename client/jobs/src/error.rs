@@ -3,9 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::CommandError;
-use crate::exit::CommandExitCode;
-
 /// Why a job cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedJobError {
@@ -82,32 +79,5 @@ impl SavedJobError {
     pub(super) fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { action, path: path.clone(), source }
-    }
-}
-
-impl CommandError for SavedJobError {
-    fn hints(&self) -> Vec<String> {
-        match self {
-            Self::Unknown(_) | Self::Ambiguous { .. } => {
-                vec!["run `rpc job list` to list the saved jobs".to_owned()]
-            }
-            Self::Runs(id) => vec![format!("resume it with `rpc puppet runall --resume {id}`")],
-            Self::NoRuns(id) => vec![format!("resume it with `rpc do --resume {id}`")],
-            Self::NothingLeft { id, .. } => {
-                vec![format!("run `rpc job show {id}` to see its results")]
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    fn exit_code(&self) -> CommandExitCode {
-        match self {
-            Self::OtherRequest { .. }
-            | Self::Digested { .. }
-            | Self::Filtered(_)
-            | Self::Runs(_)
-            | Self::NoRuns(_) => CommandExitCode::Usage,
-            _ => CommandExitCode::Local,
-        }
     }
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use super::entry::{JobEntry, JobReply};
 use super::error::SavedJobError;
-use crate::report::NodeReply;
 
 /// Maximum size of one node's stored outputs, in bytes.
 const MAX_DATA_BYTES: usize = 64 * 1024;
@@ -44,11 +43,11 @@ impl JobJournal {
         Ok(())
     }
 
-    /// Appends a node's reply.
-    pub fn append_reply(&mut self, reply: &NodeReply) -> Result<(), SavedJobError> {
+    /// Appends a node's reply. Outputs that are too large are omitted.
+    pub fn append_reply(&mut self, reply: JobReply) -> Result<(), SavedJobError> {
         let max_data_bytes =
             if self.written < MAX_FILE_BYTES_WITH_DATA { MAX_DATA_BYTES } else { 0 };
-        self.append_entry(&JobEntry::Result(JobReply::new(reply, max_data_bytes)))
+        self.append_entry(&JobEntry::Result(reply.limit_data(max_data_bytes)))
     }
 
     /// Syncs the file to disk.

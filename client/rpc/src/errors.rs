@@ -1,0 +1,3 @@
+//! Hints and exit codes of the libraries' errors, one file per library.
+
+mod jobs;
