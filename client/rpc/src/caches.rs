@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::environment::ProcessEnvironment;
-use crate::files::{self, RpcFileError};
+use muster_secret::files::{self, FileAccessError};
 
 /// This program's cache directory; `None` without a home directory.
 pub fn cache_directory(environment: &ProcessEnvironment) -> Option<PathBuf> {
@@ -23,7 +23,7 @@ pub fn read_cache_file(path: &Path, limit: usize) -> Option<Vec<u8>> {
 }
 
 /// Replaces a file in a directory that only its owner can access. A concurrent reader sees either the old or the new content.
-pub fn replace_cache_file(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
+pub fn replace_cache_file(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
     if let Some(directory) = path.parent() {
         files::create_private_directory(directory)?;
     }

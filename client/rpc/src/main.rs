@@ -23,7 +23,6 @@ mod environment;
 mod error;
 mod errors;
 mod exit;
-mod files;
 mod organisation;
 mod policy;
 mod printer;

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair};
 
-use crate::files;
+use muster_secret::files;
 
 pub use create::{OrganisationSpec, create_organisation};
 pub use error::OrganisationError;

@@ -1,8 +1,10 @@
 //! Reads files with secrets: keys, credentials, tokens. A file that other users can read or change is refused before it is
-//! read. Contents are not interpreted, and nothing is written. Files that others may read but not change: `protected`.
+//! read. Contents are not interpreted. Files that others may read but not change: `protected`. An operator's own files,
+//! read and written: `files`.
 
 #![warn(missing_docs)]
 
+pub mod files;
 mod protected;
 
 use std::fs::{File, Metadata, OpenOptions};

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::ddl_fetch::{DdlFetchError, FetchedDdl};
 use crate::caches;
 use crate::environment::ProcessEnvironment;
-use crate::files;
 use crate::settings::RpcSettings;
+use muster_secret::files;
 
 /// Schema identifier of the files.
 const CACHE_ENTRY_SCHEMA: &str = "muster.kept-ddl.v1";

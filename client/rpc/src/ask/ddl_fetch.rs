@@ -9,8 +9,8 @@ use muster_ddl::{AgentDdl, DdlError};
 use muster_wire::identity::Identity;
 use sha2::{Digest as _, Sha256};
 
-use crate::files::RpcFileError;
 use crate::report::RequestReport;
+use muster_secret::files::FileAccessError;
 
 /// Maximum number of nodes that an error names.
 const MAX_NAMED_NODES: usize = 5;
@@ -71,7 +71,7 @@ pub enum DdlFetchError {
     NoCacheDirectory,
     /// The file cannot be written.
     #[error("cannot save the DDL")]
-    Save(#[from] RpcFileError),
+    Save(#[from] FileAccessError),
 }
 
 impl DdlFetchError {

@@ -24,9 +24,9 @@ use tokio::process::{Child, Command};
 use super::error::FleetRequestError;
 use super::interrupt::InterruptListener;
 use super::locate::LocateError;
-use crate::files;
 use crate::printer::OutputPrinter;
 use crate::render::printable;
+use muster_secret::files;
 
 /// Maximum bytes of output that are kept; the rest is read and discarded.
 const MAX_KEPT_OUTPUT_BYTES: usize = 16 * 1024;
@@ -140,7 +140,7 @@ async fn exchange_request(
     }
     let text = match files::read_text(&reply_path, MAX_REPLY_BYTES) {
         Ok(text) => text,
-        Err(files::RpcFileError::System { source, .. }) => return Err(failed(source)),
+        Err(files::FileAccessError::System { source, .. }) => return Err(failed(source)),
         Err(_) => return Err(DiscoveryProgramError::TooLong { program: program() }),
     };
     parse_reply(&text).map_err(|source| DiscoveryProgramError::Reply { program: program(), source })

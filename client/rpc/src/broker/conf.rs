@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use muster_wire::token::PublicKey;
 
-use crate::files;
 use crate::organisation::{Organisation, OrganisationError, OrganisationLayout};
+use muster_secret::files;
 
 /// Maximum size of a token file in bytes.
 const MAX_TOKEN_BYTES: u64 = 1024 * 1024;

@@ -14,7 +14,7 @@ use serde_json::Map;
 use super::{
     AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, prune,
 };
-use crate::files;
+use muster_secret::files;
 
 /// The public keys that sign for the roles of the fleet.
 #[derive(Debug, Clone, Copy)]

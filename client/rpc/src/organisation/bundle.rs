@@ -10,7 +10,7 @@ use super::{
     AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey, PrincipalKind,
     issue,
 };
-use crate::files;
+use muster_secret::files;
 
 /// Directory of the provisioner on its host.
 pub const PROVISIONER_HOME: &str = "/etc/muster/provisioner";

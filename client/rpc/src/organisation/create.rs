@@ -22,7 +22,7 @@ use super::{
     OrganisationLock, authority,
 };
 use crate::broker::conf::NatsServerConfig;
-use crate::files;
+use muster_secret::files;
 
 /// Write permission bits of group and others.
 const OTHERS_WRITE: u32 = 0o022;

@@ -10,7 +10,7 @@ use muster_wire::token::{KeyError, PublicKey, TokenError, UserCredentialsError};
 use super::ledger::PrincipalKind;
 use crate::cloud_init::PackageDownloadError;
 use crate::error::CommandError;
-use crate::files::RpcFileError;
+use muster_secret::files::FileAccessError;
 
 /// An operation on the organisation failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum OrganisationError {
     Host(String),
     /// Reading or writing a file failed.
     #[error(transparent)]
-    File(#[from] RpcFileError),
+    File(#[from] FileAccessError),
     /// The public description cannot be parsed.
     #[error("cannot parse {}", path.display())]
     Profile {

@@ -16,7 +16,7 @@ use super::{
     AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
     OrganisationKey, OrganisationLock, PrincipalKind, ledger,
 };
-use crate::files;
+use muster_secret::files;
 
 /// Validity of credentials that are issued for one operation.
 const TEMPORARY_LIFETIME: Duration = Duration::from_mins(1);

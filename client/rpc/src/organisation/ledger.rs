@@ -14,7 +14,7 @@ use muster_wire::token::{PublicKey, Seconds};
 use serde::{Deserialize, Serialize};
 
 use super::OrganisationError;
-use crate::files::{self, RpcFileError};
+use muster_secret::files::{self, FileAccessError};
 
 /// Largest list that is read, in bytes: about 250,000 records.
 const MAX_LEDGER_BYTES: u64 = 256 * 1024 * 1024;
@@ -147,7 +147,7 @@ impl CredentialRecord {
 /// Reads the list. A missing file is an empty list.
 pub fn read_ledger(path: &Path) -> Result<Vec<CredentialRecord>, OrganisationError> {
     let text = match files::read_text(path, MAX_LEDGER_BYTES) {
-        Err(RpcFileError::System { source, .. })
+        Err(FileAccessError::System { source, .. })
             if source.kind() == std::io::ErrorKind::NotFound =>
         {
             return Ok(Vec::new());

@@ -10,7 +10,7 @@ use super::{
     AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
     OrganisationKey, OrganisationLock, account,
 };
-use crate::files;
+use muster_secret::files;
 
 /// The verified account tokens of an organisation.
 #[derive(Debug)]

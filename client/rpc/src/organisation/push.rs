@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
 use crate::error::CommandError;
-use crate::files;
+use muster_secret::files;
 
 /// Subject on which the broker accepts account tokens.
 const CLAIMS_UPDATE_SUBJECT: &str = "$SYS.REQ.CLAIMS.UPDATE";

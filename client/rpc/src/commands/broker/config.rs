@@ -6,9 +6,9 @@ use crate::broker::conf::NatsServerConfig;
 use crate::cli::broker::BrokerConfigArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::files;
 use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
+use muster_secret::files;
 
 /// Runs the command.
 pub fn run(

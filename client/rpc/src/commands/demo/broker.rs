@@ -13,8 +13,8 @@ use super::process::{self, DemoProcess};
 use super::record;
 use super::up::log_tail;
 use crate::broker::conf::NatsServerConfig;
-use crate::files;
 use crate::organisation::Organisation;
+use muster_secret::files;
 
 /// Timeout for the broker to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::broker::program::BrokerProgramError;
 use crate::environment::RPCD;
 use crate::error::CommandError;
-use crate::files::RpcFileError;
 use crate::organisation::OrganisationError;
 use crate::organisation::push::PushError;
+use muster_secret::files::FileAccessError;
 
 /// Starting or stopping the demonstration failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum DemoError {
     Broker(#[from] BrokerProgramError),
     /// Reading or writing a file failed.
     #[error(transparent)]
-    File(#[from] RpcFileError),
+    File(#[from] FileAccessError),
     /// The process record cannot be read or written.
     #[error("{} is not a valid record of a demonstration", path.display())]
     Record {

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::DemoError;
 use super::fleet::{DEMO_USER, DemoNode};
-use crate::files;
 use crate::organisation::{
     CredentialSpec, Organisation, OrganisationError, OrganisationLock, PrincipalKind, bundle,
 };
+use muster_secret::files;
 
 /// Validity of the credentials of a demonstration.
 pub const CREDENTIAL_LIFETIME: Duration = Duration::from_hours(30 * 24);

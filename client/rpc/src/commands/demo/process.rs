@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, interval};
 
 use super::DemoError;
-use crate::files;
+use muster_secret::files;
 
 /// Timeout for the kernel to end a process after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);

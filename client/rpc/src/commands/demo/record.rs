@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DemoError;
 use super::process::DemoProcess;
-use crate::files;
+use muster_secret::files;
 
 /// Marks a directory as one of a demonstration, which may be deleted.
 const MARKER_FILE: &str = ".muster-demo";

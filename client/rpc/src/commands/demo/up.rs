@@ -19,11 +19,11 @@ use crate::diagnostics::highlight_code;
 use crate::environment::{CONFIG, ProcessEnvironment};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::files;
 use crate::organisation::{
     self, CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind,
 };
 use crate::printer::{GOOD, OutputPrinter};
+use muster_secret::files;
 
 /// Timeout for all nodes together to become ready.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);

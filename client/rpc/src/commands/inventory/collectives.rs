@@ -8,8 +8,8 @@ use crate::ask::AgentSchemas;
 use crate::cli::inventory::InventoryArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::files;
 use crate::render::collectives::{CollectiveMembers, CollectivesDocument};
+use muster_secret::files;
 
 /// Collects the data, and prints the table or writes the graph.
 pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {

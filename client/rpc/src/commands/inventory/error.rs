@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use muster_client::discovery::inventory::InventoryError;
 
 use crate::error::CommandError;
-use crate::files::RpcFileError;
+use muster_secret::files::FileAccessError;
 
 /// Writing or reading an inventory file failed.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum InventoryFileError {
     },
     /// Reading or writing the file failed.
     #[error(transparent)]
-    File(#[from] RpcFileError),
+    File(#[from] FileAccessError),
 }
 
 impl CommandError for InventoryFileError {}

@@ -23,9 +23,9 @@ use crate::ask::{AgentSchemas, FleetConnection, ProgressReporter};
 use crate::cli::filters::FilterArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::files;
 use crate::render::printable;
 use crate::report::NodeReply;
+use muster_secret::files;
 
 /// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {

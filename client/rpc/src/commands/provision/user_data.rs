@@ -15,9 +15,9 @@ use crate::cloud_init::{
 };
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::files;
 use crate::organisation::{AccountRealm, Organisation, OrganisationError, bundle};
 use crate::printer::OutputPrinter;
+use muster_secret::files;
 
 /// Largest credentials file in bytes.
 const MAX_CREDS_BYTES: u64 = 64 * 1024;

@@ -10,13 +10,13 @@ use muster_wire::token::{KeyKind, PublicKey, Seconds};
 
 use crate::cli::org::OrgRevokeArgs;
 use crate::error::Error;
-use crate::files::{self, RpcFileError};
 use crate::organisation::ledger::RecordIndex;
 use crate::organisation::names::NameRegister;
 use crate::organisation::push::PushError;
 use crate::organisation::{
     AccountRealm, AccountTrusts, CredentialRecord, Organisation, OrganisationError, PrincipalKind,
 };
+use muster_secret::files::{self, FileAccessError};
 
 /// Largest list of names in bytes.
 const MAX_LIST_BYTES: u64 = 16 * 1024 * 1024;
@@ -52,7 +52,7 @@ pub(super) fn read_names(args: &OrgRevokeArgs) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-fn read_list(path: &Path) -> Result<String, RpcFileError> {
+fn read_list(path: &Path) -> Result<String, FileAccessError> {
     if path != Path::new("-") {
         return files::read_text(path, MAX_LIST_BYTES);
     }

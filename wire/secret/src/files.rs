@@ -1,4 +1,5 @@
-//! Writes the files of `rpc`: atomically, synced to disk, and secrets with owner-only permissions.
+//! Reads and writes an operator's files: bounded reads; writes are atomic and synced to disk, and secrets have owner-only permissions.
+//! Does not interpret contents.
 
 use muster_base::replace_file;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -6,11 +7,11 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use muster_secret::{SecretFileError, SecretOwner, Zeroizing};
+use crate::{SecretFileError, SecretOwner, Zeroizing};
 
 /// A failed file operation.
 #[derive(Debug, thiserror::Error)]
-pub enum RpcFileError {
+pub enum FileAccessError {
     /// A system error.
     #[error("cannot {action} {}", path.display())]
     System {
@@ -36,54 +37,54 @@ pub enum RpcFileError {
 }
 
 /// Returns a constructor for errors of this operation and file.
-pub fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> RpcFileError {
+pub fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> FileAccessError {
     let path = path.to_owned();
-    move |source| RpcFileError::System { action, path: path.clone(), source }
+    move |source| FileAccessError::System { action, path: path.clone(), source }
 }
 
 /// Reads a text of at most `limit` bytes.
-pub fn read_text(path: &Path, limit: u64) -> Result<String, RpcFileError> {
+pub fn read_text(path: &Path, limit: u64) -> Result<String, FileAccessError> {
     let file = File::open(path).map_err(file_error("read", path))?;
     read_bounded(file, path, limit)
 }
 
 /// Reads a text of at most `limit` bytes; `path` names the source in errors.
-pub fn read_bounded(source: impl Read, path: &Path, limit: u64) -> Result<String, RpcFileError> {
+pub fn read_bounded(source: impl Read, path: &Path, limit: u64) -> Result<String, FileAccessError> {
     let mut text = String::new();
     source.take(limit + 1).read_to_string(&mut text).map_err(file_error("read", path))?;
     if text.len() as u64 > limit {
-        return Err(RpcFileError::TooLarge { path: path.to_owned(), limit });
+        return Err(FileAccessError::TooLarge { path: path.to_owned(), limit });
     }
     Ok(text)
 }
 
 /// Reads a secret; fails if other users could have read or changed it.
-pub fn read_secret(path: &Path, limit: u64) -> Result<Zeroizing<String>, RpcFileError> {
-    Ok(muster_secret::read_secret(path, SecretOwner::Person, limit)?)
+pub fn read_secret(path: &Path, limit: u64) -> Result<Zeroizing<String>, FileAccessError> {
+    Ok(crate::read_secret(path, SecretOwner::Person, limit)?)
 }
 
 /// Creates a directory and its parents, accessible only to the owner.
-pub fn create_private_directory(path: &Path) -> Result<(), RpcFileError> {
+pub fn create_private_directory(path: &Path) -> Result<(), FileAccessError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(file_error("create", path))
 }
 
 /// Replaces a public file.
-pub fn replace_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
+pub fn replace_public(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
     replace_file(path, bytes, 0o644).map_err(file_error("write", path))
 }
 
 /// Replaces a secret or private file.
-pub fn replace_secret(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
+pub fn replace_secret(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
     replace_file(path, bytes, 0o600).map_err(file_error("write", path))
 }
 
 /// Creates a secret; fails if the file exists.
-pub fn create_secret(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
+pub fn create_secret(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
     write_new(path, bytes, 0o600).map_err(file_error("write", path))
 }
 
 /// Appends to a public file. Sets the mode each time, so that it depends neither on the umask nor on the version that created the file.
-pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), RpcFileError> {
+pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
     let failed = file_error("write", path);
     let mut file =
         OpenOptions::new().append(true).create(true).mode(0o644).open(path).map_err(&failed)?;
