@@ -1,3 +1,4 @@
 //! Hints and exit codes of the libraries' errors, one file per library.
 
 mod jobs;
+mod request;

@@ -8,11 +8,8 @@
     reason = "a command has no outside: `pub` says what the other files may use"
 )]
 
-mod approval;
-mod ask;
 mod broker;
 mod bundle;
-mod caches;
 mod cli;
 mod cloud_init;
 mod commands;
@@ -26,14 +23,12 @@ mod exit;
 mod organisation;
 mod policy;
 mod printer;
+mod progress;
 mod render;
-mod reply_filter;
-mod report;
-mod runs;
 mod schemas;
 mod screen;
-mod settings;
 mod skeleton;
+mod terminal;
 
 use std::process::ExitCode;
 

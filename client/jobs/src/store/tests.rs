@@ -44,7 +44,7 @@ fn store(home: &Path) -> JobStore {
     JobStore::new(Some(home)).unwrap()
 }
 
-fn reply(node: &str, code: u8, message: &str, data: Value) -> JobReply {
+fn reply(node: &str, code: u8, message: &str, data: &Value) -> JobReply {
     serde_json::from_value(json!({
         "sender": node, "statuscode": code, "statusmsg": message, "took_ms": 3, "data": data,
     }))
@@ -61,8 +61,8 @@ fn a_killed_job_is_interrupted_and_tells_whom_to_ask_next() {
     let store = store(home.path());
     let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
     journal.append_entry(&wave(&["a", "b", "c"])).unwrap();
-    journal.append_reply(reply("a", 0, "OK", json!({}))).unwrap();
-    journal.append_reply(reply("b", 1, "no", json!({"x": 1}))).unwrap();
+    journal.append_reply(reply("a", 0, "OK", &json!({}))).unwrap();
+    journal.append_reply(reply("b", 1, "no", &json!({"x": 1}))).unwrap();
     journal.sync().unwrap();
     assert_eq!(store.load_job("2026").unwrap().state(), JobState::Running);
     assert!(matches!(store.resume_job("2026", NOW), Err(SavedJobError::Running(_))));
@@ -86,7 +86,7 @@ fn the_outcome_follows_from_the_end_and_the_replies() {
         let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
         journal.append_entry(&wave(&["a", "b", "c", "d"])).unwrap();
         for (node, code) in replies {
-            journal.append_reply(reply(node, *code, "", json!({}))).unwrap();
+            journal.append_reply(reply(node, *code, "", &json!({}))).unwrap();
         }
         journal.append_entry(&JobEntry::End { end, time: NOW }).unwrap();
         drop(journal);
@@ -113,7 +113,7 @@ fn a_request_is_known_by_its_job_and_its_nodes_until_they_answer() {
             journal.append_entry(&JobEntry::Sent { request }).unwrap();
         }
     }
-    journal.append_reply(reply("a", 0, "OK", json!({}))).unwrap();
+    journal.append_reply(reply("a", 0, "OK", &json!({}))).unwrap();
     drop(journal);
     drop(store.begin_job(header("20260102-000000-000002")).unwrap());
     let job = store.find_by_request("r1").unwrap().unwrap();
@@ -218,7 +218,7 @@ fn outputs_that_are_too_large_are_left_out_and_said_to_be() {
     let store = store(home.path());
     let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
     let large = json!({"text": "x".repeat(100_000)});
-    journal.append_reply(reply("a", 0, "OK", large)).unwrap();
+    journal.append_reply(reply("a", 0, "OK", &large)).unwrap();
     drop(journal);
     let job = store.load_job("2026").unwrap();
     let answer = job.replies.values().next().unwrap();

@@ -1,24 +1,23 @@
 //! `rpc doctor`: checks each step between a command and its replies, and reports errors.
 
+use muster_base::error_chain;
 use muster_base::unix_millis_now;
 use muster_bus::{BrokerAddress, probe_broker};
+use muster_request::{AgentSchemas, FleetConnection, RpcSettings, TargetSelection};
 
 use super::context::CommandContext;
 use super::form;
-use crate::ask::{AgentSchemas, FleetConnection, TargetSelection};
 use crate::cli::doctor::DoctorArgs;
 use crate::doctor::{DiagnosisFinding, DiagnosisSection, broker, exit_code, fleet, local};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::doctor::{DoctorDocument, render_section};
-use crate::settings::RpcSettings;
-use muster_base::error_chain;
 
 /// Runs the command. Prints each check when it is done, because later checks usually depend on the first that fails.
 pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;
-    let settings = RpcSettings::load(cx.config, cx.environment)?;
+    let settings = cx.settings()?;
     let mut sections = Vec::new();
     let mut add_section = |section: DiagnosisSection| {
         if json.is_none() {
@@ -56,7 +55,7 @@ async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> Diagno
         let schemas = AgentSchemas::load(Some(settings))?;
         let fleet = FleetConnection::connect(settings, target).await?;
         let call = fleet.roll_call(&target.filter, "diagnose").await?;
-        Ok::<_, crate::ask::FleetRequestError>((call, schemas))
+        Ok::<_, muster_request::FleetRequestError>((call, schemas))
     };
     let problem_section = |finding| DiagnosisSection {
         about: "Fleet".to_owned(),

@@ -4,19 +4,18 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use muster_request::{FleetConnection, ResultGap, RpcSettings, TargetSelection, locate_nodes};
 use muster_wire::identity::Identity;
 
 use super::context::CommandContext;
 use super::form::{self, OutputFormError};
-use crate::ask::{FleetConnection, ProgressReporter, TargetSelection, locate_nodes};
 use crate::cli::find::FindArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
+use crate::progress::ProgressReporter;
 use crate::render::nodes::{
     FoundNodeTemplateValues, FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence,
 };
-use crate::report::ResultGap;
-use crate::settings::RpcSettings;
 
 /// Runs the command.
 pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {

@@ -1,8 +1,11 @@
 //! `rpc job`: shows and manages saved jobs. Sends no requests.
 
+use muster_base::error_chain;
+use muster_jobs::{JobStore, SavedJobError};
+use muster_request::FleetRequestError;
+
 use super::context::CommandContext;
 use super::form;
-use crate::ask::FleetRequestError;
 use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobListArgs, JobShowArgs};
 use crate::diagnostics::highlight_code;
 use crate::error::Error;
@@ -10,8 +13,6 @@ use crate::exit::CommandExitCode;
 use crate::render::job::{
     JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
-use muster_base::error_chain;
-use muster_jobs::{JobStore, SavedJobError};
 
 /// Runs one of the commands.
 pub fn run(command: JobCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {

@@ -1,8 +1,13 @@
 //! `rpc policy`: checks policies, explains their decisions, and tests them. Reads files only.
 
+use muster_base::unix_millis_now;
+use muster_client::DataDdlStore;
+use muster_policy::{PolicyQuery, RuleVerdict};
+use muster_request::{AgentSchemas, FleetRequestError};
+use serde_json::Map;
+
 use super::context::CommandContext;
 use super::form;
-use crate::ask::{AgentSchemas, FleetRequestError};
 use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
@@ -11,10 +16,6 @@ use crate::policy::{
     read_paths,
 };
 use crate::render::policy as render;
-use muster_base::unix_millis_now;
-use muster_client::DataDdlStore;
-use muster_policy::{PolicyQuery, RuleVerdict};
-use serde_json::Map;
 
 /// Runs one of the commands.
 pub fn run(command: PolicyCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {

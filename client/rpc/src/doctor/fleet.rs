@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_client::ReceivedReply;
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilDiagnoseOutput;
+use muster_request::{AgentSchemas, RollCall};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 
 use super::{DiagnosisFinding, DiagnosisLevel, DiagnosisSection};
-use crate::ask::{AgentSchemas, RollCall};
-use crate::render::ping::PingReply;
 
 /// Clock differences below this are not reported, in milliseconds.
 const NOTABLE_SKEW_MS: u64 = 1000;
@@ -60,18 +59,15 @@ fn read_diagnosis(answer: &ReceivedReply) -> Diagnosis<'_> {
 
 fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
     let mut nodes_by_level: BTreeMap<DiagnosisLevel, (BTreeSet<Identity>, u64)> = BTreeMap::new();
-    for (answer, arrived) in call.answers.iter().zip(&call.arrived) {
-        let reply = &answer.reply;
-        let skew = PingReply::new(reply.sender.clone(), answer.after, reply.time, *arrived)
-            .skew
-            .unsigned_abs();
+    for (answer, skew) in call.answers.iter().zip(&call.skews) {
+        let skew = skew.unsigned_abs();
         let level = match skew {
             0..NOTABLE_SKEW_MS => continue,
             NOTABLE_SKEW_MS..REFUSED_SKEW_MS => DiagnosisLevel::Warning,
             _ => DiagnosisLevel::Error,
         };
         let (nodes, max_skew) = nodes_by_level.entry(level).or_default();
-        nodes.insert(reply.sender.clone());
+        nodes.insert(answer.reply.sender.clone());
         *max_skew = skew.max(*max_skew);
     }
     if nodes_by_level.is_empty() && !call.answers.is_empty() {

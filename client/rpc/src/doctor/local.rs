@@ -1,15 +1,15 @@
 //! Checks local files: configuration, credentials, trust. Sends no requests.
 
-use muster_base::format_utc;
 use std::fs;
 use std::path::Path;
 
+use muster_base::format_utc;
+use muster_request::RpcSettings;
 use muster_secret::SecretOwner;
 use muster_wire::Millis;
 use muster_wire::token::{AccountTrust, PublicKey, UserCredentials, UserRole, VerifiedUser};
 
 use super::{DiagnosisFinding, DiagnosisSection};
-use crate::settings::RpcSettings;
 
 /// Time before expiry from which credentials are reported, in milliseconds.
 const EXPIRY_WARNING_MS: Millis = 7 * 24 * 60 * 60 * 1000;

@@ -5,15 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_client::{ClientError, ProposalDraft};
+use muster_request::{
+    ApprovalFileError, RequestPlan, RpcSettings, TargetSelection, load_offline_signer,
+    write_private,
+};
 use muster_wire::identity::{Identity, SubjectName};
 
 use super::report_no_nodes;
-use crate::approval::{ApprovalFileError, load_offline_signer, write_private};
-use crate::ask::{RequestPlan, TargetSelection};
 use crate::commands::context::CommandContext;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::settings::RpcSettings;
 
 /// A proposal to write.
 #[derive(Debug)]

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::RolloutLimits;
+use muster_jobs::{JobState, JobStore, SavedJob, SavedJobError};
+use muster_request::{FleetRequest, RequestWords};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
-use crate::ask::{FleetRequest, RequestWords};
 use crate::cli::request_flags::RequestFlags;
 use crate::cli::rollout_flags::PaceArgs;
 use crate::environment::ProcessEnvironment;
-use muster_jobs::{JobState, JobStore, SavedJob, SavedJobError};
 
 /// Inputs that are still to be parsed, and inputs as values.
 type EarlierInputs = (Vec<(String, String)>, Map<String, Value>);

@@ -1,5 +1,6 @@
 //! Jobs as they are shown, and what changed between two.
 
+use muster_jobs::{RequestOutcome, SavedJob};
 use serde_json::{Value, json};
 
 use super::{
@@ -7,7 +8,6 @@ use super::{
 };
 use crate::render::WIDTH;
 use crate::render::fixtures::plain;
-use muster_jobs::{RequestOutcome, SavedJob};
 
 fn job(lines: &[Value]) -> SavedJob {
     let header = json!({

@@ -1,0 +1,152 @@
+//! The keys of `rpc.toml` in their file format, with defaults. The parent module validates them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use muster_base::nearest_name;
+use serde::Deserialize;
+
+use crate::confirm::ConfirmMode;
+
+/// All known keys.
+const KNOWN_KEYS: [&str; 16] = [
+    "collective",
+    "confirm",
+    "confirm_above",
+    "broker.urls",
+    "broker.ca",
+    "broker.credentials",
+    "broker.plaintext_on_loopback",
+    "trust.operator",
+    "trust.account",
+    "discovery.timeout_seconds",
+    "discovery.window_ms",
+    "discovery.method",
+    "discovery.options",
+    "discovery.require_filter",
+    "paths.ddls",
+    "requests.plain_secrets",
+];
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct SettingsFile {
+    pub(super) collective: String,
+    pub(super) confirm: ConfirmMode,
+    pub(super) confirm_above: usize,
+    pub(super) broker: BrokerSection,
+    pub(super) trust: TrustSection,
+    pub(super) discovery: DiscoverySection,
+    pub(super) paths: PathsSection,
+    pub(super) requests: RequestsSection,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RequestsSection {
+    pub(super) plain_secrets: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct BrokerSection {
+    pub(super) urls: Vec<String>,
+    pub(super) ca: Option<PathBuf>,
+    pub(super) credentials: PathBuf,
+    pub(super) plaintext_on_loopback: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct TrustSection {
+    pub(super) operator: Option<String>,
+    pub(super) account: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct DiscoverySection {
+    pub(super) timeout_seconds: f64,
+    pub(super) window_ms: Option<u64>,
+    pub(super) method: Option<String>,
+    pub(super) options: BTreeMap<String, toml::Value>,
+    pub(super) require_filter: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct PathsSection {
+    pub(super) ddls: PathBuf,
+}
+
+impl Default for SettingsFile {
+    fn default() -> Self {
+        Self {
+            collective: "muster".to_owned(),
+            confirm: ConfirmMode::default(),
+            confirm_above: 25,
+            broker: BrokerSection::default(),
+            trust: TrustSection::default(),
+            discovery: DiscoverySection::default(),
+            paths: PathsSection::default(),
+            requests: RequestsSection::default(),
+        }
+    }
+}
+
+impl Default for BrokerSection {
+    fn default() -> Self {
+        Self {
+            urls: Vec::new(),
+            ca: None,
+            credentials: "user.creds".into(),
+            plaintext_on_loopback: false,
+        }
+    }
+}
+
+impl Default for TrustSection {
+    fn default() -> Self {
+        Self { operator: None, account: "account.jwt".into() }
+    }
+}
+
+impl Default for DiscoverySection {
+    fn default() -> Self {
+        Self {
+            timeout_seconds: 2.0,
+            window_ms: None,
+            method: None,
+            options: BTreeMap::new(),
+            require_filter: false,
+        }
+    }
+}
+
+impl Default for PathsSection {
+    fn default() -> Self {
+        Self { ddls: "ddl".into() }
+    }
+}
+
+impl SettingsFile {
+    /// Parses the text; also returns a warning for each unknown key.
+    pub(super) fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
+        let message = |error: toml::de::Error| error.to_string().trim_end().to_owned();
+        let mut unknown = Vec::new();
+        let document = toml::Deserializer::parse(text).map_err(message)?;
+        let file = serde_ignored::deserialize(document, |path| {
+            unknown.push(unknown_key_warning(&path.to_string()));
+        });
+        Ok((file.map_err(message)?, unknown))
+    }
+}
+
+/// The warning for an unknown key, with the most similar known one.
+fn unknown_key_warning(key: &str) -> String {
+    match nearest_name(key, KNOWN_KEYS.iter().copied()) {
+        Some(known) => format!("unknown key `{key}` is ignored; did you mean `{known}`?"),
+        None => format!("unknown key `{key}` is ignored"),
+    }
+}
