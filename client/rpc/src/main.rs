@@ -15,7 +15,6 @@ mod cloud_init;
 mod commands;
 mod completion;
 mod diagnostics;
-mod doctor;
 mod environment;
 mod error;
 mod errors;

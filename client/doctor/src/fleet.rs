@@ -1,11 +1,15 @@
-//! Evaluates the replies to `rpcutil diagnose`: clocks, duplicates, versions, and problems that nodes report about themselves.
+//! Checks the replies to `rpcutil diagnose`: clocks, duplicates, versions, and problems that nodes report about themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use muster_base::error_chain;
 use muster_client::ReceivedReply;
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilDiagnoseOutput;
-use muster_request::{AgentSchemas, RollCall};
+use muster_request::{
+    AgentSchemas, FleetConnection, FleetRequestError, RollCall, RpcSettings, TargetSelection,
+};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 
@@ -16,10 +20,32 @@ const NOTABLE_SKEW_MS: u64 = 1000;
 /// Clock differences above this are rejected by nodes in their default configuration, in milliseconds.
 const REFUSED_SKEW_MS: u64 = 30_000;
 
+/// Connects, asks the target nodes for their diagnosis, and evaluates the replies.
+pub async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> DiagnosisSection {
+    let roll_call = async {
+        let schemas = AgentSchemas::load(Some(settings))?;
+        let fleet = FleetConnection::connect(settings, target).await?;
+        let call = fleet.roll_call(&target.filter, "diagnose").await?;
+        Ok::<_, FleetRequestError>((call, schemas))
+    };
+    let finding = match roll_call.await {
+        Err(error) => DiagnosisFinding::error("connection", error_chain(&error)),
+        Ok((call, _)) if call.answers.is_empty() && call.rejected.is_empty() => {
+            DiagnosisFinding::error("nodes", "connected, but no node replies").with_advice(
+                "check that rpcd runs on the nodes in this collective, and that the filter matches",
+            )
+        }
+        Ok((call, schemas)) => return fleet_section(&call, &schemas),
+    };
+    DiagnosisSection::single("Fleet", finding)
+}
+
 /// Evaluates the roll call. `schemas` are the local DDLs.
-pub fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSection {
+fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSection {
     let answers = &call.answers;
-    let diagnoses: Vec<Diagnosis<'_>> = answers.iter().map(read_diagnosis).collect();
+    let outputs = |answer: &ReceivedReply| read_values(&answer.reply.data).unwrap_or_default();
+    let diagnoses: Vec<Diagnosis<'_>> =
+        answers.iter().map(|answer| (&answer.reply.sender, outputs(answer))).collect();
     let mut findings = Vec::new();
     findings.extend(clock_findings(call));
     findings.extend(duplicate_finding(&call.duplicates));
@@ -38,23 +64,23 @@ pub fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSectio
             .with_advice("run it again; if it recurs, check the broker's log for slow consumers"),
         );
     }
-    DiagnosisSection {
-        about: format!(
-            "Fleet: {} {}",
-            answers.len(),
-            if answers.len() == 1 { "node" } else { "nodes" }
-        ),
-        is_local: false,
-        findings,
-    }
+    let count = answers.len();
+    let about = format!("Fleet: {count} {}", if count == 1 { "node" } else { "nodes" });
+    DiagnosisSection { about, is_local: false, findings }
 }
 
-/// A node and its outputs of `diagnose`; empty ones if it refused.
+/// A node and its outputs of `diagnose`; empty ones if it refused, or if they cannot be read.
 type Diagnosis<'a> = (&'a Identity, RpcutilDiagnoseOutput);
 
-fn read_diagnosis(answer: &ReceivedReply) -> Diagnosis<'_> {
-    let reply = &answer.reply;
-    (&reply.sender, read_values(&reply.data).unwrap_or_default())
+/// Nodes by the value of one property.
+type NodesBy<K> = BTreeMap<K, BTreeSet<Identity>>;
+
+fn group_nodes<'a, K: Ord>(entries: impl IntoIterator<Item = (K, &'a Identity)>) -> NodesBy<K> {
+    let mut groups = NodesBy::new();
+    for (key, node) in entries {
+        groups.entry(key).or_default().insert(node.clone());
+    }
+    groups
 }
 
 fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
@@ -74,7 +100,7 @@ fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
         return vec![DiagnosisFinding::ok("clocks", "all within 1 s of the local clock")];
     }
     let findings = nodes_by_level.into_iter().map(|(level, (nodes, max_skew))| {
-        let seconds = std::time::Duration::from_millis(max_skew).as_secs_f64();
+        let seconds = Duration::from_millis(max_skew).as_secs_f64();
         DiagnosisFinding::new("clocks", level, format!("up to {seconds:.1} s off the local clock"))
             .with_advice("run NTP or chrony on these nodes, or on this machine")
             .with_nodes(nodes)
@@ -102,38 +128,29 @@ fn signature_findings(rejected: &BTreeMap<&'static str, usize>) -> Vec<Diagnosis
     findings.collect()
 }
 
-/// Nodes by the value of one property.
-type NodesByValue<'a> = BTreeMap<&'a str, BTreeSet<Identity>>;
-
 fn version_finding(diagnoses: &[Diagnosis<'_>]) -> Option<DiagnosisFinding> {
-    let mut nodes_by_version = NodesByValue::new();
-    for (node, diagnosis) in diagnoses {
-        if let Some(version) = &diagnosis.version {
-            let nodes = nodes_by_version.entry(version).or_default();
-            nodes.insert((*node).clone());
-        }
-    }
-    match nodes_by_version.len() {
-        0 => None,
-        1 => nodes_by_version
+    let versions = diagnoses.iter();
+    let versions =
+        group_nodes(versions.filter_map(|(node, told)| Some((told.version.as_deref()?, *node))));
+    match versions.len() {
+        0 | 1 => versions
             .keys()
             .next()
             .map(|version| DiagnosisFinding::ok("versions", format!("all run rpcd {version}"))),
         _ => Some(DiagnosisFinding::warning(
             "versions",
-            format!("different rpcd versions: {}", count_values(&nodes_by_version)),
+            format!("different rpcd versions: {}", count_values(&versions)),
         )),
     }
 }
 
 /// Agents whose DDL differs from the local one, or between nodes.
 fn ddl_findings(diagnoses: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<DiagnosisFinding> {
-    let mut agents: BTreeMap<&str, NodesByValue<'_>> = BTreeMap::new();
+    let mut agents: BTreeMap<&str, NodesBy<&str>> = BTreeMap::new();
     for (node, diagnosis) in diagnoses {
         for (agent, version) in &diagnosis.agents {
-            let nodes_by_version = agents.entry(agent).or_default();
-            let nodes = nodes_by_version.entry(version).or_default();
-            nodes.insert((*node).clone());
+            let versions = agents.entry(agent).or_default();
+            versions.entry(version).or_default().insert((*node).clone());
         }
     }
     let mut findings = Vec::new();
@@ -171,21 +188,17 @@ fn ddl_findings(diagnoses: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<Diag
     findings
 }
 
-fn count_values(nodes_by_value: &NodesByValue<'_>) -> String {
+fn count_values(nodes_by_value: &NodesBy<&str>) -> String {
     let counts = nodes_by_value.iter().map(|(value, nodes)| format!("{value} ({})", nodes.len()));
     counts.collect::<Vec<_>>().join(", ")
 }
 
 /// Sandbox settings of external agents; equal texts are merged.
 fn sandbox_findings(diagnoses: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
-    let mut nodes_by_text: BTreeMap<(&str, &str), BTreeSet<Identity>> = BTreeMap::new();
-    for (node, diagnosis) in diagnoses {
-        for (agent, text) in &diagnosis.sandbox {
-            let nodes = nodes_by_text.entry((agent, text)).or_default();
-            nodes.insert((*node).clone());
-        }
-    }
-    nodes_by_text
+    let settings = diagnoses
+        .iter()
+        .flat_map(|(node, diagnosis)| diagnosis.sandbox.iter().map(move |entry| (entry, *node)));
+    group_nodes(settings)
         .into_iter()
         .map(|((agent, text), nodes)| {
             DiagnosisFinding::ok("sandbox", format!("agent {agent}: {text}")).with_nodes(nodes)
@@ -193,44 +206,43 @@ fn sandbox_findings(diagnoses: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
         .collect()
 }
 
-/// Problems that nodes report about themselves; equal texts are merged.
+/// Problems that nodes report about themselves, the worst first; equal texts are merged.
 fn self_reported_findings(diagnoses: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
-    let mut nodes_by_finding: BTreeMap<(DiagnosisLevel, String, String), BTreeSet<Identity>> =
-        BTreeMap::new();
-    for (node, diagnosis) in diagnoses {
-        for finding in &diagnosis.findings {
-            let level = if finding.level == "error" {
-                DiagnosisLevel::Error
-            } else {
-                DiagnosisLevel::Warning
-            };
-            let key = (level, finding.check.clone(), finding.message.clone());
-            nodes_by_finding.entry(key).or_default().insert((*node).clone());
-        }
-    }
-    let worst_first = nodes_by_finding.into_iter().rev();
-    worst_first
+    let findings = diagnoses.iter().flat_map(|(node, diagnosis)| {
+        diagnosis.findings.iter().map(move |finding| {
+            let is_error = finding.level == "error";
+            let level = if is_error { DiagnosisLevel::Error } else { DiagnosisLevel::Warning };
+            ((level, &finding.check, &finding.message), *node)
+        })
+    });
+    group_nodes(findings)
+        .into_iter()
+        .rev()
         .map(|((level, check, message), nodes)| {
             DiagnosisFinding::new(check, level, message).with_nodes(nodes)
         })
         .collect()
 }
 
-/// Nodes that rejected the request.
+/// Nodes that rejected the request, or whose diagnosis cannot be read.
 fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
-    let mut nodes_by_reason: BTreeMap<String, BTreeSet<Identity>> = BTreeMap::new();
-    for answer in answers.iter().filter(|answer| !answer.is_ok()) {
+    let refusals = answers.iter().filter_map(|answer| {
         let reply = &answer.reply;
         let reason = match &reply.reason {
-            Some(ReplyReason::Denied { rule }) => {
-                format!("diagnosis denied: {rule}")
+            _ if answer.is_ok() => {
+                let error = read_values::<RpcutilDiagnoseOutput>(&reply.data).err()?;
+                format!("diagnosis cannot be read: {error}")
             }
+            Some(ReplyReason::Denied { rule }) => format!("diagnosis denied: {rule}"),
             _ => format!("diagnosis failed: {}", reply.statusmsg),
         };
-        nodes_by_reason.entry(reason).or_default().insert(reply.sender.clone());
-    }
-    let findings = nodes_by_reason
+        Some((reason, &reply.sender))
+    });
+    group_nodes(refusals)
         .into_iter()
-        .map(|(reason, nodes)| DiagnosisFinding::warning("answers", reason).with_nodes(nodes));
-    findings.collect()
+        .map(|(reason, nodes)| DiagnosisFinding::warning("answers", reason).with_nodes(nodes))
+        .collect()
 }
+
+#[cfg(test)]
+mod tests;

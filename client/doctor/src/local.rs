@@ -1,11 +1,11 @@
 //! Checks local files: configuration, credentials, trust. Sends no requests.
 
-use std::fs;
 use std::path::Path;
 
-use muster_base::format_utc;
+use muster_base::{error_chain, format_utc};
 use muster_request::RpcSettings;
 use muster_secret::SecretOwner;
+use muster_secret::files::read_text;
 use muster_wire::Millis;
 use muster_wire::token::{AccountTrust, PublicKey, UserCredentials, UserRole, VerifiedUser};
 
@@ -17,8 +17,9 @@ const EXPIRY_WARNING_MS: Millis = 7 * 24 * 60 * 60 * 1000;
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Checks every file that the settings name.
-pub fn local_section(settings: &RpcSettings, now: Millis) -> DiagnosisSection {
-    let mut findings = vec![configuration_finding(settings)];
+pub fn check_local_files(settings: &RpcSettings, now: Millis) -> DiagnosisSection {
+    let configuration = settings.file.display().to_string();
+    let mut findings = vec![DiagnosisFinding::ok("configuration", configuration)];
     findings.extend(settings.warnings.iter().map(|warning| {
         DiagnosisFinding::warning("configuration", warning)
             .with_advice("remove the key, or correct its spelling")
@@ -37,32 +38,23 @@ pub fn local_section(settings: &RpcSettings, now: Millis) -> DiagnosisSection {
     DiagnosisSection { about: "Local".to_owned(), is_local: true, findings }
 }
 
-fn configuration_finding(settings: &RpcSettings) -> DiagnosisFinding {
-    DiagnosisFinding::ok("configuration", settings.file.display().to_string())
-}
-
 fn load_credentials(path: &Path) -> Result<UserCredentials, DiagnosisFinding> {
     let invalid = |message: String| DiagnosisFinding::error("credentials", message);
-    let shown = path.display();
     let text =
         muster_secret::read_secret(path, SecretOwner::Person, UserCredentials::MAX_FILE_BYTES)
-            .map_err(|error| {
-                let missing = error.is_missing();
-                let finding = invalid(error.to_string());
-                if missing {
-                    return finding.with_advice(
-                        "create some with `rpc org add user NAME --bundle ~/.config/muster`",
-                    );
-                }
-                finding
+            .map_err(|error| match (invalid(error.to_string()), error.is_missing()) {
+                (finding, true) => finding.with_advice(
+                    "create some with `rpc org add user NAME --bundle ~/.config/muster`",
+                ),
+                (finding, false) => finding,
             })?;
+    let shown = path.display();
     UserCredentials::parse(&text).map_err(|error| invalid(format!("{shown}: {error}")))
 }
 
 fn load_trust(path: &Path, operator: PublicKey) -> Result<AccountTrust, DiagnosisFinding> {
     let invalid = |message: String| DiagnosisFinding::error("trust", message);
-    let length = fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let text = read_limited(path, length).map_err(invalid)?;
+    let text = read_text(path, MAX_FILE_BYTES).map_err(|error| invalid(error_chain(&error)))?;
     AccountTrust::new(operator, text.trim()).map_err(|error| {
         invalid(format!("{}: {error}", path.display()))
             .with_advice("use account.jwt and the operator's key of the same organisation")
@@ -108,12 +100,12 @@ fn identity_finding(user: &VerifiedUser, now: Millis) -> DiagnosisFinding {
         None => DiagnosisFinding::ok("credentials", format!("{name}, never expires")),
         Some(at) => {
             let expiry = format_utc(at / 1000);
-            let message = format!("{name}, expires {expiry}");
-            if at.saturating_sub(now) < EXPIRY_WARNING_MS {
-                return DiagnosisFinding::warning("credentials", message)
-                    .with_advice("issue new credentials with `rpc org add user`");
-            }
-            DiagnosisFinding::ok("credentials", message)
+            DiagnosisFinding::warning_if(
+                at.saturating_sub(now) < EXPIRY_WARNING_MS,
+                "credentials",
+                format!("{name}, expires {expiry}"),
+                "issue new credentials with `rpc org add user`",
+            )
         }
     }
 }
@@ -130,12 +122,4 @@ fn discovery_permission_finding(user: &VerifiedUser) -> Option<DiagnosisFinding>
         )
         .with_advice("issue credentials with `--agent rpcutil` in addition")
     })
-}
-
-fn read_limited(path: &Path, length: u64) -> Result<String, String> {
-    let shown = path.display();
-    if length > MAX_FILE_BYTES {
-        return Err(format!("{shown} has {length} bytes, too many for an account token"));
-    }
-    fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))
 }

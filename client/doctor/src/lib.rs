@@ -1,22 +1,25 @@
-//! Diagnosis: sections, findings and severity levels, without I/O.
+//! Diagnosis of each step between a caller and the replies of nodes: local files, the connection to a broker, the fleet.
 //!
-//! [`local`] checks local files, [`broker`] the connection to a broker, [`fleet`] the replies of nodes. Each returns [`DiagnosisFinding`]s; nothing
-//! here prints.
+//! Each check returns a [`DiagnosisSection`] with findings and advice; nothing here prints.
 
-pub mod broker;
-pub mod fleet;
-pub mod local;
+#![warn(missing_docs)]
+
+mod broker;
+mod fleet;
+mod local;
+
+pub use broker::check_broker;
+pub use fleet::check_fleet;
+pub use local::check_local_files;
 
 use std::collections::BTreeSet;
 
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::exit::CommandExitCode;
-
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DiagnosisLevel {
     /// No problem.
@@ -40,7 +43,7 @@ impl DiagnosisLevel {
 
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiagnosisFinding {
     /// Name of the check, stable across versions.
     pub check: String,
@@ -87,13 +90,29 @@ impl DiagnosisFinding {
         Self::new(check, DiagnosisLevel::Error, message)
     }
 
+    /// A warning with advice if there is a problem, otherwise a successful check.
+    pub(crate) fn warning_if(
+        problem: bool,
+        check: &str,
+        message: impl Into<String>,
+        advice: &str,
+    ) -> Self {
+        if problem {
+            Self::warning(check, message).with_advice(advice)
+        } else {
+            Self::ok(check, message)
+        }
+    }
+
     /// Adds advice.
+    #[must_use]
     pub fn with_advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
     /// Adds the affected nodes.
+    #[must_use]
     pub fn with_nodes(mut self, nodes: impl IntoIterator<Item = Identity>) -> Self {
         self.nodes = nodes.into_iter().collect();
         self
@@ -102,7 +121,7 @@ impl DiagnosisFinding {
 
 /// The findings of one section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DiagnosisSection {
     /// Title of the section.
     pub about: String,
@@ -113,37 +132,14 @@ pub struct DiagnosisSection {
     pub findings: Vec<DiagnosisFinding>,
 }
 
-/// The exit code: local errors take precedence over other errors; warnings do not count.
-pub fn exit_code(sections: &[DiagnosisSection]) -> CommandExitCode {
-    let has_errors = |is_local: bool| {
-        let matching = sections.iter().filter(move |section| section.is_local == is_local);
-        matching
-            .flat_map(|section| &section.findings)
-            .any(|finding| finding.level == DiagnosisLevel::Error)
-    };
-    match (has_errors(true), has_errors(false)) {
-        (true, _) => CommandExitCode::Local,
-        (false, true) => CommandExitCode::SomeFailed,
-        (false, false) => CommandExitCode::Passed,
+impl DiagnosisSection {
+    /// A local section with one finding.
+    pub(crate) fn single(about: impl Into<String>, finding: DiagnosisFinding) -> Self {
+        Self { about: about.into(), is_local: true, findings: vec![finding] }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::{DiagnosisFinding, DiagnosisSection, exit_code};
-    use crate::exit::CommandExitCode;
-
-    #[test]
-    fn local_trouble_comes_first() {
-        let section =
-            |is_local, findings| DiagnosisSection { about: String::new(), is_local, findings };
-        let fine = || {
-            section(true, vec![DiagnosisFinding::ok("a", ""), DiagnosisFinding::warning("b", "")])
-        };
-        let node = || section(false, vec![DiagnosisFinding::error("c", "")]);
-        assert_eq!(exit_code(&[fine()]), CommandExitCode::Passed);
-        assert_eq!(exit_code(&[fine(), node()]), CommandExitCode::SomeFailed);
-        let local = section(true, vec![DiagnosisFinding::error("d", "")]);
-        assert_eq!(exit_code(&[local, node()]), CommandExitCode::Local);
+    /// Whether it contains an error.
+    pub fn has_errors(&self) -> bool {
+        self.findings.iter().any(|finding| finding.level == DiagnosisLevel::Error)
     }
 }

@@ -1,8 +1,9 @@
-//! Evaluates the connection to one broker, step by step.
+//! Checks the connection to one broker, step by step.
 
 use std::time::Duration;
 
-use muster_bus::{BrokerProbe, BrokerProbeFailure};
+use muster_bus::{BrokerAddress, BrokerProbe, BrokerProbeFailure, probe_broker};
+use muster_request::RpcSettings;
 
 use super::{DiagnosisFinding, DiagnosisSection};
 
@@ -11,8 +12,19 @@ const EXPIRY_WARNING_DAYS: i64 = 14;
 /// A name resolution slower than this delays every command noticeably.
 const SLOW_RESOLUTION_TIME: Duration = Duration::from_millis(500);
 
-/// Evaluates the probe of the broker at this address.
-pub fn broker_section(url: &str, probe: &BrokerProbe) -> DiagnosisSection {
+/// Connects to the broker at this address, and evaluates what happens.
+pub async fn check_broker(url: &str, settings: &RpcSettings) -> DiagnosisSection {
+    match BrokerAddress::parse(url, settings.plaintext_on_loopback) {
+        Ok(server) => broker_section(url, &probe_broker(&server, settings.ca.as_deref()).await),
+        Err(error) => DiagnosisSection::single(
+            format!("Broker {url}"),
+            DiagnosisFinding::error("address", error.to_string()),
+        ),
+    }
+}
+
+/// Evaluates the probe.
+fn broker_section(url: &str, probe: &BrokerProbe) -> DiagnosisSection {
     let mut findings = Vec::new();
     if !probe.addresses.is_empty() {
         findings.push(name_finding(probe));
@@ -33,22 +45,21 @@ fn name_finding(probe: &BrokerProbe) -> DiagnosisFinding {
     let count = probe.addresses.len();
     let addresses = if count == 1 { "address" } else { "addresses" };
     let took = probe.resolving.as_secs_f64() * 1e3;
-    let message = format!("{count} {addresses} in {took:.1} ms");
-    if probe.resolving > SLOW_RESOLUTION_TIME {
-        return DiagnosisFinding::warning("name", message)
-            .with_advice("check this machine's DNS resolver");
-    }
-    DiagnosisFinding::ok("name", message)
+    DiagnosisFinding::warning_if(
+        probe.resolving > SLOW_RESOLUTION_TIME,
+        "name",
+        format!("{count} {addresses} in {took:.1} ms"),
+        "check this machine's DNS resolver",
+    )
 }
 
 fn certificate_finding(days: i64) -> DiagnosisFinding {
-    let message = format!("certificate valid for {days} more days");
-    if days < EXPIRY_WARNING_DAYS {
-        return DiagnosisFinding::warning("tls", message).with_advice(
-            "issue a new one with `rpc broker rename --host NAME`, then restart the broker",
-        );
-    }
-    DiagnosisFinding::ok("tls", message)
+    DiagnosisFinding::warning_if(
+        days < EXPIRY_WARNING_DAYS,
+        "tls",
+        format!("certificate valid for {days} more days"),
+        "issue a new one with `rpc broker rename --host NAME`, then restart the broker",
+    )
 }
 
 fn failure_finding(failure: &BrokerProbeFailure) -> DiagnosisFinding {
