@@ -18,6 +18,7 @@ mod help;
 pub mod inventory;
 pub mod job;
 pub mod json;
+pub mod lifetime;
 pub mod listen;
 pub mod org;
 pub mod output;

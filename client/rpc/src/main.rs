@@ -8,10 +8,8 @@
     reason = "a command has no outside: `pub` says what the other files may use"
 )]
 
-mod broker;
-mod bundle;
+mod broker_program;
 mod cli;
-mod cloud_init;
 mod commands;
 mod completion;
 mod diagnostics;
@@ -19,8 +17,6 @@ mod environment;
 mod error;
 mod errors;
 mod exit;
-mod organisation;
-mod policy;
 mod printer;
 mod progress;
 mod render;

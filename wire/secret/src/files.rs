@@ -36,6 +36,17 @@ pub enum FileAccessError {
     Secret(#[from] SecretFileError),
 }
 
+impl FileAccessError {
+    /// Whether the file does not exist.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::System { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::TooLarge { .. } => false,
+            Self::Secret(error) => error.is_missing(),
+        }
+    }
+}
+
 /// Returns a constructor for errors of this operation and file.
 pub fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> FileAccessError {
     let path = path.to_owned();
@@ -46,6 +57,19 @@ pub fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Fi
 pub fn read_text(path: &Path, limit: u64) -> Result<String, FileAccessError> {
     let file = File::open(path).map_err(file_error("read", path))?;
     read_bounded(file, path, limit)
+}
+
+/// Reads a file of at most `limit` bytes.
+pub fn read_bytes(path: &Path, limit: usize) -> Result<Vec<u8>, FileAccessError> {
+    let limit = limit as u64;
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
+        .map_err(file_error("read", path))?;
+    if bytes.len() as u64 > limit {
+        return Err(FileAccessError::TooLarge { path: path.to_owned(), limit });
+    }
+    Ok(bytes)
 }
 
 /// Reads a text of at most `limit` bytes; `path` names the source in errors.

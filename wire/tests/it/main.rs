@@ -5,8 +5,6 @@
 #[cfg(test)]
 mod approvals;
 #[cfg(test)]
-mod bundles;
-#[cfg(test)]
 mod creds;
 #[cfg(test)]
 mod enroller;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::organisation::lifetime;
+use super::lifetime;
 
 const HELP_HEADING: &str = "Approval";
 

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::scope;
 
-use crate::organisation::PrincipalKind;
-use crate::organisation::lifetime::{self, CredentialExpiry};
+use super::lifetime::{self, CredentialExpiry};
+use muster_organisation::PrincipalKind;
 
 const ORG_DIRECTORY_HELP: &str =
     "Directory of the organisation [env: MUSTER_ORG; else the current directory, if it is one]";
@@ -196,11 +197,29 @@ pub struct OrgRevokeArgs {
     #[command(flatten)]
     pub organisation: OrgDirectoryArgs,
     /// Kind of the user, node or service, if the name is ambiguous
-    #[arg(long)]
+    #[arg(long, value_parser = principal_kind_parser())]
     pub kind: Option<PrincipalKind>,
     /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
+}
+
+/// Kinds of principals, with their help.
+const PRINCIPAL_KINDS: [(PrincipalKind, &str); 5] = [
+    (PrincipalKind::User, "Sends requests"),
+    (PrincipalKind::Node, "Executes requests"),
+    (PrincipalKind::Service, "Sends and executes requests"),
+    (PrincipalKind::Newcomer, "Bootstrap token, with which new machines request enrolment"),
+    (PrincipalKind::Enroller, "Enrols new machines and issues their identity"),
+];
+
+/// Parses the name of a kind of principal.
+fn principal_kind_parser() -> impl TypedValueParser<Value = PrincipalKind> {
+    let values = PRINCIPAL_KINDS.map(|(kind, help)| PossibleValue::new(kind.name()).help(help));
+    PossibleValuesParser::new(values).try_map(|name| {
+        let mut kinds = PRINCIPAL_KINDS.into_iter().map(|(kind, _)| kind);
+        kinds.find(|kind| kind.name() == name).ok_or("not a kind of principal")
+    })
 }
 
 /// `rpc org grant`.
@@ -250,7 +269,7 @@ pub struct OrgShowArgs {
     #[command(flatten)]
     pub organisation: OrgDirectoryArgs,
     /// Kind of the user, node or service, if the name is ambiguous
-    #[arg(long)]
+    #[arg(long, value_parser = principal_kind_parser())]
     pub kind: Option<PrincipalKind>,
     /// Print one JSON document
     #[arg(long, short)]

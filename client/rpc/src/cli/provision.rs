@@ -9,8 +9,8 @@ use muster_wire::enrol::{NamePattern, TokenGrantFact};
 use muster_wire::identity::Identity;
 
 use super::json::JsonArgs;
+use super::lifetime;
 use super::org::OrgDirectoryArgs;
-use crate::organisation::lifetime;
 
 /// Commands for provisioning.
 #[derive(Debug, Subcommand)]

@@ -11,9 +11,9 @@ use crate::cli::filter::{FilterCommand, FilterExplainArgs, FilterTestArgs};
 use crate::cli::filters::FilterArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::policy::AssumedDataValues;
 use crate::printer::VerbosityLevel;
 use crate::render::filter::FilterTestDocument;
+use muster_policy_tools::AssumedDataValues;
 
 /// Runs one of the commands.
 pub fn run(command: &FilterCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {

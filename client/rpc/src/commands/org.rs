@@ -14,8 +14,8 @@ use crate::cli::org::{OrgCommand, OrgDirectoryArgs};
 use crate::environment::ProcessEnvironment;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::OutputPrinter;
+use muster_organisation::{Organisation, OrganisationError};
 
 /// Runs one of the commands.
 pub async fn run(

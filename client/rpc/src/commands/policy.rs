@@ -3,6 +3,10 @@
 use muster_base::unix_millis_now;
 use muster_client::DataDdlStore;
 use muster_policy::{PolicyQuery, RuleVerdict};
+use muster_policy_tools::{
+    AssumedDataValues, LoadedPolicies, PolicyTestSuite, SavedNode, lint_policies, read_directory,
+    read_paths,
+};
 use muster_request::{AgentSchemas, FleetRequestError};
 use serde_json::Map;
 
@@ -11,10 +15,6 @@ use super::form;
 use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::policy::{
-    AssumedDataValues, LoadedPolicies, PolicyTestSuite, SavedNode, lint_policies, read_directory,
-    read_paths,
-};
 use crate::render::policy as render;
 
 /// Runs one of the commands.

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::page::TextPage;
 use super::printable::escape_to_line;
-use crate::policy::{LintFinding, LintLevel, PolicyTestOutcome};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
+use muster_policy_tools::{LintFinding, LintLevel, PolicyTestOutcome};
 
 /// Result of `rpc policy check`.
 #[derive(Debug, Serialize)]

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::broker::conf::NatsServerConfig;
 use crate::cli::broker::BrokerConfigArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
+use muster_organisation::NatsServerConfig;
+use muster_organisation::{Organisation, OrganisationError};
 use muster_secret::files;
 
 /// Runs the command.
@@ -21,7 +21,7 @@ pub fn run(
         if args.write { Some(default_path.clone()) } else { args.out.clone() };
     let mut conf = NatsServerConfig::for_organisation(organisation);
     if out.as_ref() != Some(&default_path) {
-        conf = conf.with_embedded_accounts(organisation)?;
+        conf = conf.with_embedded_accounts()?;
     }
     if let Some(directory) = &args.jetstream_dir {
         conf.jetstream = Some(absolute_path(directory));

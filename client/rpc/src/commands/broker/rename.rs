@@ -3,8 +3,8 @@
 use crate::cli::broker::BrokerRenameArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::Organisation;
 use crate::printer::{GOOD, OutputPrinter};
+use muster_organisation::Organisation;
 
 /// Runs the command.
 pub fn run(

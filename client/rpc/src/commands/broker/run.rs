@@ -7,13 +7,13 @@ use std::os::unix::process::CommandExt as _;
 )]
 use std::process::Command;
 
-use crate::broker::program::{self, BrokerProgramError};
+use crate::broker_program::{self, BrokerProgramError};
 use crate::cli::broker::BrokerRunArgs;
 use crate::environment::ProcessEnvironment;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::Organisation;
 use crate::printer::OutputPrinter;
+use muster_organisation::Organisation;
 
 /// Runs nats-server. Returns only if the exec fails.
 #[expect(
@@ -26,7 +26,7 @@ pub fn run(
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
-    let path = program::find_nats_server(environment)?;
+    let path = broker_program::find_nats_server(environment)?;
     let config = organisation.layout().broker_config();
     printer.print_detail(format_args!("{} --config {}", path.display(), config.display()));
     let source = Command::new(&path).arg("--config").arg(config).args(&args.arguments).exec();

@@ -12,8 +12,8 @@ use super::DemoError;
 use super::process::{self, DemoProcess};
 use super::record;
 use super::up::log_tail;
-use crate::broker::conf::NatsServerConfig;
-use crate::organisation::Organisation;
+use muster_organisation::NatsServerConfig;
+use muster_organisation::Organisation;
 use muster_secret::files;
 
 /// Timeout for the broker to listen.

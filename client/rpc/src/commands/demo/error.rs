@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use crate::broker::program::BrokerProgramError;
+use crate::broker_program::BrokerProgramError;
 use crate::environment::RPCD;
 use crate::error::CommandError;
-use crate::organisation::OrganisationError;
-use crate::organisation::push::PushError;
+use muster_organisation::OrganisationError;
+use muster_organisation::PushError;
 use muster_secret::files::FileAccessError;
 
 /// Starting or stopping the demonstration failed.

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::DemoError;
 use super::fleet::{DEMO_USER, DemoNode};
-use crate::organisation::{
+use muster_organisation::{
     CredentialSpec, Organisation, OrganisationError, OrganisationLock, PrincipalKind, bundle,
 };
 use muster_secret::files;
@@ -135,9 +135,8 @@ pub fn make_node(
     for subdirectory in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
         files::create_private_directory(&directory.join(subdirectory))?;
     }
-    let facts = serde_json::to_vec_pretty(&node.facts).map_err(|error| {
-        OrganisationError::Format { item: "the node's facts", source: error.into() }
-    })?;
+    let facts = serde_json::to_vec_pretty(&node.facts)
+        .map_err(|error| OrganisationError::Format("the node's facts", error.into()))?;
     files::replace_public(&directory.join("facts.d/demo.json"), &facts)?;
     let classes = node.classes.join("\n") + "\n";
     files::replace_public(&directory.join(PATHS.classes), classes.as_bytes())?;

@@ -13,16 +13,17 @@ use tokio::time::Instant;
 use super::ready::{self, ReadinessListener};
 use super::record::{self, DemoRecord};
 use super::{DemoError, broker, fleet, node, process, virtual_nodes};
-use crate::broker::program;
+use crate::broker_program;
 use crate::cli::demo::DemoUpArgs;
 use crate::diagnostics::highlight_code;
 use crate::environment::{CONFIG, ProcessEnvironment};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{
-    self, CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind,
-};
 use crate::printer::{GOOD, OutputPrinter};
+use muster_organisation::{
+    CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind,
+    create_organisation,
+};
 use muster_secret::files;
 
 /// Timeout for all nodes together to become ready.
@@ -57,7 +58,7 @@ pub async fn run(
         let (nodes, maximum) = (args.nodes, MAX_PROCESS_NODES);
         return Err(DemoError::TooMany { nodes, maximum }.into());
     }
-    let server = program::find_nats_server(environment)?;
+    let server = broker_program::find_nats_server(environment)?;
     let daemon = find_daemon(environment)?;
     record::claim_directory(&directory)?;
     let mut record = DemoRecord::default();
@@ -150,7 +151,7 @@ fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoEr
         port: if port == 0 { -1 } else { i32::from(port) },
         tls: true,
     };
-    Ok(organisation::create_organisation(spec, unix_millis_now())?)
+    Ok(create_organisation(spec, unix_millis_now())?)
 }
 
 /// Creates the user, with its configuration in the top directory.

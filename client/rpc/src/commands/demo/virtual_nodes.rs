@@ -11,8 +11,8 @@ use super::ready::{self, ReadinessListener};
 use super::record::{self, DemoRecord};
 use super::up::{READY_TIMEOUT, StartingNode, log_path, not_ready_error};
 use super::{DemoError, node, process};
-use crate::organisation::{Organisation, OrganisationError, OrganisationKey};
 use crate::printer::OutputPrinter;
+use muster_organisation::{Organisation, OrganisationError, OrganisationKey};
 
 /// Name of the process and of its directory. No node has this name.
 const HOST_NAME: &str = "virtual";

@@ -12,10 +12,10 @@ use super::names;
 use crate::cli::org::{CredentialArgs, OrgAddCommand, OrgDirectoryArgs};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{
+use crate::printer::{GOOD, OutputPrinter};
+use muster_organisation::{
     CredentialSpec, IssuedCredentials, Organisation, OrganisationError, PrincipalKind, bundle,
 };
-use crate::printer::{GOOD, OutputPrinter};
 
 /// The agent that every user may call, because discovery needs it.
 const ALWAYS_GRANTED_AGENT: &str = "rpcutil";

@@ -11,11 +11,11 @@ use super::add;
 use crate::cli::org;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{
+use crate::printer::{GOOD, OutputPrinter};
+use muster_organisation::{
     CredentialRecord, CredentialSpec, CredentialState, Organisation, OrganisationError,
     PrincipalKind,
 };
-use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs the command. Prints the path of the credentials as data.
 pub fn run(
@@ -91,10 +91,7 @@ fn current_grants(
         .ok_or_else(|| OrganisationError::Unknown(args.name.to_string()))?;
     let claims = decode_token::<UserClaims>(&newest.token)
         .and_then(DecodedToken::verify_signature)
-        .map_err(|source| OrganisationError::Token {
-            path: organisation.layout().ledger_file(),
-            source,
-        })?;
+        .map_err(|source| OrganisationError::Token(organisation.layout().ledger_file(), source))?;
     let grants = claims.nats.tags.iter();
     let grants = grants.filter_map(|tag| tag.strip_prefix("agent:"));
     Ok(grants.filter_map(|text| text.parse().ok()).collect())
@@ -111,9 +108,9 @@ mod tests {
 
     use super::{CallerGrant, run};
     use crate::cli::org;
-    use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
     use crate::printer::VerbosityLevel;
     use crate::printer::testing::printer;
+    use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
 
     fn organisation(directory: &Path) -> Organisation {
         let (printer, ..) = printer(VerbosityLevel::Quiet);

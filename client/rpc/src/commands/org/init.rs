@@ -4,9 +4,9 @@ use crate::cli::org::OrgInitArgs;
 use crate::diagnostics::highlight_code;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{self, OrganisationSpec};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
+use muster_organisation::{OrganisationSpec, create_organisation};
 
 /// Runs the command.
 pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
@@ -18,7 +18,7 @@ pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode
         port: i32::from(args.port),
         tls: !args.no_tls,
     };
-    let organisation = organisation::create_organisation(spec, unix_millis_now())?;
+    let organisation = create_organisation(spec, unix_millis_now())?;
     let (profile, directory) =
         (organisation.profile(), organisation.layout().directory().display());
     printer.print_message(format_args!(

@@ -8,10 +8,10 @@ use crate::cli::org::OrgListArgs;
 use crate::commands::table::format_table;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{
+use crate::printer::OutputPrinter;
+use muster_organisation::{
     AccountTrusts, CredentialRecord, CredentialState, Organisation, PrincipalKind,
 };
-use crate::printer::OutputPrinter;
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]

@@ -5,10 +5,10 @@ use muster_bus::BucketError;
 use muster_wire::Millis;
 
 use crate::error::Error;
-use crate::organisation::push::PushError;
-use crate::organisation::{AccountRealm, CredentialRecord, Organisation};
 use crate::printer::OutputPrinter;
 use muster_base::error_chain;
+use muster_organisation::PushError;
+use muster_organisation::{AccountRealm, CredentialRecord, Organisation};
 
 /// Reserves the name before credentials are issued. Does nothing if no enroller has credentials: an enroller that is added later admits no
 /// machine before all names are in the broker.

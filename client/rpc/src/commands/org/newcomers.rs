@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::push::PushError;
-use crate::organisation::{Organisation, OrganisationLock};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
+use muster_organisation::PushError;
+use muster_organisation::{Organisation, OrganisationLock};
 
 /// Runs the command.
 pub async fn run(

@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{AccountRealm, Organisation};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::error_chain;
 use muster_base::unix_millis_now;
+use muster_organisation::{AccountRealm, Organisation};
 
 /// Runs the command.
 pub async fn run(

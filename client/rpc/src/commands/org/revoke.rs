@@ -13,10 +13,10 @@ use muster_wire::token::PublicKey;
 use crate::cli::org::OrgRevokeArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::names::NameRegister;
-use crate::organisation::push::PushError;
-use crate::organisation::{AccountRealm, Organisation, PrincipalKind};
 use crate::printer::{GOOD, OutputPrinter};
+use muster_organisation::NameRegister;
+use muster_organisation::PushError;
+use muster_organisation::{AccountRealm, Organisation, PrincipalKind};
 use targets::RevokedKey;
 
 /// Most principals that are listed individually.

@@ -12,10 +12,11 @@ use super::list::CredentialRow;
 use crate::cli::org::OrgShowArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{
-    AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile, ledger,
-};
 use crate::printer::{OutputPrinter, STRONG};
+use muster_organisation::{
+    AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile,
+    RecordIndex,
+};
 
 /// The document that `-j` prints for an organisation. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]
@@ -85,7 +86,7 @@ pub fn run(
         return print_organisation(&document, args.json, printer);
     };
     let records = organisation.newest_records()?;
-    let found = ledger::find_records(&records, name.as_str(), args.kind)?;
+    let found = RecordIndex::new(&records).find_records(name.as_str(), args.kind)?;
     let now = unix_millis_now() / 1000;
     let documents =
         found.into_iter().map(|record| principal_document(organisation, &trusts, record, now));
@@ -117,7 +118,7 @@ fn principal_document(
     let path = organisation.layout().ledger_file();
     let decoded =
         decode_token::<UserClaims>(&record.token).and_then(DecodedToken::verify_signature);
-    let claims = decoded.map_err(|source| OrganisationError::Token { path, source })?;
+    let claims = decoded.map_err(|source| OrganisationError::Token(path, source))?;
     let account = trusts.realm_trust(record.kind.realm());
     let account = account.map(|trust| &trust.claims().nats);
     let mut scopes = account.into_iter().flat_map(account_scopes);

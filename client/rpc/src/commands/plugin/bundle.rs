@@ -1,27 +1,60 @@
 //! `rpc plugin pack`, `install` and `remove`: manages external agents as signed bundles. Sends no requests.
 
 use muster_base::unix_millis_now;
+use muster_request::FleetRequestError;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use muster_bundle::{
-    BundleArchive, BundleError, BundleSignerTrust, PLUGIN_SIGN_TAG, pack_bundle as seal,
+    self as bundle_files, BundleArchive, BundleError, BundleFileError, BundleSignerTrust,
+    PLUGIN_SIGN_TAG, check_agent_files, collect_bundle_files,
 };
 use muster_client::load_signer;
 use muster_wire::identity::SubjectName;
 use muster_wire::limits;
 use muster_wire::token::{AccountTrust, PublicKey};
 
-use crate::bundle::{BundleFileError, agent, collect, install, read_limited};
 use crate::cli::plugin::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
 use crate::commands::context::CommandContext;
-use crate::error::Error;
+use crate::error::{CommandError, Error};
 use crate::exit::CommandExitCode;
 use crate::printer::GOOD;
+use muster_secret::files::{self, FileAccessError};
 
 /// The newest account token known to the daemon, in its state directory.
 const ACCOUNT_TOKEN_FILE: &str = "account.jwt";
+
+/// Why a bundle is neither installed nor removed.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleCommandError {
+    /// Without an account token revocations cannot be checked.
+    #[error("no account token of the operator was found, so revoked signers are unknown: none was given, none is configured, and {} contains none", .0.display())]
+    NoAccount(PathBuf),
+    /// Confirmation is required, and there is no terminal.
+    #[error(
+        "cannot ask for confirmation to remove {0}: standard input is not a terminal, and `--yes` was not given"
+    )]
+    NoTerminal(String),
+}
+
+impl CommandError for BundleCommandError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NoAccount(_) => vec![
+                "specify the newest account token with `--account`, or the node's state directory with `--state`".to_owned(),
+            ],
+            Self::NoTerminal(_) => Vec::new(),
+        }
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::NoAccount(_) => CommandExitCode::Local,
+            Self::NoTerminal(_) => CommandExitCode::Usage,
+        }
+    }
+}
 
 /// Packs a directory. Prints the path of the bundle as data.
 pub fn pack_bundle(
@@ -38,21 +71,28 @@ pub fn pack_bundle(
             )
         }
     };
-    let signer = load_signer(&creds).map_err(BundleFileError::from)?;
-    let account = account_token(&account)?;
-    let collected = collect::collect_bundle_files(&args.directory)?;
+    let signer = load_signer(&creds).map_err(FleetRequestError::from)?;
+    let account = account_token(&account).map_err(BundleFileError::from)?;
+    let collected = collect_bundle_files(&args.directory)?;
     for path in &collected.left_out {
         cx.printer.print_detail(format_args!("left out: {}", path.display()));
     }
     let name = collected.agent_name(&args.directory)?;
     let files = collected.contents();
     let borrowed = files.iter().map(|(path, file)| (path.as_str(), *file));
-    let (_, version) = agent::check_agent_files(&name, &borrowed.collect())?;
+    let (_, version) = check_agent_files(&name, &borrowed.collect())?;
     let name = SubjectName::parse(&name).map_err(BundleFileError::from)?;
     let output =
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}-{version}.bundle")));
-    let bytes = seal(name.clone(), version.clone(), &files, &signer, &account, unix_millis_now())
-        .map_err(|source| refused_error(&args.directory, source))?;
+    let bytes = bundle_files::pack_bundle(
+        name.clone(),
+        version.clone(),
+        &files,
+        &signer,
+        &account,
+        unix_millis_now(),
+    )
+    .map_err(|source| refused_error(&args.directory, source))?;
     write_bundle(&output, &bytes)?;
     if !signer.claims().nats.tags.iter().any(|tag| tag == PLUGIN_SIGN_TAG) {
         cx.printer.print_warning(format_args!(
@@ -75,7 +115,8 @@ pub fn install_bundle(
     args: &PluginInstallArgs,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let bytes = read_limited(&args.file, limits::MAX_BUNDLE_BYTES)?;
+    let bytes =
+        files::read_bytes(&args.file, limits::MAX_BUNDLE_BYTES).map_err(BundleFileError::from)?;
     let to_error = |source| refused_error(&args.file, source);
     let bundle = BundleArchive::decode(&bytes).map_err(to_error)?;
     let account_trust;
@@ -93,7 +134,7 @@ pub fn install_bundle(
     let now = unix_millis_now();
     let verified = bundle.verify_contents(&authority, now).map_err(to_error)?;
     let manifest = &verified.manifest;
-    let (_, version) = agent::check_agent_files(manifest.name.as_str(), &bundle.files)?;
+    let (_, version) = check_agent_files(manifest.name.as_str(), &bundle.files)?;
     if version != manifest.version {
         let reason = format!(
             "the version of its DDL is {version}, but that of its manifest is {}",
@@ -101,7 +142,7 @@ pub fn install_bundle(
         );
         return Err(BundleFileError::Agent(reason).into());
     }
-    let previous = install::install_bundle(&args.into, &verified, now, args.downgrade)?;
+    let previous = bundle_files::install_bundle(&args.into, &verified, now, args.downgrade)?;
     let (name, signer) = (&manifest.name, &verified.signer);
     let replaced =
         previous.map_or_else(String::new, |previous| format!(" instead of {}", previous.version));
@@ -109,7 +150,7 @@ pub fn install_bundle(
         "{GOOD}installed{GOOD:#} {name} {version}{replaced}, signed by {} ({})",
         signer.identity, signer.key
     ));
-    let directory = install::bundle_directory(&args.into, name);
+    let directory = bundle_files::bundle_directory(&args.into, name);
     cx.printer.print_line(directory.display())?;
     let policy = format!("{name}.policy");
     if manifest.files.contains_key(&policy) {
@@ -126,11 +167,11 @@ pub fn remove_bundle(
     args: &PluginRemoveArgs,
     cx: CommandContext<'_>,
 ) -> Result<CommandExitCode, Error> {
-    let installed = install::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
+    let installed = bundle_files::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
         BundleFileError::NotInstalled { name: args.agent.to_string(), path: args.from.clone() }
     })?;
     let record = &installed.record;
-    for file in install::changed_files(&installed)? {
+    for file in bundle_files::changed_files(&installed)? {
         cx.printer.print_warning(format_args!("{file} since it was installed"));
     }
     let description = format!(
@@ -144,7 +185,7 @@ pub fn remove_bundle(
         cx.printer.print_message("nothing was removed");
         return Ok(CommandExitCode::Local);
     }
-    let remaining = install::remove_bundle(&installed)?;
+    let remaining = bundle_files::remove_bundle(&installed)?;
     cx.printer.print_message(format_args!("{GOOD}removed{GOOD:#} {description}"));
     if !remaining.is_empty() {
         cx.printer.print_warning(format_args!(
@@ -166,8 +207,8 @@ fn newest_account(
     args: &PluginInstallArgs,
     operator: PublicKey,
     cx: CommandContext<'_>,
-) -> Result<AccountTrust, BundleFileError> {
-    let read_trust = |path: &Path| {
+) -> Result<AccountTrust, Error> {
+    let read_trust = |path: &Path| -> Result<AccountTrust, BundleFileError> {
         let token = account_token(path)?;
         AccountTrust::new(operator, &token)
             .map_err(|source| refused_error(path, BundleError::Account(source)))
@@ -186,26 +227,25 @@ fn newest_account(
         .cloned()
         .chain(found)
         .max_by_key(AccountTrust::issued_at)
-        .ok_or_else(|| BundleFileError::NoAccount(args.state.clone()))
+        .ok_or_else(|| BundleCommandError::NoAccount(args.state.clone()).into())
 }
 
-fn account_token(path: &Path) -> Result<String, BundleFileError> {
-    let bytes = read_limited(path, limits::MAX_TOKEN_BYTES)?;
+fn account_token(path: &Path) -> Result<String, FileAccessError> {
+    let bytes = files::read_bytes(path, limits::MAX_TOKEN_BYTES)?;
     Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
 /// Writes a bundle with default permissions, because it is not secret. Fails if the file exists.
 fn write_bundle(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
-    let failed = |source| BundleFileError::File { verb: "write", path: path.to_owned(), source };
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create_new(true).open(path).map_err(failed)?;
-    file.write_all(bytes).map_err(failed)
+    let written = OpenOptions::new().write(true).create_new(true).open(path);
+    let written = written.and_then(|mut file| file.write_all(bytes));
+    Ok(written.map_err(files::file_error("write", path))?)
 }
 
 /// Asks for confirmation. Only an explicit yes counts.
-fn confirm_removal(description: &str, cx: CommandContext<'_>) -> Result<bool, BundleFileError> {
+fn confirm_removal(description: &str, cx: CommandContext<'_>) -> Result<bool, BundleCommandError> {
     if !io::stdin().is_terminal() {
-        return Err(BundleFileError::NoTerminal(description.to_owned()));
+        return Err(BundleCommandError::NoTerminal(description.to_owned()));
     }
     cx.printer.print_question(format_args!("Remove {description}? [y/N]"));
     let mut answer = String::new();

@@ -6,10 +6,10 @@ use crate::cli::provision::ProvisionHostArgs;
 use crate::commands::org::{names, newcomers};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::bundle::{self, PROVISIONER_HOME, name};
-use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
+use muster_organisation::bundle::{self, PROVISIONER_HOME, name};
+use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
 
 /// Runs the command.
 pub async fn run(

@@ -3,9 +3,9 @@
 use crate::cli::provision::ProvisionReleaseArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
+use muster_organisation::{Organisation, OrganisationError};
 
 /// Runs the command. Stops with an error at the first name whose key is not revoked.
 pub async fn run(
@@ -19,8 +19,7 @@ pub async fn run(
         let entry = register.get_entry(node).await?;
         let entry = entry.ok_or_else(|| OrganisationError::Unknown(node.to_string()))?;
         if let Some(key) = entry.all_keys().find(|key| !trust.has_revocation(key)) {
-            let name = node.to_string();
-            return Err(OrganisationError::NotRevoked { name, key }.into());
+            return Err(OrganisationError::NotRevoked(node.clone(), key).into());
         }
         register.release_name(node).await?;
         printer.print_message(format_args!(

@@ -9,8 +9,8 @@ use crate::cli::provision::BootstrapTokenArgs;
 use crate::commands::org::{add, newcomers};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{CredentialSpec, Organisation, OrganisationError, PrincipalKind};
 use crate::printer::OutputPrinter;
+use muster_organisation::{CredentialSpec, Organisation, OrganisationError, PrincipalKind};
 
 /// Runs the command.
 pub async fn run(

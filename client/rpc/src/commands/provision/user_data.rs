@@ -10,13 +10,13 @@ use muster_wire::token::decode::{DecodedToken, decode_token};
 use toml::{Table, Value};
 
 use crate::cli::provision::{ConfigSetting, UserDataArgs};
-use crate::cloud_init::{
-    self, CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
-};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::organisation::{AccountRealm, Organisation, OrganisationError, bundle};
 use crate::printer::OutputPrinter;
+use muster_organisation::cloud_init::{
+    self, CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
+};
+use muster_organisation::{AccountRealm, Organisation, OrganisationError, bundle};
 use muster_secret::files;
 
 /// Largest credentials file in bytes.
@@ -63,11 +63,11 @@ fn check_token(
     printer: &OutputPrinter,
 ) -> Result<(), OrganisationError> {
     let creds = UserCredentials::parse(text)
-        .map_err(|source| OrganisationError::Creds { path: path.to_owned(), source })?;
+        .map_err(|source| OrganisationError::Creds(path.to_owned(), source))?;
     let trust = organisation.realm_trust(AccountRealm::Newcomers)?;
     trust
         .verify_user(creds.jwt(), unix_millis_now())
-        .map_err(|source| OrganisationError::Token { path: path.to_owned(), source })?;
+        .map_err(|source| OrganisationError::Token(path.to_owned(), source))?;
     let claims = decode_token::<UserClaims>(creds.jwt()).and_then(DecodedToken::verify_signature);
     let tags = claims.map(|claims| claims.nats.tags).unwrap_or_default();
     let grant = TokenGrant::from_tags(&tags)?;
@@ -129,10 +129,8 @@ fn node_config(
     for ConfigSetting { key, value } in &args.settings {
         set(key, value.clone());
     }
-    let body = toml::to_string(&table).map_err(|error| OrganisationError::Format {
-        item: "the configuration",
-        source: error.into(),
-    })?;
+    let body = toml::to_string(&table)
+        .map_err(|error| OrganisationError::Format("the configuration", error.into()))?;
     Ok(format!(
         "# Configuration of rpcd on this machine. Paths are relative to this file.\n\n{body}"
     ))

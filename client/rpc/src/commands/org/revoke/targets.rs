@@ -10,10 +10,10 @@ use muster_wire::token::{KeyKind, PublicKey, Seconds};
 
 use crate::cli::org::OrgRevokeArgs;
 use crate::error::Error;
-use crate::organisation::ledger::RecordIndex;
-use crate::organisation::names::NameRegister;
-use crate::organisation::push::PushError;
-use crate::organisation::{
+use muster_organisation::NameRegister;
+use muster_organisation::PushError;
+use muster_organisation::RecordIndex;
+use muster_organisation::{
     AccountRealm, AccountTrusts, CredentialRecord, Organisation, OrganisationError, PrincipalKind,
 };
 use muster_secret::files::{self, FileAccessError};

@@ -1,0 +1,10 @@
+//! Tests of bundles through the crate's public functions: the format and the verification of signers, and the files on a node.
+
+#[cfg(test)]
+mod bundles;
+#[cfg(test)]
+mod install;
+#[cfg(test)]
+#[path = "../../../../wire/tests/it/world.rs"]
+#[expect(dead_code, reason = "the tests of the wire format use the rest")]
+mod world;

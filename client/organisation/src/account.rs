@@ -1,0 +1,231 @@
+//! Claims of the accounts. The tokens of the fleet and bootstrap accounts are signed again at each change.
+
+use std::path::Path;
+
+use muster_wire::Millis;
+use muster_wire::identity::SubjectName;
+use muster_wire::subject;
+use muster_wire::token::claims::{
+    AccountClaims, AccountLimits, PermissionTemplate, ScopedKey, SigningKeyEntry,
+    SubjectPermissions,
+};
+use muster_wire::token::encode::{self, TokenIssueError, TokenValidity};
+use muster_wire::token::{AccountTrust, PublicKey, Seconds, TokenError, UserRole};
+use serde_json::{Map, Value};
+
+use crate::{
+    AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, prune,
+};
+use muster_secret::files::{self, FileAccessError};
+
+/// Claims of a new account of this realm: for each role the key that signs for it and its permissions at the broker.
+pub(crate) fn account_claims(
+    realm: AccountRealm,
+    role_keys: &[(UserRole, PublicKey)],
+    collectives: &[SubjectName],
+) -> AccountClaims {
+    let signing_key = |(role, key): &(UserRole, PublicKey)| {
+        let template = permission_template(realm, *role, collectives)?;
+        Some(SigningKeyEntry::Scoped(Box::new(ScopedKey::new(*key, *role, template))))
+    };
+    let signing_keys = role_keys.iter().filter_map(signing_key).collect();
+    AccountClaims::new(account_limits(realm), signing_keys)
+}
+
+/// Claims of the system account. Its users may update account tokens, send server and account requests, and read their events.
+pub(crate) fn system_claims(role_key: PublicKey) -> AccountClaims {
+    let allowing = |subjects: &[&str]| SubjectPermissions {
+        allow: subjects.iter().map(|subject| (*subject).to_owned()).collect(),
+        deny: Vec::new(),
+    };
+    let template = PermissionTemplate {
+        publish: allowing(&[
+            "$SYS.REQ.CLAIMS.UPDATE",
+            "$SYS.REQ.SERVER.>",
+            "$SYS.REQ.ACCOUNT.>",
+            subject::CONFIRM_SUBJECT,
+        ]),
+        subscribe: allowing(&["_INBOX.{{subject()}}.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>"]),
+        resp: None,
+        subs: -1,
+        data: -1,
+        payload: -1,
+        rest: Map::new(),
+    };
+    let key = ScopedKey {
+        kind: "user_scope".to_owned(),
+        key: role_key,
+        role: "system".to_owned(),
+        template,
+    };
+    AccountClaims::new(AccountLimits::default(), vec![SigningKeyEntry::Scoped(Box::new(key))])
+}
+
+/// Replaces the file of a token.
+pub(crate) fn write_token(path: &Path, token: &str) -> Result<(), FileAccessError> {
+    files::replace_public(path, format!("{token}\n").as_bytes())
+}
+
+impl Organisation {
+    /// Revokes these keys in their account: signs the account token again and saves it for nodes, clients and the next start of the broker.
+    /// Each key comes with the instant at which its newest token was issued. Returns the new account trusts, to be pushed to a running broker.
+    pub fn revoke_keys(
+        &self,
+        lock: &OrganisationLock,
+        realm: AccountRealm,
+        keys: &[(PublicKey, Seconds)],
+        now: Millis,
+    ) -> Result<AccountTrust, OrganisationError> {
+        let mut account = self.realm_trust(realm)?.claims().nats.clone();
+        for (key, issued_at) in keys {
+            // The issuing clock may have been ahead of this one; the revocation must still cover that token.
+            account.revoke_user(key, (now / 1000).max(*issued_at));
+        }
+        self.sign_account(lock, realm, account, now)
+    }
+
+    /// Replaces permissions in the account tokens that differ from those of this version. An organisation made by an older version keeps its
+    /// keys and gets the permissions that this version needs. Returns the accounts that were signed again.
+    pub fn refresh_scopes(
+        &self,
+        lock: &OrganisationLock,
+        now: Millis,
+    ) -> Result<Vec<AccountRealm>, OrganisationError> {
+        let mut signed = Vec::new();
+        for realm in [AccountRealm::Fleet, AccountRealm::Newcomers] {
+            if realm == AccountRealm::Newcomers && self.profile().newcomers_account.is_none() {
+                continue;
+            }
+            let mut account = self.realm_trust(realm)?.claims().nats.clone();
+            if refresh_account(&mut account, realm, &self.profile().collectives) {
+                self.sign_account(lock, realm, account, now)?;
+                signed.push(realm);
+            }
+        }
+        Ok(signed)
+    }
+
+    /// Signs an account token with these claims, with a later issue time than the one in force, and saves it.
+    fn sign_account(
+        &self,
+        _lock: &OrganisationLock,
+        realm: AccountRealm,
+        mut account: AccountClaims,
+        now: Millis,
+    ) -> Result<AccountTrust, OrganisationError> {
+        let trust = self.realm_trust(realm)?;
+        prune::remove_expired(&mut account, &self.read_records()?, now / 1000);
+        let revocations = account.revocations.len();
+        let validity = TokenValidity::without_end_after(trust.issued_at(), now);
+        let operator = self.load_key(OrganisationKey::Operator)?;
+        let name = &trust.claims().name;
+        let token =
+            encode::issue_account_token(name, trust.account_key(), account, validity, &operator);
+        let token = token.map_err(|error| match error {
+            TokenIssueError::Unacceptable(TokenError::Oversized { limit, .. }) => {
+                OrganisationError::TooManyRevocations { revocations, limit }
+            }
+            error => error.into(),
+        })?;
+        let path = self.layout().realm_token(realm);
+        let updated_trust = trust
+            .update(&token)
+            .map_err(|source| OrganisationError::Token(path.clone(), source))?;
+        write_token(&path, &token)?;
+        self.write_broker_accounts()?;
+        Ok(updated_trust)
+    }
+}
+
+/// The account limits that this version sets.
+fn account_limits(realm: AccountRealm) -> AccountLimits {
+    match realm {
+        AccountRealm::Fleet => AccountLimits::with_jetstream(),
+        AccountRealm::Newcomers => AccountLimits::default(),
+    }
+}
+
+/// The permissions of a role in this account; `None` if the account does not have the role.
+fn permission_template(
+    realm: AccountRealm,
+    role: UserRole,
+    collectives: &[SubjectName],
+) -> Option<PermissionTemplate> {
+    match realm {
+        AccountRealm::Fleet => Some(role.permission_template(collectives)),
+        AccountRealm::Newcomers => role.newcomers_account_template(),
+    }
+}
+
+/// Sets role permissions and limits to those of this version. Returns whether anything changed. Keeps keys of other roles, revocations,
+/// and limits that this version does not define.
+fn refresh_account(
+    account: &mut AccountClaims,
+    realm: AccountRealm,
+    collectives: &[SubjectName],
+) -> bool {
+    let before = account.clone();
+    for entry in &mut account.signing_keys {
+        let SigningKeyEntry::Scoped(scope) = entry else {
+            continue;
+        };
+        let Ok(role) = scope.role.parse::<UserRole>() else {
+            continue;
+        };
+        if let Some(mut template) = permission_template(realm, role, collectives) {
+            keep_unknown_fields(&mut template.rest, &scope.template.rest);
+            scope.template = template;
+        }
+    }
+    let mut limits = account_limits(realm);
+    keep_unknown_fields(&mut limits.rest, &account.limits.rest);
+    account.limits = limits;
+    *account != before
+}
+
+fn keep_unknown_fields(fields: &mut Map<String, Value>, earlier: &Map<String, Value>) {
+    for (name, value) in earlier {
+        fields.entry(name).or_insert_with(|| value.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::token::claims::SigningKeyEntry;
+
+    use super::UserRole;
+    use crate::AccountRealm;
+    use crate::testing::{NOW, organisation};
+
+    #[test]
+    fn an_older_organisation_gets_the_permissions_of_this_version() {
+        let directory = tempfile::tempdir().unwrap();
+        let organisation = organisation(directory.path());
+        let lock = organisation.lock().unwrap();
+        assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);
+        let mut older = organisation.fleet_trust().unwrap().claims().nats.clone();
+        for entry in &mut older.signing_keys {
+            if let SigningKeyEntry::Scoped(scope) = entry {
+                scope.template.publish.allow.push("older.subject".to_owned());
+            }
+        }
+        older.revocations.insert("*".to_owned(), 1);
+        organisation.sign_account(&lock, AccountRealm::Fleet, older.clone(), NOW).unwrap();
+        let (fleet, before) = (AccountRealm::Fleet, organisation.fleet_trust().unwrap());
+        assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), [fleet]);
+        let after = organisation.fleet_trust().unwrap();
+        assert!(after.issued_at() > before.issued_at());
+        assert_eq!(after.claims().nats.revocations, older.revocations);
+        for entry in &after.claims().nats.signing_keys {
+            let SigningKeyEntry::Scoped(scope) = entry else {
+                panic!("a role without a scope");
+            };
+            let role: UserRole = scope.role.parse().unwrap();
+            assert_eq!(
+                scope.template,
+                role.permission_template(&organisation.profile().collectives)
+            );
+        }
+        assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);
+    }
+}

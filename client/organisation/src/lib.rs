@@ -1,0 +1,165 @@
+//! An organisation on disk: its keys, account tokens, issued credentials and broker certificate.
+//!
+//! ```text
+//! operator key --signs--> account token --names--> signing key of a role --signs--> token of a principal
+//! ```
+//!
+//! Read access to the directory gives full control of the organisation. Pushing, names and renewal connect to its broker. No function here prints.
+
+#![warn(missing_docs)]
+
+mod account;
+mod authority;
+pub mod bundle;
+pub mod cloud_init;
+mod create;
+mod error;
+mod issue;
+mod layout;
+mod ledger;
+mod names;
+mod nats_config;
+mod newcomers;
+mod profile;
+mod prune;
+mod push;
+mod renewal;
+#[cfg(test)]
+mod testing;
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use muster_wire::token::{AccountTrust, KeyPair};
+
+use muster_secret::files;
+
+pub use create::{OrganisationSpec, create_organisation};
+pub use error::OrganisationError;
+pub use issue::{CredentialSpec, IssuedCredentials, PreparedCredentials};
+pub use layout::{OrganisationKey, OrganisationLayout};
+pub use ledger::{AccountRealm, CredentialRecord, CredentialState, PrincipalKind, RecordIndex};
+pub use names::NameRegister;
+pub use nats_config::NatsServerConfig;
+pub use newcomers::AccountTrusts;
+pub use profile::{BrokerProfile, OrganisationProfile};
+pub use push::PushError;
+
+/// Largest organisation file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// An opened organisation directory.
+#[derive(Debug)]
+pub struct Organisation {
+    layout: OrganisationLayout,
+    profile: OrganisationProfile,
+}
+
+/// Exclusive lock on an organisation's files. Dropping it releases the lock.
+#[derive(Debug)]
+pub struct OrganisationLock(
+    #[expect(dead_code, reason = "never read: dropping the file releases the lock")] File,
+);
+
+impl Organisation {
+    /// Opens the given directory, otherwise the one that the environment names, otherwise the current directory.
+    pub fn open_selected(
+        given: Option<&Path>,
+        environment: Option<&Path>,
+    ) -> Result<Self, OrganisationError> {
+        match given.or(environment) {
+            Some(directory) => Self::open(directory),
+            None if OrganisationLayout::new(PathBuf::from(".")).profile_file().is_file() => {
+                Self::open(Path::new("."))
+            }
+            None => Err(OrganisationError::NoDirectory),
+        }
+    }
+
+    /// Opens the organisation in this directory.
+    pub fn open(directory: &Path) -> Result<Self, OrganisationError> {
+        let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+        let layout = OrganisationLayout::new(absolute);
+        if !layout.profile_file().is_file() {
+            return Err(OrganisationError::NotAnOrganisation(layout.directory().to_owned()));
+        }
+        let text = files::read_text(&layout.profile_file(), MAX_FILE_BYTES)?;
+        let profile = toml::from_str(&text)
+            .map_err(|error| OrganisationError::Profile(layout.profile_file(), Box::new(error)))?;
+        Ok(Self { layout, profile })
+    }
+
+    /// Waits for the exclusive lock on the organisation.
+    ///
+    /// The locked file may have been replaced while waiting. Other processes then lock the replacement, so the function locks that one instead.
+    pub fn lock(&self) -> Result<OrganisationLock, OrganisationError> {
+        let path = self.layout.profile_file();
+        let failed = files::file_error("lock", &path);
+        loop {
+            let file = File::open(&path).map_err(&failed)?;
+            file.lock().map_err(&failed)?;
+            let (locked, current) = (file.metadata(), std::fs::metadata(&path));
+            let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+            if locked.map(number).map_err(&failed)? == current.map(number).map_err(&failed)? {
+                return Ok(OrganisationLock(file));
+            }
+        }
+    }
+
+    /// Paths of the organisation's files.
+    pub fn layout(&self) -> &OrganisationLayout {
+        &self.layout
+    }
+
+    /// The public description.
+    pub fn profile(&self) -> &OrganisationProfile {
+        &self.profile
+    }
+
+    /// Replaces the broker URLs.
+    pub fn set_urls(&mut self, urls: Vec<String>) -> Result<(), OrganisationError> {
+        self.profile.broker.urls = urls;
+        self.write_profile()
+    }
+
+    /// Replaces the file with the description.
+    fn write_profile(&self) -> Result<(), OrganisationError> {
+        let text = self.profile.to_toml()?;
+        Ok(files::replace_public(&self.layout.profile_file(), text.as_bytes())?)
+    }
+
+    /// The verified account token of the fleet that is in force.
+    pub fn fleet_trust(&self) -> Result<AccountTrust, OrganisationError> {
+        self.realm_trust(AccountRealm::Fleet)
+    }
+
+    /// The verified account token of this account that is in force.
+    pub fn realm_trust(&self, realm: AccountRealm) -> Result<AccountTrust, OrganisationError> {
+        if realm == AccountRealm::Newcomers && self.profile.newcomers_account.is_none() {
+            return Err(OrganisationError::NoNewcomers);
+        }
+        let path = self.layout.realm_token(realm);
+        let token = files::read_text(&path, MAX_FILE_BYTES)?;
+        AccountTrust::new(self.profile.operator, token.trim())
+            .map_err(|source| OrganisationError::Token(path, source))
+    }
+
+    /// Reads one of the secret keys.
+    pub fn load_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
+        let path = self.layout.key_file(key);
+        let seed = files::read_secret(&path, MAX_FILE_BYTES)?;
+        KeyPair::from_seed(seed.trim())
+            .and_then(|pair| pair.public_key().expect_kind(key.key_kind()).map(|_| pair))
+            .map_err(|source| OrganisationError::Key(path, source))
+    }
+}
+
+impl OrganisationLayout {
+    /// Generates one of the secret keys. Fails if it exists.
+    fn create_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
+        let pair = KeyPair::generate(key.key_kind()).map_err(OrganisationError::NewKey)?;
+        files::create_secret(&self.key_file(key), pair.seed_text().as_bytes())?;
+        Ok(pair)
+    }
+}

@@ -1,0 +1,215 @@
+//! Pushes a changed account token to the running broker, and publishes it to connected nodes and clients.
+//!
+//! The broker disconnects revoked principals as soon as it has the token.
+
+use muster_bus::{
+    BrokerAddress, BrokerCredentials, BucketError, Bus, BusError, BusOptions, Bytes,
+    TokenRenewalError,
+};
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::stores;
+use muster_wire::subject;
+use muster_wire::token::UserCredentials;
+use muster_wire::token::head::AccountHead;
+use serde::Deserialize;
+
+use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
+use muster_secret::files;
+
+/// Subject on which the broker accepts account tokens.
+const CLAIMS_UPDATE_SUBJECT: &str = "$SYS.REQ.CLAIMS.UPDATE";
+/// Name of the publishing connection in the broker's connection list.
+const ANNOUNCER_NAME: &str = "organisation";
+/// Most characters of a broker's reply that an error repeats.
+const MAX_REPLY_CHARS: usize = 200;
+
+/// Pushing a token failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PushError {
+    /// An error of the organisation's own files.
+    #[error(transparent)]
+    Organisation(#[from] OrganisationError),
+    /// The connection to the broker failed.
+    #[error("the operation at the broker failed")]
+    Bus(#[from] BusError),
+    /// A name could not be reserved, so no credentials were issued.
+    #[error(
+        "no credentials were issued: the name `{name}` cannot be reserved at the broker, and an enroller could assign it to a machine; start the broker and run the command again"
+    )]
+    NotReserved {
+        /// The name.
+        name: String,
+        /// The connection error.
+        #[source]
+        error: BusError,
+    },
+    /// The broker's stores cannot be created.
+    #[error("cannot access the fleet's buckets")]
+    Stores(#[from] BucketError),
+    /// Renewing tokens of nodes failed.
+    #[error("cannot renew tokens of nodes")]
+    Renewal(#[from] TokenRenewalError),
+    /// The broker refused the token.
+    #[error("the broker rejected the account token: {0}")]
+    Refused(String),
+}
+
+/// The broker's reply to a token update.
+#[derive(Debug, Deserialize)]
+struct ClaimsUpdateReply {
+    data: Option<ClaimsUpdateStatus>,
+    error: Option<ClaimsUpdateStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ClaimsUpdateStatus {
+    #[serde(default)]
+    code: u16,
+    #[serde(default, alias = "description")]
+    message: String,
+}
+
+impl Organisation {
+    /// Pushes the account tokens to the broker, then announces the token of the bootstrap account to enrollers. The fleet's token is
+    /// published by [`Self::publish_account`].
+    pub async fn push_tokens(&self, now: Millis) -> Result<(), PushError> {
+        let trusts = self.account_trusts()?;
+        let path = self.layout().system_creds();
+        let text = files::read_secret(&path, MAX_FILE_BYTES).map_err(OrganisationError::from)?;
+        let creds = UserCredentials::parse(&text)
+            .map_err(|source| OrganisationError::Creds(path, source))?;
+        let bus = self.connect(&creds).await?;
+        let tokens = [Some(trusts.fleet_trust()), trusts.newcomers_trust()];
+        for trust in tokens.into_iter().flatten() {
+            let token = Bytes::from(trust.account_token().to_owned());
+            check_update_reply(bus.request(CLAIMS_UPDATE_SUBJECT, token).await?.payload())?;
+        }
+        bus.close().await?;
+        if let Some(newcomers) = trusts.newcomers_trust() {
+            let bus = self.connect_temporarily(PrincipalKind::Enroller, now).await?;
+            let token = Bytes::from(newcomers.account_token().to_owned());
+            bus.publish(subject::NEWCOMERS_TRUST_SUBJECT, token).await?;
+            bus.close().await?;
+        }
+        Ok(())
+    }
+
+    /// Creates the fleet's stores in the broker and repairs those of earlier versions. A broker without `JetStream` has no stores.
+    pub async fn declare_stores(&self, replicas: usize, now: Millis) -> Result<(), PushError> {
+        let bus = self.connect_administrator(now).await?;
+        for store in &stores::ALL_BUCKETS {
+            bus.declare_bucket(store, replicas).await?;
+        }
+        Ok(bus.close().await?)
+    }
+
+    /// Writes the fleet's account token to its trust bucket, which nodes and callers read when they connect and watch for changes.
+    /// The token is written before the head, so a head always refers to an existing token.
+    pub async fn publish_account(&self, now: Millis) -> Result<(), PushError> {
+        let trust = self.fleet_trust()?;
+        let head = AccountHead::of_trust(&trust).to_json().map_err(|error| {
+            OrganisationError::Format("the head of the account token", error.into())
+        })?;
+        let bus = self.connect_administrator(now).await?;
+        let bucket = bus.bucket(stores::TRUST_BUCKET.name);
+        let token = Bytes::from(trust.account_token().to_owned());
+        bucket.put(stores::TRUST_ACCOUNT_KEY, token).await?;
+        bucket.put(stores::TRUST_HEAD_KEY, Bytes::from(head)).await?;
+        Ok(bus.close().await?)
+    }
+
+    /// Deletes the renewed tokens of these nodes and their entries in the bucket of run permits, so that they occupy no permit.
+    /// Does not read the entries.
+    pub async fn clear_nodes(&self, nodes: &[&Identity], now: Millis) -> Result<(), PushError> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let bus = self.connect_administrator(now).await?;
+        let bucket = bus.bucket(stores::PERMITS_BUCKET.name);
+        // Without JetStream there are no permits. This key belongs to no node; the request only checks that the bucket exists.
+        if !matches!(bucket.get_once("none").await, Err(BucketError::Missing { .. })) {
+            let keys = nodes.iter().map(|node| stores::permit_keys(node.as_str()));
+            for key in keys.flatten() {
+                bucket.delete(&key).await?;
+            }
+            let tokens = bus.bucket(stores::TRUST_BUCKET.name);
+            for node in nodes {
+                let key = stores::renewed_token_key(node.as_str());
+                if tokens.get_once(&key).await?.is_some() {
+                    tokens.delete(&key).await?;
+                }
+            }
+        }
+        Ok(bus.close().await?)
+    }
+
+    /// Connects to the fleet's account for one operation, with administrator permissions.
+    async fn connect_administrator(&self, now: Millis) -> Result<Bus, PushError> {
+        self.connect(&self.administrator_credentials(now)?).await
+    }
+
+    /// Connects to the account of this kind of principal for one operation.
+    pub(super) async fn connect_temporarily(
+        &self,
+        kind: PrincipalKind,
+        now: Millis,
+    ) -> Result<Bus, PushError> {
+        let name = Identity::parse(ANNOUNCER_NAME).map_err(OrganisationError::from)?;
+        self.connect(&self.temporary_credentials(kind, &name, now)?).await
+    }
+
+    async fn connect(&self, creds: &UserCredentials) -> Result<Bus, PushError> {
+        let broker = &self.profile().broker;
+        let servers = broker.urls.iter().map(|url| BrokerAddress::parse(url, !broker.tls));
+        let mut options = BusOptions::for_command(
+            creds.claims().name.clone(),
+            servers.collect::<Result<_, _>>()?,
+        );
+        let key = creds.key_pair().clone();
+        let token = creds.jwt().to_owned();
+        let sign = move |nonce: &[u8]| key.sign(nonce).to_bytes().to_vec();
+        options.credentials = Some(BrokerCredentials::new(move || token.clone(), sign));
+        options.inbox_prefix =
+            Some(subject::inbox_prefix(&creds.key_pair().public_key().to_string()));
+        options.authority = broker.tls.then(|| self.layout().authority_certificate());
+        Ok(options.connect().await?)
+    }
+}
+
+/// Fails if the broker refused the token.
+fn check_update_reply(reply: &[u8]) -> Result<(), PushError> {
+    let reason = match serde_json::from_slice(reply) {
+        Ok(ClaimsUpdateReply { data: Some(ClaimsUpdateStatus { code: 200, .. }), error: None }) => {
+            return Ok(());
+        }
+        Ok(ClaimsUpdateReply { error: Some(error), .. }) if !error.message.is_empty() => {
+            error.message
+        }
+        _ => String::from_utf8_lossy(reply).into_owned(),
+    };
+    Err(PushError::Refused(reason.chars().take(MAX_REPLY_CHARS).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_update_reply;
+
+    #[test]
+    fn only_a_clear_yes_is_a_yes() {
+        assert!(
+            check_update_reply(
+                br#"{"server":{},"data":{"account":"A","code":200,"message":"jwt updated"}}"#
+            )
+            .is_ok()
+        );
+        let told = |answer: &[u8]| check_update_reply(answer).unwrap_err().to_string();
+        assert!(
+            told(br#"{"error":{"code":500,"description":"jwt update resulted in error"}}"#)
+                .contains("resulted in error")
+        );
+        assert!(told(br#"{"data":{"code":500}}"#).contains("500"));
+        assert!(told(b"nonsense").contains("nonsense"));
+        assert!(told(b"").contains("rejected the account token"));
+    }
+}

@@ -1,0 +1,23 @@
+//! Organisations for unit tests.
+
+use std::path::Path;
+
+use muster_wire::Millis;
+
+use crate::{Organisation, OrganisationSpec, create_organisation};
+
+/// An instant after that of the organisation's first tokens.
+pub(crate) const NOW: Millis = 1_800_000_000_000;
+
+/// A new organisation in this directory.
+pub(crate) fn organisation(directory: &Path) -> Organisation {
+    let plan = OrganisationSpec {
+        directory: directory.join("org"),
+        name: Some("acme".to_owned()),
+        collectives: vec!["muster".parse().unwrap()],
+        hosts: Vec::new(),
+        port: 4222,
+        tls: false,
+    };
+    create_organisation(plan, NOW - 1_000_000).unwrap()
+}

@@ -1,0 +1,24 @@
+//! Hints for errors of bundles.
+
+use muster_bundle::{BundleError, BundleFileError};
+
+use crate::error::CommandError;
+
+impl CommandError for BundleFileError {
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::Older { .. } => "use `--downgrade` to install it anyway",
+            Self::Changed { .. } => {
+                "move away the files to keep, run `rpc plugin remove`, then install again"
+            }
+            Self::NoDirectory(_) => {
+                "specify the directory of `paths.ddls` in rpcd.toml; its default is /etc/muster/ddl"
+            }
+            Self::Refused { source: BundleError::Foreign { .. }, .. } => {
+                "`--key` accepts signatures of one key only: check which key signed the bundle"
+            }
+            _ => return Vec::new(),
+        };
+        vec![hint.to_owned()]
+    }
+}
