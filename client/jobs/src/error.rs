@@ -1,7 +1,8 @@
 //! Errors of saved jobs.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use muster_secret::files::FileAccessError;
 
 /// Why a job cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -9,17 +10,9 @@ pub enum SavedJobError {
     /// No state directory is known.
     #[error("cannot save jobs: neither XDG_STATE_HOME nor HOME is set")]
     NoStateDirectory,
-    /// A system error.
-    #[error("cannot {action} {}", path.display())]
-    File {
-        /// The operation.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
-    },
+    /// A file operation failed.
+    #[error(transparent)]
+    File(#[from] FileAccessError),
     /// No job has this id.
     #[error("there is no job {0:?}")]
     Unknown(String),
@@ -72,12 +65,4 @@ pub enum SavedJobError {
         /// The given agent and action.
         given: String,
     },
-}
-
-impl SavedJobError {
-    /// Returns a constructor for errors of this operation and file.
-    pub(super) fn file_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::File { action, path: path.clone(), source }
-    }
 }

@@ -111,8 +111,7 @@ impl SavedJob {
         match entry {
             JobEntry::Wave { nodes, .. } => {
                 self.requested_nodes.extend(nodes.iter().cloned());
-                let request = None;
-                self.waves.push(JobWave { request, nodes });
+                self.waves.push(JobWave { request: None, nodes });
             }
             JobEntry::Runs { runs } => self.runs = runs,
             JobEntry::Sent { request } => self.record_request(request),
@@ -137,18 +136,21 @@ impl SavedJob {
 
     /// The requests' ids.
     pub fn request_ids(&self) -> Vec<&str> {
-        let ids = self.waves.iter().map(|wave| wave.request.as_deref());
-        ids.flatten().collect()
+        self.waves.iter().filter_map(|wave| wave.request.as_deref()).collect()
     }
 
     /// The waves, restricted to nodes without a reply, which may still be working.
     pub fn open_waves(&self) -> Vec<JobWave> {
-        let unanswered = |wave: &JobWave| {
-            let silent = |node: &&Identity| !self.replies.contains_key(*node);
-            let nodes: BTreeSet<Identity> = wave.nodes.iter().filter(silent).cloned().collect();
-            (!nodes.is_empty()).then(|| JobWave { request: wave.request.clone(), nodes })
-        };
-        self.waves.iter().filter_map(unanswered).collect()
+        let waves = self.waves.iter();
+        let open = waves.map(|JobWave { request, nodes }| JobWave {
+            request: request.clone(),
+            nodes: self.without_reply(nodes),
+        });
+        open.filter(|wave| !wave.nodes.is_empty()).collect()
+    }
+
+    fn without_reply(&self, nodes: &BTreeSet<Identity>) -> BTreeSet<Identity> {
+        nodes.iter().filter(|node| !self.replies.contains_key(*node)).cloned().collect()
     }
 
     /// The state of the job.
@@ -185,8 +187,7 @@ impl SavedJob {
 
     /// Nodes that received the request, or may have, and did not reply.
     pub fn unanswered_nodes(&self) -> BTreeSet<Identity> {
-        let silent = |node: &&Identity| !self.replies.contains_key(*node);
-        self.requested_nodes.iter().filter(silent).cloned().collect()
+        self.without_reply(&self.requested_nodes)
     }
 
     /// Target nodes that never received the request.
@@ -196,8 +197,6 @@ impl SavedJob {
 
     /// Nodes that failed or did not reply.
     pub fn unsuccessful_nodes(&self) -> BTreeSet<Identity> {
-        let mut nodes = self.failed_nodes();
-        nodes.extend(self.unanswered_nodes());
-        nodes
+        &self.failed_nodes() | &self.unanswered_nodes()
     }
 }

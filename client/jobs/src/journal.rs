@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use muster_secret::files::file_error;
+
 use super::entry::{JobEntry, JobReply};
 use super::error::SavedJobError;
 
@@ -34,7 +36,7 @@ impl JobJournal {
 
     /// Appends an entry.
     pub fn append_entry(&mut self, entry: &JobEntry) -> Result<(), SavedJobError> {
-        let failed = SavedJobError::file_error("write", &self.path);
+        let failed = file_error("write", &self.path);
         let mut line = serde_json::to_vec(entry).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
         // One write per line, so that a killed process leaves complete lines.
@@ -52,7 +54,6 @@ impl JobJournal {
 
     /// Syncs the file to disk.
     pub fn sync(&self) -> Result<(), SavedJobError> {
-        let synced = self.file.sync_data();
-        synced.map_err(SavedJobError::file_error("write", &self.path))
+        Ok(self.file.sync_data().map_err(file_error("write", &self.path))?)
     }
 }

@@ -1,11 +1,12 @@
 //! The job store: a directory of owner-only files, limited in number and age.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_secret::files::{create_private_directory, file_error};
 use muster_wire::Millis;
 use uuid::Uuid;
 
@@ -20,8 +21,8 @@ const MAX_JOBS: usize = 200;
 const MAX_AGE: Duration = Duration::from_hours(90 * 24);
 /// Maximum size of a file that is read, in bytes; far above the limit for writing.
 const MAX_READ_BYTES: u64 = 256 * 1024 * 1024;
-/// File name extension of jobs.
-const FILE_EXTENSION: &str = "jsonl";
+/// End of the file names of jobs.
+const FILE_SUFFIX: &str = ".jsonl";
 
 /// The jobs of one user.
 #[derive(Debug, Clone)]
@@ -48,8 +49,7 @@ impl JobStore {
 
     /// Begins a job, and deletes jobs that are too old or too many.
     pub fn begin_job(&self, header: JobHeader) -> Result<JobJournal, SavedJobError> {
-        let created = DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
-        created.map_err(SavedJobError::file_error("create", &self.directory))?;
+        create_private_directory(&self.directory)?;
         self.prune_jobs(header.started);
         let id = header.id.clone();
         let path = self.job_path(&id);
@@ -58,7 +58,7 @@ impl JobStore {
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .map_err(SavedJobError::file_error("create", &path))?;
+            .map_err(file_error("create", &path))?;
         lock_job(&file, &path, &id)?;
         let mut journal = JobJournal::new(file, path, id, 0);
         journal.append_entry(&JobEntry::Job(Box::new(header)))?;
@@ -77,7 +77,7 @@ impl JobStore {
             .read(true)
             .append(true)
             .open(&path)
-            .map_err(SavedJobError::file_error("open", &path))?;
+            .map_err(file_error("open", &path))?;
         lock_job(&file, &path, &id)?;
         let bytes = read_job_file(&mut file, &path)?;
         let job =
@@ -86,7 +86,7 @@ impl JobStore {
         let complete_bytes = bytes.len() - torn_bytes;
         file.set_len(complete_bytes as u64)
             .and_then(|()| file.seek(SeekFrom::End(0)))
-            .map_err(SavedJobError::file_error("write", &path))?;
+            .map_err(file_error("write", &path))?;
         let mut journal = JobJournal::new(file, path, id, complete_bytes);
         journal.append_entry(&JobEntry::Resumed { time: now })?;
         Ok((job, journal))
@@ -122,9 +122,9 @@ impl JobStore {
     pub fn forget_job(&self, reference: &str) -> Result<String, SavedJobError> {
         let id = self.resolve_id(reference)?;
         let path = self.job_path(&id);
-        let file = File::open(&path).map_err(SavedJobError::file_error("open", &path))?;
+        let file = File::open(&path).map_err(file_error("open", &path))?;
         lock_job(&file, &path, &id)?;
-        fs::remove_file(&path).map_err(SavedJobError::file_error("remove", &path))?;
+        fs::remove_file(&path).map_err(file_error("remove", &path))?;
         Ok(id)
     }
 
@@ -143,11 +143,8 @@ impl JobStore {
 
     fn open_job(&self, id: &str) -> Result<SavedJob, SavedJobError> {
         let path = self.job_path(id);
-        let mut file = File::open(&path).map_err(SavedJobError::file_error("open", &path))?;
-        let running = match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => true,
-            Ok(()) | Err(TryLockError::Error(_)) => false,
-        };
+        let mut file = File::open(&path).map_err(file_error("open", &path))?;
+        let running = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         let bytes = read_job_file(&mut file, &path)?;
         let job = SavedJob::from_bytes(&bytes).ok_or(SavedJobError::NotAJob(path))?;
         Ok(SavedJob { running, ..job })
@@ -155,7 +152,6 @@ impl JobStore {
 
     /// Resolves a reference to an id.
     fn resolve_id(&self, reference: &str) -> Result<String, SavedJobError> {
-        let unknown = || SavedJobError::Unknown(reference.to_owned());
         let ids = self.job_ids()?;
         if ids.iter().any(|id| id == reference) {
             return Ok(reference.to_owned());
@@ -165,42 +161,37 @@ impl JobStore {
         match found.as_slice() {
             [id] => return Ok(id.clone()),
             [] => {}
-            _ => {
-                return Err(SavedJobError::Ambiguous { given: reference.to_owned(), found });
-            }
+            _ => return Err(SavedJobError::Ambiguous { given: reference.to_owned(), found }),
         }
         // Ids begin with a digit and names with a letter, so they cannot be confused.
         let has_name = |id: &&String| {
             let name = self.open_job(id).ok().and_then(|job| job.header.name);
             name.is_some_and(|name| name.as_str() == reference)
         };
-        ids.iter().rev().find(has_name).cloned().ok_or_else(unknown)
+        let found = ids.iter().rev().find(has_name).cloned();
+        found.ok_or_else(|| SavedJobError::Unknown(reference.to_owned()))
     }
 
     /// All ids, oldest first. A missing directory counts as empty.
     fn job_ids(&self) -> Result<Vec<String>, SavedJobError> {
-        let failed = SavedJobError::file_error("read", &self.directory);
+        let failed = file_error("read", &self.directory);
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(failed(error).into()),
         };
         let mut ids = Vec::new();
         for entry in entries {
             let path = entry.map_err(&failed)?.path();
-            let id = path.file_stem().and_then(|stem| stem.to_str());
-            if let Some(id) =
-                id.filter(|_| path.extension().is_some_and(|end| end == FILE_EXTENSION))
-            {
-                ids.push(id.to_owned());
-            }
+            let name = path.file_name().and_then(|name| name.to_str());
+            ids.extend(name.and_then(|name| Some(name.strip_suffix(FILE_SUFFIX)?.to_owned())));
         }
         ids.sort();
         Ok(ids)
     }
 
     fn job_path(&self, id: &str) -> PathBuf {
-        self.directory.join(id).with_extension(FILE_EXTENSION)
+        self.directory.join(format!("{id}{FILE_SUFFIX}"))
     }
 
     /// Deletes jobs that are too old or too many, except running ones. Jobs that cannot be deleted now remain until the next call.
@@ -221,7 +212,7 @@ fn lock_job(file: &File, path: &Path, id: &str) -> Result<(), SavedJobError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(SavedJobError::Running(id.to_owned())),
-        Err(TryLockError::Error(source)) => Err(SavedJobError::file_error("lock", path)(source)),
+        Err(TryLockError::Error(source)) => Err(file_error("lock", path)(source).into()),
     }
 }
 
@@ -229,7 +220,7 @@ fn lock_job(file: &File, path: &Path, id: &str) -> Result<(), SavedJobError> {
 fn read_job_file(file: &mut File, path: &Path) -> Result<Vec<u8>, SavedJobError> {
     let mut bytes = Vec::new();
     let read = file.take(MAX_READ_BYTES).read_to_end(&mut bytes);
-    read.map_err(SavedJobError::file_error("read", path))?;
+    read.map_err(file_error("read", path))?;
     Ok(bytes)
 }
 

@@ -1,13 +1,10 @@
 //! Proposals and approvals as local files: size-limited reads, writes with owner-only permissions, no overwriting.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use muster_client::{ClientError, OfflineSigner};
-use muster_secret::files::{FileAccessError, file_error};
+use muster_secret::files::{self, FileAccessError};
 use muster_wire::approval::{ApprovalError, ApprovedProposal};
 use muster_wire::identity::Identity;
 use muster_wire::limits;
@@ -18,17 +15,9 @@ use crate::settings::RpcSettings;
 /// Why a proposal or approval failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalFileError {
-    /// The file cannot be read or written.
+    /// The file cannot be read or written, or is too large.
     #[error(transparent)]
     File(#[from] FileAccessError),
-    /// The file exceeds the maximum size of an approval.
-    #[error("{} is larger than {limit} bytes; check that it is the right file", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Maximum size in bytes.
-        limit: usize,
-    },
     /// The file is not a valid proposal or approval.
     #[error("{} is not valid", path.display())]
     Invalid {
@@ -63,31 +52,17 @@ pub fn load_offline_signer(settings: &RpcSettings) -> Result<OfflineSigner, Appr
     Ok(OfflineSigner::load(&settings.credentials, &operator, &settings.account)?)
 }
 
-/// Reads a file of at most this many bytes.
-pub fn read_limited(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovalFileError> {
-    let failed = file_error("read", path);
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(&failed)?;
-    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > limit {
-        let path = path.to_owned();
-        return Err(ApprovalFileError::TooLarge { path, limit });
-    }
+/// Reads a proposal or an approval of at most this many bytes.
+pub fn read_approval_file(path: &Path, limit: usize) -> Result<Vec<u8>, ApprovalFileError> {
+    let mut bytes = files::read_bytes(path, limit)?;
     // Strip a trailing newline, added by an editor or by this program.
     bytes.truncate(bytes.trim_ascii_end().len());
     Ok(bytes)
 }
 
 /// Writes a new file with owner-only permissions, because it contains digests of secrets.
-pub fn write_private(path: &Path, envelope: &[u8]) -> Result<(), ApprovalFileError> {
-    let failed = file_error("write", path);
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(&failed)?;
-    Ok(file.write_all(envelope).and_then(|()| file.write_all(b"\n")).map_err(failed)?)
+pub fn write_approval_file(path: &Path, envelope: &[u8]) -> Result<(), ApprovalFileError> {
+    Ok(files::create_secret(path, &[envelope, b"\n"].concat())?)
 }
 
 /// A loaded approval.
@@ -106,7 +81,7 @@ pub fn load_approval(
     settings: &RpcSettings,
 ) -> Result<LoadedApproval, ApprovalFileError> {
     let offline_signer = load_offline_signer(settings)?;
-    let bytes = read_limited(path, limits::MAX_APPROVAL_BYTES)?;
+    let bytes = read_approval_file(path, limits::MAX_APPROVAL_BYTES)?;
     let invalid = |source| ApprovalFileError::Invalid { path: path.to_owned(), source };
     let (approved, text) = offline_signer.read_approval(&bytes).map_err(invalid)?;
     approved.proposed.check_validity_period(muster_base::unix_millis_now()).map_err(invalid)?;

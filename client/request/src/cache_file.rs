@@ -1,18 +1,13 @@
 //! Reads and replaces files in the user's cache directory. Reads are size-limited; writes are atomic, in a private directory. The caller validates
 //! the content.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use muster_secret::files::{self, FileAccessError};
 
-/// Reads a file of at most `limit` bytes; `None` if it is missing or longer.
+/// Reads a file of at most `limit` bytes; `None` if it is missing, unreadable or longer: it is only a cache.
 pub fn read_cache_file(path: &Path, limit: usize) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let read_limit = u64::try_from(limit).ok()?.checked_add(1)?;
-    let read = File::open(path).ok()?.take(read_limit).read_to_end(&mut bytes);
-    (read.is_ok() && bytes.len() <= limit).then_some(bytes)
+    files::read_bytes(path, limit).ok()
 }
 
 /// Replaces a file in a directory that only its owner can access. A concurrent reader sees either the old or the new content.

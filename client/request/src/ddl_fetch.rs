@@ -30,42 +30,20 @@ pub struct FetchedDdl {
 #[derive(Debug, thiserror::Error)]
 pub enum DdlFetchError {
     /// No node has the agent.
-    #[error("no node returned the DDL of the agent {agent:?}")]
-    NoReplies {
-        /// The agent.
-        agent: String,
-    },
-    /// Nodes have different versions.
-    #[error("nodes have different DDLs of the agent {agent:?}:{}", list_versions(.versions))]
-    DifferentDdls {
-        /// The agent.
-        agent: String,
-        /// Nodes by version and the first characters of the checksum.
-        versions: BTreeMap<String, Vec<Identity>>,
-    },
+    #[error("no node returned the DDL of the agent {0:?}")]
+    NoReplies(String),
+    /// Nodes have different versions: nodes by version and the first characters of the checksum.
+    #[error("nodes have different DDLs of the agent {:?}:{}", .0, list_versions(.1))]
+    DifferentDdls(String, BTreeMap<String, Vec<Identity>>),
     /// The checksum does not match.
-    #[error("the DDL of the agent {agent:?} does not match the checksum sent with it")]
-    Checksum {
-        /// The agent.
-        agent: String,
-    },
+    #[error("the DDL of the agent {0:?} does not match the checksum sent with it")]
+    Checksum(String),
     /// The DDL describes another agent.
-    #[error("requested the DDL of the agent {agent:?}, but received that of {received:?}")]
-    Name {
-        /// The requested agent.
-        agent: String,
-        /// The agent in the DDL.
-        received: String,
-    },
+    #[error("requested the DDL of the agent {0:?}, but received that of {1:?}")]
+    Name(String, String),
     /// The DDL is invalid.
-    #[error("the DDL of the agent {agent:?} is not valid")]
-    Ddl {
-        /// The agent.
-        agent: String,
-        /// The error.
-        #[source]
-        source: Box<DdlError>,
-    },
+    #[error("the DDL of the agent {0:?} is not valid")]
+    Ddl(String, #[source] Box<DdlError>),
     /// There is no cache directory.
     #[error("no cache directory for DDLs: neither XDG_CACHE_HOME nor HOME is set")]
     NoCacheDirectory,
@@ -86,12 +64,12 @@ impl FetchedDdl {
     pub fn from_text(agent: &str, sha256: &str, text: String) -> Result<Self, DdlFetchError> {
         let name = || agent.to_owned();
         if sha256_hex(&text) != sha256 {
-            return Err(DdlFetchError::Checksum { agent: name() });
+            return Err(DdlFetchError::Checksum(name()));
         }
         let ddl = AgentDdl::from_slice(text.as_bytes())
-            .map_err(|source| DdlFetchError::Ddl { agent: name(), source: Box::new(source) })?;
+            .map_err(|source| DdlFetchError::Ddl(name(), Box::new(source)))?;
         if ddl.name() != agent {
-            return Err(DdlFetchError::Name { agent: name(), received: ddl.name().to_owned() });
+            return Err(DdlFetchError::Name(name(), ddl.name().to_owned()));
         }
         Ok(Self { ddl, text, sha256: sha256.to_owned() })
     }
@@ -110,8 +88,8 @@ impl FetchedDdl {
         }
         match latest {
             Some(fetched) if versions.len() == 1 => Ok(fetched),
-            Some(_) => Err(DdlFetchError::DifferentDdls { agent: agent.to_owned(), versions }),
-            None => Err(DdlFetchError::NoReplies { agent: agent.to_owned() }),
+            Some(_) => Err(DdlFetchError::DifferentDdls(agent.to_owned(), versions)),
+            None => Err(DdlFetchError::NoReplies(agent.to_owned())),
         }
     }
 }
@@ -177,17 +155,17 @@ mod tests {
             report(&[("a.net", "1.0.0", ""), ("b.net", "2.0.0", ""), ("c.net", "2.0.0", "")]);
         let error = FetchedDdl::from_report("disk", &other).unwrap_err();
         let told = error.to_string();
-        assert!(matches!(error, DdlFetchError::DifferentDdls { .. }), "{told}");
+        assert!(matches!(error, DdlFetchError::DifferentDdls(..)), "{told}");
         assert!(told.contains(": a.net\n") && told.ends_with(": b.net, c.net"), "{told}");
         let forged = report(&[("a.net", "1.0.0", "00")]);
         assert!(matches!(
             FetchedDdl::from_report("disk", &forged),
-            Err(DdlFetchError::Checksum { .. })
+            Err(DdlFetchError::Checksum(..))
         ));
         assert!(matches!(
             FetchedDdl::from_report("disk", &report(&[])),
-            Err(DdlFetchError::NoReplies { .. })
+            Err(DdlFetchError::NoReplies(..))
         ));
-        assert!(matches!(FetchedDdl::of("cpu", text("1.0.0")), Err(DdlFetchError::Name { .. })));
+        assert!(matches!(FetchedDdl::of("cpu", text("1.0.0")), Err(DdlFetchError::Name(..))));
     }
 }

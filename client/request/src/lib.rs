@@ -39,8 +39,8 @@ mod token_cache;
 mod words;
 
 pub use approval::{
-    ApprovalFileError, LoadedApproval, load_approval, load_offline_signer, read_limited,
-    write_private,
+    ApprovalFileError, LoadedApproval, load_approval, load_offline_signer, read_approval_file,
+    write_approval_file,
 };
 pub use cache_file::{read_cache_file, replace_cache_file};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};

@@ -6,12 +6,11 @@
 mod discovery;
 mod file;
 
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_client::DiscoverySource;
+use muster_secret::files::{FileAccessError, read_text};
 use muster_wire::identity::SubjectName;
 use muster_wire::token::{KeyKind, PublicKey};
 
@@ -24,6 +23,10 @@ const SYSTEM_FILE: &str = "/etc/muster/rpc.toml";
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Maximum duration that can be configured.
 const MAX_DURATION: Duration = Duration::from_hours(24);
+/// Default of `discovery.timeout_seconds`.
+const DISCOVERY_TIMEOUT_SECONDS: f64 = 2.0;
+/// Default of `confirm_above`.
+const CONFIRM_ABOVE_NODES: usize = 25;
 
 /// Settings of commands that send requests to the fleet.
 #[derive(Debug, Clone)]
@@ -72,23 +75,12 @@ pub enum RpcSettingsError {
     /// No file is given, and none exists in the default places.
     #[error("no configuration file found; searched {}", list_paths(.0))]
     NotFound(Vec<PathBuf>),
-    /// The file cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
-    },
-    /// Not TOML, or a value of the wrong type.
-    #[error("{}: {message}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// The parser's message, with line and column.
-        message: String,
-    },
+    /// The file cannot be read, or is too large.
+    #[error(transparent)]
+    File(#[from] FileAccessError),
+    /// Not TOML, or a value of the wrong type. The error has line and column.
+    #[error("{}: {}", .0.display(), .1.to_string().trim_end())]
+    Syntax(PathBuf, toml::de::Error),
     /// An invalid value.
     #[error("{}: `{key}` {problem}", path.display())]
     Value {
@@ -121,18 +113,21 @@ impl RpcSettings {
 
     /// Reads a configuration file.
     pub fn load(path: &Path) -> Result<Self, RpcSettingsError> {
-        let text = read_file(path)?;
+        let text = read_text(path, MAX_FILE_BYTES)?;
         Self::parse(&std::path::absolute(path).unwrap_or(path.to_owned()), &text)
     }
 
     /// Parses the text of a configuration file; relative paths are resolved against `path`.
     pub fn parse(path: &Path, text: &str) -> Result<Self, RpcSettingsError> {
         let (file, unknown) = SettingsFile::parse(text)
-            .map_err(|message| RpcSettingsError::Syntax { path: path.to_owned(), message })?;
+            .map_err(|error| RpcSettingsError::Syntax(path.to_owned(), error))?;
         let invalid =
             |key, problem: String| RpcSettingsError::Value { path: path.to_owned(), key, problem };
         let missing = |key, hint: &str| invalid(key, format!("is not set; {hint}"));
-        let resolve = |name: PathBuf| path.parent().unwrap_or(Path::new("")).join(name);
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let resolve = |name: PathBuf| directory.join(name);
+        let resolve_or =
+            |name: Option<PathBuf>, default| directory.join(name.unwrap_or(PathBuf::from(default)));
         let urls = file.broker.urls;
         if urls.is_empty() {
             return Err(missing(
@@ -150,54 +145,39 @@ impl RpcSettings {
         let operator = PublicKey::parse_kind(&operator, KeyKind::Operator).map_err(|error| {
             invalid("trust.operator", format!("is not an operator's public key: {error}"))
         })?;
-        let timeout = file.discovery.timeout_seconds;
+        let timeout = file.discovery.timeout_seconds.unwrap_or(DISCOVERY_TIMEOUT_SECONDS);
         let discovery_timeout = Duration::try_from_secs_f64(timeout)
             .ok()
             .filter(|timeout| *timeout <= MAX_DURATION)
             .ok_or_else(|| {
-                invalid(
-                    "discovery.timeout_seconds",
-                    format!("is {timeout}; use a number from 0 to 86400"),
-                )
+                let problem = format!("is {timeout}; use a number from 0 to 86400");
+                invalid("discovery.timeout_seconds", problem)
             })?;
-        let source =
-            discovery::parse_source(&file.discovery, path.parent().unwrap_or(Path::new("")))
-                .map_err(|(key, problem)| invalid(key, problem))?;
+        let collective = file.collective.as_deref().unwrap_or("muster");
+        let source = discovery::parse_source(&file.discovery, directory)
+            .map_err(|(key, problem)| invalid(key, problem))?;
         Ok(Self {
             file: path.to_owned(),
             urls,
             ca: file.broker.ca.map(resolve),
-            credentials: resolve(file.broker.credentials),
+            credentials: resolve_or(file.broker.credentials, "user.creds"),
             plaintext_on_loopback: file.broker.plaintext_on_loopback,
             operator,
-            account: resolve(file.trust.account),
-            collective: SubjectName::parse(&file.collective)
+            account: resolve_or(file.trust.account, "account.jwt"),
+            collective: SubjectName::parse(collective)
                 .map_err(|error| invalid("collective", format!("is not a valid name: {error}")))?,
             discovery_timeout,
             discovery_window: file.discovery.window_ms.map(Duration::from_millis),
             source,
             require_filter: file.discovery.require_filter,
             confirm: file.confirm,
-            confirm_above: file.confirm_above,
-            ddls: resolve(file.paths.ddls),
+            confirm_above: file.confirm_above.unwrap_or(CONFIRM_ABOVE_NODES),
+            ddls: resolve_or(file.paths.ddls, "ddl"),
             plain_secrets: file.requests.plain_secrets,
             caches: None,
             warnings: unknown.iter().map(|key| format!("{}: {key}", path.display())).collect(),
         })
     }
-}
-
-fn read_file(path: &Path) -> Result<String, RpcSettingsError> {
-    let failed = |source| RpcSettingsError::Read { path: path.to_owned(), source };
-    let mut text = String::new();
-    let file = fs::File::open(path).map_err(failed)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        let message =
-            format!("has more than {MAX_FILE_BYTES} bytes; check that it is a configuration file");
-        return Err(RpcSettingsError::Syntax { path: path.to_owned(), message });
-    }
-    Ok(text)
 }
 
 fn list_paths(paths: &[PathBuf]) -> String {

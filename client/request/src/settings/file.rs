@@ -28,13 +28,13 @@ const KNOWN_KEYS: [&str; 16] = [
     "requests.plain_secrets",
 ];
 
-/// The whole file.
-#[derive(Debug, Deserialize)]
+/// The whole file. Absent keys have their defaults in the parent module, unless that is the type's own.
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct SettingsFile {
-    pub(super) collective: String,
+    pub(super) collective: Option<String>,
     pub(super) confirm: ConfirmMode,
-    pub(super) confirm_above: usize,
+    pub(super) confirm_above: Option<usize>,
     pub(super) broker: BrokerSection,
     pub(super) trust: TrustSection,
     pub(super) discovery: DiscoverySection,
@@ -44,102 +44,51 @@ pub(super) struct SettingsFile {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct RequestsSection {
-    pub(super) plain_secrets: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(default)]
 pub(super) struct BrokerSection {
     pub(super) urls: Vec<String>,
     pub(super) ca: Option<PathBuf>,
-    pub(super) credentials: PathBuf,
+    pub(super) credentials: Option<PathBuf>,
     pub(super) plaintext_on_loopback: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct TrustSection {
     pub(super) operator: Option<String>,
-    pub(super) account: PathBuf,
+    pub(super) account: Option<PathBuf>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct DiscoverySection {
-    pub(super) timeout_seconds: f64,
+    pub(super) timeout_seconds: Option<f64>,
     pub(super) window_ms: Option<u64>,
     pub(super) method: Option<String>,
     pub(super) options: BTreeMap<String, toml::Value>,
     pub(super) require_filter: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PathsSection {
-    pub(super) ddls: PathBuf,
+    pub(super) ddls: Option<PathBuf>,
 }
 
-impl Default for SettingsFile {
-    fn default() -> Self {
-        Self {
-            collective: "muster".to_owned(),
-            confirm: ConfirmMode::default(),
-            confirm_above: 25,
-            broker: BrokerSection::default(),
-            trust: TrustSection::default(),
-            discovery: DiscoverySection::default(),
-            paths: PathsSection::default(),
-            requests: RequestsSection::default(),
-        }
-    }
-}
-
-impl Default for BrokerSection {
-    fn default() -> Self {
-        Self {
-            urls: Vec::new(),
-            ca: None,
-            credentials: "user.creds".into(),
-            plaintext_on_loopback: false,
-        }
-    }
-}
-
-impl Default for TrustSection {
-    fn default() -> Self {
-        Self { operator: None, account: "account.jwt".into() }
-    }
-}
-
-impl Default for DiscoverySection {
-    fn default() -> Self {
-        Self {
-            timeout_seconds: 2.0,
-            window_ms: None,
-            method: None,
-            options: BTreeMap::new(),
-            require_filter: false,
-        }
-    }
-}
-
-impl Default for PathsSection {
-    fn default() -> Self {
-        Self { ddls: "ddl".into() }
-    }
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RequestsSection {
+    pub(super) plain_secrets: bool,
 }
 
 impl SettingsFile {
     /// Parses the text; also returns a warning for each unknown key.
-    pub(super) fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
-        let message = |error: toml::de::Error| error.to_string().trim_end().to_owned();
+    pub(super) fn parse(text: &str) -> Result<(Self, Vec<String>), toml::de::Error> {
         let mut unknown = Vec::new();
-        let document = toml::Deserializer::parse(text).map_err(message)?;
+        let document = toml::Deserializer::parse(text)?;
         let file = serde_ignored::deserialize(document, |path| {
             unknown.push(unknown_key_warning(&path.to_string()));
-        });
-        Ok((file.map_err(message)?, unknown))
+        })?;
+        Ok((file, unknown))
     }
 }
 

@@ -126,7 +126,7 @@ fn a_named_file_must_be_there_and_else_the_users_own_counts() {
     let find = |given| RpcSettings::find_file(given, Some(home.path()));
     let named = Path::new("/nonexistent/rpc.toml");
     assert_eq!(find(Some(named)).unwrap(), named);
-    assert!(matches!(RpcSettings::load(named), Err(RpcSettingsError::Read { .. })));
+    assert!(matches!(RpcSettings::load(named), Err(RpcSettingsError::File(_))));
     if !Path::new(super::SYSTEM_FILE).exists() {
         assert!(
             matches!(find(None), Err(RpcSettingsError::NotFound(searched)) if searched.len() == 2)

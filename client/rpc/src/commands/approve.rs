@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use muster_base::unix_millis_now;
 use muster_ddl::ActionSchema;
 use muster_request::{
-    AgentSchemas, ApprovalFileError, load_offline_signer, read_limited, write_private,
+    AgentSchemas, ApprovalFileError, load_offline_signer, read_approval_file, write_approval_file,
 };
 use muster_wire::approval::ProposalInputs;
 use muster_wire::limits;
@@ -24,7 +24,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
     let offline_signer = load_offline_signer(&settings)?;
-    let bytes = read_limited(&args.file, limits::MAX_PROPOSAL_BYTES)?;
+    let bytes = read_approval_file(&args.file, limits::MAX_PROPOSAL_BYTES)?;
     let invalid = |source| ApprovalFileError::Invalid { path: args.file.clone(), source };
     let proposed = offline_signer.read_proposal(&bytes).map_err(invalid)?;
     let proposal = &proposed.proposal;
@@ -60,7 +60,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
         cx.printer.print_line(String::from_utf8_lossy(&approval))?;
         return Ok(CommandExitCode::Passed);
     }
-    write_private(&path, &approval)?;
+    write_approval_file(&path, &approval)?;
     cx.printer.print_message(format_args!(
         "{GOOD}approved{GOOD:#} as {}: {}",
         signer.identity(),

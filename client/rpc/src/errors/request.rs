@@ -7,47 +7,38 @@ use muster_secret::files::FileAccessError;
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 
+const UNFILTERED_HINT: &str = "specify the nodes, for example with `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` selects every node";
+
 impl CommandError for FleetRequestError {
     fn hints(&self) -> Vec<String> {
         match self {
             Self::Filter { flag, .. } => vec![filter_example(flag).to_owned()],
-            Self::UnknownAgent {
-                nearest,
-                command,
-                ddls,
-                ..
-            } => {
-                let command = command
-                    .iter()
-                    .map(|command| format!("did you mean the command `rpc {command}`?"));
-                let nearest = nearest
-                    .iter()
-                    .map(|agent| format!("did you mean the agent `{agent}`?"));
-                let list = "run `rpc plugin list` to list the known agents".to_owned();
-                let fetch = ddls.as_ref().map(|_| {
-                    "run `rpc plugin fetch AGENT` to get the DDL from the nodes".to_owned()
-                });
-                let add = ddls
-                    .iter()
-                    .map(|path| format!("put DDLs of other agents into {}", path.display()));
-                command
-                    .chain(nearest)
-                    .chain([list])
-                    .chain(fetch)
-                    .chain(add)
-                    .collect()
+            Self::UnknownAgent { nearest, command, ddls, .. } => {
+                let command = command.as_ref();
+                let command =
+                    command.map(|command| format!("did you mean the command `rpc {command}`?"));
+                let nearest =
+                    nearest.as_ref().map(|agent| format!("did you mean the agent `{agent}`?"));
+                let mut hints: Vec<String> = command.into_iter().chain(nearest).collect();
+                hints.push("run `rpc plugin list` to list the known agents".to_owned());
+                if let Some(directory) = ddls {
+                    hints.push(
+                        "run `rpc plugin fetch AGENT` to get the DDL from the nodes".to_owned(),
+                    );
+                    hints.push(format!("put DDLs of other agents into {}", directory.display()));
+                }
+                hints
             }
             Self::UnknownAction { agent, nearest, .. } => {
-                let nearest = nearest
-                    .iter()
-                    .map(|action| format!("did you mean `rpc do {agent} {action}`?"));
+                let nearest =
+                    nearest.iter().map(|action| format!("did you mean `rpc do {agent} {action}`?"));
                 nearest.chain([documentation_hint(agent)]).collect()
             }
-            Self::Unfiltered { .. } => vec![
-                "specify the nodes, for example with `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` selects every node".to_owned(),
-            ],
+            Self::Unfiltered { .. } => vec![UNFILTERED_HINT.to_owned()],
             Self::Job(error) => error.hints(),
-            Self::NoAction { agent, .. } | Self::Input { agent, .. } => vec![documentation_hint(agent)],
+            Self::NoAction { agent, .. } | Self::Input { agent, .. } => {
+                vec![documentation_hint(agent)]
+            }
             Self::Fetch(error) => fetch_hint(error).map(str::to_owned).into_iter().collect(),
             _ => Vec::new(),
         }
@@ -66,11 +57,7 @@ impl CommandError for FleetRequestError {
             | Self::Client(ClientError::ForeignInbox { .. })
             | Self::Input { .. } => CommandExitCode::Usage,
             Self::Job(error) => error.exit_code(),
-            Self::Locate(_)
-            | Self::Schemas(_)
-            | Self::Fetch(_)
-            | Self::Client(_)
-            | Self::Interrupted => CommandExitCode::Local,
+            _ => CommandExitCode::Local,
         }
     }
 }
@@ -94,10 +81,10 @@ fn filter_example(flag: &str) -> &'static str {
 
 fn fetch_hint(error: &DdlFetchError) -> Option<&'static str> {
     match error {
-        DdlFetchError::NoReplies { .. } => {
+        DdlFetchError::NoReplies(..) => {
             Some("run `rpc find -A AGENT` to list the nodes that offer an agent")
         }
-        DdlFetchError::DifferentDdls { .. } => {
+        DdlFetchError::DifferentDdls(..) => {
             Some("use filters to fetch from some nodes only, or install one version on all nodes")
         }
         _ => None,
@@ -112,6 +99,9 @@ impl CommandError for RpcSettingsError {
                 "run `rpc demo up` to try a demo fleet; it prints the path of its configuration"
                     .to_owned(),
             ],
+            Self::File(FileAccessError::TooLarge { .. }) => {
+                vec!["check that it is a configuration file".to_owned()]
+            }
             _ => Vec::new(),
         }
     }
@@ -127,6 +117,7 @@ impl CommandError for ApprovalFileError {
             Self::File(FileAccessError::System { action: "write", .. }) => {
                 "existing files are not overwritten; choose another name"
             }
+            Self::File(FileAccessError::TooLarge { .. }) => "check that it is the right file",
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
