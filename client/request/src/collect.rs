@@ -9,7 +9,7 @@ use muster_ddl::aggregate::ReplySummarizer;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use crate::report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
+use crate::report::{NodeReply, RequestReport, RequestStats, ResultGap};
 
 /// A report that accumulates over batches.
 #[derive(Debug)]
@@ -143,30 +143,17 @@ impl<'a> ReportBuilder<'a> {
     }
 
     fn add_reply(&mut self, answer: ReceivedReply) -> ReportUpdate<'_> {
-        let ReceivedReply { reply, after, verifying } = answer;
         let stats = &mut self.report.stats;
-        self.awaited.remove(&reply.sender);
-        self.waiting = self.waiting.max(after);
-        let reply = NodeReply {
-            node: reply.sender,
-            status: reply.statuscode,
-            message: reply.statusmsg,
-            reason: reply.reason,
-            data: self.action.redact_output(&reply.data),
-            took: reply.took,
-            trace: (!reply.stages.is_empty()).then_some(NodeTrace {
-                stages: reply.stages,
-                after,
-                verifying,
-            }),
-        };
-        if reply.is_ok() {
+        self.awaited.remove(&answer.reply.sender);
+        self.waiting = self.waiting.max(answer.after);
+        if answer.is_ok() {
             stats.ok += 1;
-            self.summarizer.add_reply(&reply.data);
+            self.summarizer.add_reply(&answer.reply.data);
         } else {
             stats.failed += 1;
         }
-        self.report.replies.push(reply);
+        let data = self.action.redact_output(&answer.reply.data);
+        self.report.replies.push(NodeReply::new(answer, data));
         self.report.replies.last().map_or(ReportUpdate::Nothing, ReportUpdate::Reply)
     }
 

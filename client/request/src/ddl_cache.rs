@@ -23,15 +23,6 @@ pub struct DdlCache {
     directory: Option<PathBuf>,
 }
 
-/// A cached DDL and its origin.
-#[derive(Debug)]
-pub struct CachedDdl {
-    /// The DDL.
-    pub ddl: AgentDdl,
-    /// Time of the fetch, as text.
-    pub fetched_at: String,
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 struct DdlCacheEntry {
     schema: String,
@@ -51,8 +42,8 @@ impl DdlCache {
         Self { directory: settings.caches.as_ref().map(subdirectory) }
     }
 
-    /// Loads all valid DDLs, by file name. Damaged files are skipped: they can be fetched again.
-    pub fn load_all(&self) -> Vec<CachedDdl> {
+    /// Loads all valid DDLs with the time of their fetch, by file name. Damaged files are skipped: they can be fetched again.
+    pub fn load_all(&self) -> Vec<(AgentDdl, String)> {
         let entries = self.directory.as_deref().map(fs::read_dir);
         let Some(Ok(entries)) = entries else {
             return Vec::new();
@@ -81,11 +72,11 @@ impl DdlCache {
     }
 }
 
-fn read_cached_ddl(path: &Path) -> Option<CachedDdl> {
+fn read_cached_ddl(path: &Path) -> Option<(AgentDdl, String)> {
     let entry: DdlCacheEntry =
         serde_json::from_slice(&read_cache_file(path, 2 * MAX_DDL_BYTES)?).ok()?;
     let ddl = FetchedDdl::from_text(&entry.agent, &entry.sha256, entry.ddl).ok()?.ddl;
-    (entry.schema == CACHE_ENTRY_SCHEMA).then_some(CachedDdl { ddl, fetched_at: entry.fetched_at })
+    (entry.schema == CACHE_ENTRY_SCHEMA).then_some((ddl, entry.fetched_at))
 }
 
 #[cfg(test)]
@@ -102,7 +93,7 @@ mod tests {
         let fetched = FetchedDdl::of("disk", text.to_owned()).unwrap();
         let path = kept.store_ddl(&fetched).unwrap();
         let all = kept.load_all();
-        assert_eq!((all.len(), all[0].ddl.version()), (1, "1.2.3"));
+        assert_eq!((all.len(), all[0].0.version()), (1, "1.2.3"));
         let damaged = std::fs::read_to_string(&path).unwrap().replace("1.2.3", "6.6.6");
         std::fs::write(&path, damaged).unwrap();
         assert!(kept.load_all().is_empty());

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use muster_base::is_harmful;
+use muster_client::discovery::flat::NodeListError;
+use muster_client::discovery::inventory::InventoryError;
+use muster_client::discovery::puppetdb::PuppetDbError;
 use muster_client::discovery::{DiscoveryOptionError, UnsupportedCondition};
 use muster_client::{ClientError, DdlStoreError};
 use muster_ddl::InputValidationError;
@@ -10,7 +13,7 @@ use muster_filter::FilterError;
 use muster_jobs::SavedJobError;
 
 use crate::ddl_fetch::DdlFetchError;
-use crate::locate::LocateError;
+use crate::external::DiscoveryProgramError;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -24,11 +27,8 @@ pub enum FleetRequestError {
         source: FilterError,
     },
     /// An input that is not `KEY=VALUE`.
-    #[error("{word:?} is not KEY=VALUE; write inputs after the action, such as `name=rip`")]
-    InvalidInputFormat {
-        /// The given text.
-        word: String,
-    },
+    #[error("{0:?} is not KEY=VALUE; write inputs after the action, such as `name=rip`")]
+    InvalidInputFormat(String),
     /// No DDL is known for this agent.
     #[error("unknown agent {agent:?}: no DDL for it on this machine")]
     UnknownAgent {
@@ -69,9 +69,18 @@ pub enum FleetRequestError {
         /// The input and the reason.
         source: Box<InputValidationError>,
     },
-    /// Discovery without the fleet failed.
+    /// A list of nodes cannot be used. The path is `-` for the standard input.
+    #[error("the list of nodes in {} cannot be used", .0.display())]
+    NodeList(PathBuf, #[source] NodeListError),
+    /// An inventory cannot be used.
+    #[error("the inventory in {} cannot be used", .0.display())]
+    Inventory(PathBuf, #[source] InventoryError),
+    /// A `PuppetDB` error.
     #[error(transparent)]
-    Locate(#[from] LocateError),
+    PuppetDb(#[from] PuppetDbError),
+    /// A discovery program error.
+    #[error(transparent)]
+    DiscoveryProgram(#[from] DiscoveryProgramError),
     /// An invalid option of a discovery method.
     #[error(transparent)]
     DiscoveryOption(#[from] DiscoveryOptionError),

@@ -25,7 +25,6 @@ use muster_secret::files;
 
 use crate::error::FleetRequestError;
 use crate::interrupt::run_until_interrupt;
-use crate::locate::LocateError;
 use crate::observer::{RequestEvent, RequestObserver};
 
 /// Maximum bytes of output that are kept; the rest is read and discarded.
@@ -62,7 +61,7 @@ pub(crate) async fn run_discovery_program(
     observer: &dyn RequestObserver,
 ) -> Result<BTreeSet<Identity>, FleetRequestError> {
     let nodes = run_until_interrupt(exchange_request(command, timeout, request, observer)).await?;
-    Ok(nodes.map_err(LocateError::from)?)
+    Ok(nodes?)
 }
 
 async fn exchange_request(

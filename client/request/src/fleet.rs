@@ -104,20 +104,8 @@ impl FleetConnection {
         self.source.method()
     }
 
-    /// Pings the target, and shows each reply as it arrives. Returns whether no reply was lost.
-    pub async fn ping(
-        &self,
-        target: &TargetSelection,
-        observer: &dyn RequestObserver,
-        show: impl FnMut(&ReceivedReply),
-    ) -> Result<bool, FleetRequestError> {
-        let ping = PingRequest { target, expect: None, traceparent: None };
-        let stats = self.ping_with_stats(ping, observer, show).await?;
-        Ok(stats.is_none_or(|stats| stats.incomplete.is_none()))
-    }
-
     /// Pings the target with these options, and shows each reply as it arrives. Returns the statistics; `None` if there was no target node.
-    pub async fn ping_with_stats(
+    pub async fn ping(
         &self,
         ping: PingRequest<'_>,
         observer: &dyn RequestObserver,

@@ -44,13 +44,13 @@ pub use approval::{
 };
 pub use cache_file::{read_cache_file, replace_cache_file};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
-pub use ddl_cache::{CachedDdl, DdlCache};
+pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
 pub use error::FleetRequestError;
 pub use external::DiscoveryProgramError;
 pub use fleet::{DiscoveredNodes, FleetConnection, PingRequest};
 pub use listen::ListenRequest;
-pub use locate::{LocateError, locate_nodes};
+pub use locate::locate_nodes;
 pub use muster_jobs::RequestOutcome;
 pub use observer::{RequestEvent, RequestObserver};
 pub use ping::{RollCall, clock_skew};

@@ -5,35 +5,17 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use muster_client::discovery::external::build_request;
 use muster_client::discovery::flat::{self, NodeListError};
-use muster_client::discovery::inventory::{FleetInventory, InventoryError};
-use muster_client::discovery::puppetdb::PuppetDbError;
+use muster_client::discovery::inventory::FleetInventory;
 use muster_client::{DiscoveryQuery, DiscoverySource};
 use muster_wire::identity::Identity;
 
 use crate::error::FleetRequestError;
-use crate::external::{self, DiscoveryProgramError};
+use crate::external;
 use crate::observer::RequestObserver;
-
-/// Why discovery failed.
-#[derive(Debug, thiserror::Error)]
-pub enum LocateError {
-    /// A node list error. The path is `-` for the standard input.
-    #[error("the list of nodes in {} cannot be used", .0.display())]
-    List(PathBuf, #[source] NodeListError),
-    /// An inventory error.
-    #[error("the inventory in {} cannot be used", .0.display())]
-    Inventory(PathBuf, #[source] InventoryError),
-    /// A `PuppetDB` error.
-    #[error(transparent)]
-    PuppetDb(#[from] PuppetDbError),
-    /// A discovery program error.
-    #[error(transparent)]
-    External(#[from] DiscoveryProgramError),
-}
 
 /// Returns the matching nodes; `None` if discovery needs a broadcast.
 pub async fn locate_nodes(
@@ -60,10 +42,8 @@ pub async fn locate_nodes(
         }
         DiscoverySource::Inventory { file } => FleetInventory::read(file)
             .and_then(|inventory| inventory.find_nodes(query))
-            .map_err(|source| LocateError::Inventory(file.clone(), source))?,
-        DiscoverySource::PuppetDb(server) => {
-            server.find_nodes(query).await.map_err(LocateError::from)?
-        }
+            .map_err(|source| FleetRequestError::Inventory(file.clone(), source))?,
+        DiscoverySource::PuppetDb(server) => server.find_nodes(query).await?,
         DiscoverySource::External { command, timeout, options } => {
             let request = build_request(query, *timeout, options);
             external::run_discovery_program(command, *timeout, &request, observer).await?
@@ -72,6 +52,6 @@ pub async fn locate_nodes(
     Ok(Some(nodes))
 }
 
-fn list_error(path: &Path) -> impl FnOnce(NodeListError) -> LocateError {
-    move |source| LocateError::List(path.to_owned(), source)
+fn list_error(path: &Path) -> impl FnOnce(NodeListError) -> FleetRequestError {
+    move |source| FleetRequestError::NodeList(path.to_owned(), source)
 }

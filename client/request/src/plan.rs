@@ -7,7 +7,6 @@ use muster_client::DdlStore;
 use muster_ddl::{ActionSchema, AgentDdl, InputValidationError};
 use serde_json::{Map, Value};
 
-use crate::ddl_cache::CachedDdl;
 use crate::error::FleetRequestError;
 use crate::settings::RpcSettings;
 use crate::words::RequestWords;
@@ -42,16 +41,13 @@ impl AgentSchemas {
         Ok(Self { store, directory, commands: Vec::new() })
     }
 
-    /// Adds cached DDLs of agents without a known DDL. Returns those that were added.
-    pub fn add_cached(&mut self, cached: Vec<CachedDdl>) -> Vec<(String, String)> {
-        let mut added = Vec::new();
-        for CachedDdl { ddl, fetched_at } in cached {
+    /// Adds cached DDLs of agents without a known DDL. Returns the names of those that were added, and the times of their fetch.
+    pub fn add_cached(&mut self, cached: Vec<(AgentDdl, String)>) -> Vec<(String, String)> {
+        let added = cached.into_iter().filter_map(|(ddl, fetched_at)| {
             let name = ddl.name().to_owned();
-            if self.store.add_absent(ddl) {
-                added.push((name, fetched_at));
-            }
-        }
-        added
+            self.store.add_absent(ddl).then_some((name, fetched_at))
+        });
+        added.collect()
     }
 
     /// Returns the DDL of an agent.

@@ -1,14 +1,11 @@
 //! Runs a Puppet rollout: writes its journal, handles Ctrl-C and reports progress. Shows nothing.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use muster_client::runs::{PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec, RunOutcome};
-use muster_client::{ClientError, ReceivedReply, RolloutStopReason};
+use muster_client::runs::{PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec};
+use muster_client::{ClientError, RolloutStopReason};
 use muster_ddl::ActionSchema;
 use muster_jobs::JobEnd;
-use muster_wire::identity::Identity;
-use uuid::Uuid;
 
 use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;
@@ -57,18 +54,23 @@ impl FleetConnection {
         let mut interrupt = InterruptListener::listen();
         let mut tick = tokio::time::interval(HELD_LINE_CHECK_INTERVAL);
         loop {
-            let notices = tokio::select! {
+            let notice = tokio::select! {
                 event = rollout.next() => match event {
                     Some(event) => progress.handle_event(event, &rollout),
                     None => break,
                 },
                 () = interrupt.wait_for_signal() => {
                     rollout.stop(RolloutStopReason::Interrupted);
-                    vec![PuppetRolloutNotice::Halted(RolloutStopReason::Interrupted, rollout.in_flight_count())]
+                    let in_flight = rollout.in_flight_count();
+                    Some(PuppetRolloutNotice::Halted(RolloutStopReason::Interrupted, in_flight))
                 }
-                _ = tick.tick() => queue_lines(progress.log.release_due(count_unfinished(&rollout))),
+                _ = tick.tick() => {
+                    progress.log.release_due(count_unfinished(&rollout));
+                    None
+                }
             };
-            notices.into_iter().try_for_each(&mut show)?;
+            let lines = progress.log.take_lines().into_iter().map(PuppetRolloutNotice::Line);
+            notice.into_iter().chain(lines).try_for_each(&mut show)?;
         }
         let halt = rollout.stop_reason();
         progress.recorder.record_end(JobEnd::of_rollout(halt));
@@ -87,10 +89,6 @@ fn count_unfinished(rollout: &PuppetRollout) -> usize {
     rollout.in_flight_count() + left
 }
 
-fn queue_lines(lines: Vec<RunLogLine>) -> Vec<PuppetRolloutNotice> {
-    lines.into_iter().map(PuppetRolloutNotice::Line).collect()
-}
-
 /// Progress so far, and the journal.
 struct PuppetRolloutProgress<'c, 'p> {
     runs: PuppetRunsReport,
@@ -102,12 +100,12 @@ struct PuppetRolloutProgress<'c, 'p> {
 }
 
 impl PuppetRolloutProgress<'_, '_> {
-    /// Handles an event; returns the notices to show.
+    /// Handles an event; returns a notice to show before new log lines.
     fn handle_event(
         &mut self,
         event: PuppetRolloutEvent,
         rollout: &PuppetRollout,
-    ) -> Vec<PuppetRolloutNotice> {
+    ) -> Option<PuppetRolloutNotice> {
         match event {
             PuppetRolloutEvent::Requested(node) => {
                 self.sent_count += 1;
@@ -119,52 +117,27 @@ impl PuppetRolloutProgress<'_, '_> {
                 self.runs.requests.push(request);
             }
             PuppetRolloutEvent::State { node, state } => {
-                return queue_lines(self.log.handle_state(&node, state, count_unfinished(rollout)));
+                self.log.handle_state(&node, state, count_unfinished(rollout));
             }
-            PuppetRolloutEvent::Ended { node, run, outcome, answer } => {
-                let unfinished = count_unfinished(rollout);
-                return queue_lines(self.handle_run_end((node, run), outcome, answer, unfinished));
+            PuppetRolloutEvent::Ended { node, run, mut outcome, answer } => {
+                outcome.data = self.action.redact_output(&outcome.data);
+                if let Some(answer) = answer {
+                    self.recorder.record_reply(&NodeReply::new(*answer, outcome.data.clone()));
+                } else if outcome.is_absent() {
+                    self.recorder.record_not_connected(&[node.clone()].into());
+                }
+                let ended = EndedRun { run, outcome, earlier: false };
+                self.log.handle_end(&node, &ended, count_unfinished(rollout));
+                self.runs.ended.insert(node, ended);
             }
             PuppetRolloutEvent::Rejected(reason) => {
                 *self.runs.rejected.entry(reason).or_default() += 1;
             }
             PuppetRolloutEvent::Halted(halt) => {
-                return vec![PuppetRolloutNotice::Halted(halt, rollout.in_flight_count())];
+                return Some(PuppetRolloutNotice::Halted(halt, rollout.in_flight_count()));
             }
-            PuppetRolloutEvent::Failed(error) => return vec![PuppetRolloutNotice::Failed(error)],
+            PuppetRolloutEvent::Failed(error) => return Some(PuppetRolloutNotice::Failed(error)),
         }
-        Vec::new()
-    }
-
-    fn handle_run_end(
-        &mut self,
-        (node, run): (Identity, Uuid),
-        mut outcome: RunOutcome,
-        answer: Option<Box<ReceivedReply>>,
-        unfinished: usize,
-    ) -> Vec<RunLogLine> {
-        outcome.data = self.action.redact_output(&outcome.data);
-        if let Some(answer) = answer {
-            self.recorder.record_reply(&to_node_reply(*answer, &outcome));
-        } else if outcome.is_absent() {
-            self.recorder.record_not_connected(&BTreeSet::from([node.clone()]));
-        }
-        let ended = EndedRun { run, outcome, earlier: false };
-        let lines = self.log.handle_end(&node, &ended, unfinished);
-        self.runs.ended.insert(node, ended);
-        lines
-    }
-}
-
-/// Converts the reply to the form that jobs store.
-fn to_node_reply(answer: ReceivedReply, outcome: &RunOutcome) -> NodeReply {
-    NodeReply {
-        node: answer.reply.sender,
-        status: answer.reply.statuscode,
-        message: answer.reply.statusmsg,
-        reason: answer.reply.reason,
-        data: outcome.data.clone(),
-        took: answer.reply.took,
-        trace: None,
+        None
     }
 }

@@ -29,54 +29,48 @@ impl<'a> JobRecorder<'a> {
         self.journal.as_ref().map(JobJournal::job_id)
     }
 
-    /// Records the nodes of the next request. Synced to disk before the request is sent, so that a resumed job does not repeat it.
-    pub(crate) fn record_wave(&mut self, number: usize, nodes: &BTreeSet<Identity>) {
-        let nodes = nodes.clone();
-        self.write_entry(|journal| {
-            journal.append_entry(&JobEntry::Wave { number, nodes })?;
-            journal.sync()
-        });
-    }
-
     /// Records a run request to this node. Its run id is on disk already, so a lost entry does no harm.
     pub(crate) fn record_run(&mut self, number: usize, node: Identity) {
-        let nodes = BTreeSet::from([node]);
-        self.write_entry(|journal| journal.append_entry(&JobEntry::Wave { number, nodes }));
+        self.append_entry(JobEntry::Wave { number, nodes: [node].into() });
     }
 
     /// Records that the request was sent.
     pub(crate) fn record_request(&mut self, request: &str) {
-        let request = request.to_owned();
-        self.write_entry(|journal| journal.append_entry(&JobEntry::Sent { request }));
+        self.append_entry(JobEntry::Sent { request: request.to_owned() });
     }
 
     /// Records a reply.
     pub(crate) fn record_reply(&mut self, reply: &NodeReply) {
-        self.write_entry(|journal| journal.append_reply(reply.into()));
+        self.write_journal(|journal| journal.append_reply(reply.into()));
+    }
+
+    /// Records the nodes of the next request. Synced to disk before the request is sent, so that a resumed job does not repeat it.
+    pub(crate) fn record_wave(&mut self, number: usize, nodes: &BTreeSet<Identity>) {
+        self.append_entry(JobEntry::Wave { number, nodes: nodes.clone() });
+        self.write_journal(|journal| journal.sync());
     }
 
     /// Records the end of a wave, and the nodes that are not connected, including those of earlier waves.
     pub(crate) fn record_not_connected(&mut self, not_connected: &BTreeSet<Identity>) {
-        let nodes: BTreeSet<Identity> = not_connected.difference(&self.absent).cloned().collect();
+        let nodes = not_connected - &self.absent;
         self.absent.extend(nodes.iter().cloned());
-        self.write_entry(|journal| {
-            if !nodes.is_empty() {
-                journal.append_entry(&JobEntry::NotConnected { nodes })?;
-            }
-            journal.sync()
-        });
+        if !nodes.is_empty() {
+            self.append_entry(JobEntry::NotConnected { nodes });
+        }
+        self.write_journal(|journal| journal.sync());
     }
 
     /// Records the end of the job.
     pub(crate) fn record_end(&mut self, end: JobEnd) {
-        let time = unix_millis_now();
-        self.write_entry(|journal| {
-            journal.append_entry(&JobEntry::End { end, time })?;
-            journal.sync()
-        });
+        self.append_entry(JobEntry::End { end, time: unix_millis_now() });
+        self.write_journal(|journal| journal.sync());
     }
 
-    fn write_entry(&mut self, write: impl FnOnce(&mut JobJournal) -> Result<(), SavedJobError>) {
+    fn append_entry(&mut self, entry: JobEntry) {
+        self.write_journal(|journal| journal.append_entry(&entry));
+    }
+
+    fn write_journal(&mut self, write: impl FnOnce(&mut JobJournal) -> Result<(), SavedJobError>) {
         let Some(journal) = &mut self.journal else {
             return;
         };

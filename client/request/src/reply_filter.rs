@@ -17,16 +17,20 @@ use serde_json::{Map, Value, json};
 
 use crate::report::NodeReply;
 
-/// Boolean functions of a reply, without arguments.
-const OUTCOME_FUNCTIONS: [&str; 8] = [
-    "ok",
-    "failed",
-    "aborted",
-    "unknown_action",
-    "missing_data",
-    "invalid_data",
-    "unknown_error",
-    "denied",
+/// A boolean function of a reply, without arguments.
+type OutcomeFunction = fn(&NodeReply) -> bool;
+
+/// The boolean functions, by name.
+const OUTCOME_FUNCTIONS: [(&str, OutcomeFunction); 9] = [
+    ("ok", |reply| reply.is_ok()),
+    ("failed", |reply| !reply.is_ok()),
+    ("aborted", |reply| reply.status == ReplyStatus::Failed),
+    ("unknown_action", |reply| reply.status == ReplyStatus::UnknownAction),
+    ("missing_data", |reply| reply.status == ReplyStatus::MissingData),
+    ("invalid_data", |reply| reply.status == ReplyStatus::InvalidData),
+    ("unknown_error", |reply| reply.status == ReplyStatus::Other),
+    ("denied", |reply| matches!(reply.reason, Some(ReplyReason::Denied { .. }))),
+    ("timeout", |reply| matches!(reply.reason, Some(ReplyReason::Timeout { .. }))),
 ];
 /// Names of a reply's properties.
 const REPLY_WORDS: [&str; 3] = ["code", "msg", "time"];
@@ -124,9 +128,7 @@ impl ReplyFilter {
             }
         }
     }
-}
 
-impl ReplyFilter {
     /// The outputs that the expression uses; missing ones are known to be null.
     fn requested_outputs(&self, reply: &NodeReply) -> Map<String, Value> {
         let outputs = self.0.source_outputs().into_iter();
@@ -140,7 +142,7 @@ impl ReplyFilter {
 fn declare_functions(action: &ActionSchema) -> DeclaredSources {
     let mut functions = DeclaredSources::default();
     let own_value = |kind| [(OWN_VALUE.to_owned(), kind)].into();
-    for name in OUTCOME_FUNCTIONS.into_iter().chain(["timeout"]) {
+    for (name, _) in OUTCOME_FUNCTIONS {
         let source = DeclaredSource { query: None, outputs: own_value(OutputKind::Boolean) };
         functions.declare_source(name, source);
     }
@@ -163,24 +165,18 @@ fn declare_functions(action: &ActionSchema) -> DeclaredSources {
 }
 
 fn answer_lookup(reply: &NodeReply, data: &NodeFacts, lookup: &DataLookup) -> Value {
-    let has_status = |status| Value::from(reply.status == status);
     match (lookup.source.as_str(), &lookup.query) {
-        ("ok", _) => has_status(ReplyStatus::Ok),
-        ("failed", _) => Value::from(!reply.is_ok()),
-        ("aborted", _) => has_status(ReplyStatus::Failed),
-        ("unknown_action", _) => has_status(ReplyStatus::UnknownAction),
-        ("missing_data", _) => has_status(ReplyStatus::MissingData),
-        ("invalid_data", _) => has_status(ReplyStatus::InvalidData),
-        ("unknown_error", _) => has_status(ReplyStatus::Other),
-        ("denied", _) => Value::from(matches!(reply.reason, Some(ReplyReason::Denied { .. }))),
-        ("timeout", _) => Value::from(matches!(reply.reason, Some(ReplyReason::Timeout { .. }))),
         ("sender", _) => Value::from(reply.node.as_str()),
         (DATA_FUNCTION, Some(path)) => {
             let path = FactPath::parse(path).ok();
-            let value = path.and_then(|path| data.get_path(&path));
-            value.cloned().unwrap_or_default()
+            path.and_then(|path| data.get_path(&path)).cloned().unwrap_or_default()
         }
-        _ => Value::Null,
+        (name, _) => {
+            let mut functions = OUTCOME_FUNCTIONS.into_iter();
+            functions
+                .find(|(known, _)| *known == name)
+                .map_or(Value::Null, |(_, holds)| holds(reply).into())
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_client::ConnectionDisturbance;
+use muster_client::{ConnectionDisturbance, ReceivedReply};
 use muster_ddl::aggregate::OutputSummary;
 use muster_jobs::{JobReply, RequestOutcome};
 use muster_wire::Millis;
@@ -105,6 +105,21 @@ impl NodeTrace {
 }
 
 impl NodeReply {
+    /// Converts a verified reply; `data` are its outputs, redacted.
+    pub(crate) fn new(answer: ReceivedReply, data: Map<String, Value>) -> Self {
+        let ReceivedReply { reply, after, verifying } = answer;
+        let trace = NodeTrace { stages: reply.stages, after, verifying };
+        Self {
+            node: reply.sender,
+            status: reply.statuscode,
+            message: reply.statusmsg,
+            reason: reply.reason,
+            data,
+            took: reply.took,
+            trace: (!trace.stages.is_empty()).then_some(trace),
+        }
+    }
+
     /// Whether the action succeeded.
     pub fn is_ok(&self) -> bool {
         self.status == ReplyStatus::Ok

@@ -35,6 +35,8 @@ pub(crate) struct RunLogTracker {
     running: BTreeSet<Identity>,
     /// Delayed starts.
     delayed: Vec<(Identity, Instant)>,
+    /// Lines that are not taken yet.
+    lines: Vec<RunLogLine>,
 }
 
 impl RunLogTracker {
@@ -43,79 +45,66 @@ impl RunLogTracker {
         Self { limit, ..Self::default() }
     }
 
+    /// Takes the lines since the last call.
+    pub(crate) fn take_lines(&mut self) -> Vec<RunLogLine> {
+        std::mem::take(&mut self.lines)
+    }
+
     /// Handles the state of a node's run; `open` is the number of runs that have not ended, including waiting ones.
-    pub(crate) fn handle_state(
-        &mut self,
-        node: &Identity,
-        state: PuppetRunState,
-        open: usize,
-    ) -> Vec<RunLogLine> {
+    pub(crate) fn handle_state(&mut self, node: &Identity, state: PuppetRunState, open: usize) {
         if !state.is_running() || self.running.contains(node) || self.is_delayed(node) {
-            return Vec::new();
+            return;
         }
         if self.is_full() {
             self.delayed.push((node.clone(), Instant::now()));
-            return Vec::new();
+        } else {
+            self.begin_run(node.clone(), open);
         }
-        self.begin_run(node.clone(), open)
     }
 
     /// Handles the end of a node's run.
-    pub(crate) fn handle_end(
-        &mut self,
-        node: &Identity,
-        ended: &EndedRun,
-        open: usize,
-    ) -> Vec<RunLogLine> {
-        let mut lines = Vec::new();
+    pub(crate) fn handle_end(&mut self, node: &Identity, ended: &EndedRun, open: usize) {
         let outcome = &ended.outcome;
         let was_delayed = self.is_delayed(node);
         self.delayed.retain(|(delayed, _)| delayed != node);
         if !self.running.contains(node) {
             if was_delayed || (outcome.permit_interval.is_some() && !outcome.attached) {
                 // The message about its start was lost, or is still delayed.
-                lines.extend(self.begin_run(node.clone(), 0));
+                self.begin_run(node.clone(), 0);
             } else if outcome.permit_interval.is_none() {
-                let class = outcome.class.clone();
-                lines.push(RunLogLine::Scheduled(node.clone(), class));
+                self.lines.push(RunLogLine::Scheduled(node.clone(), outcome.class.clone()));
             }
         }
         self.running.remove(node);
-        lines.push(RunLogLine::Ended(node.clone(), Box::new(ended.clone())));
-        lines.extend(self.release_delayed(Duration::ZERO, open));
-        lines
+        self.lines.push(RunLogLine::Ended(node.clone(), Box::new(ended.clone())));
+        self.release_delayed(Duration::ZERO, open);
     }
 
-    /// Returns the starts whose maximum delay is over.
-    pub(crate) fn release_due(&mut self, open: usize) -> Vec<RunLogLine> {
-        self.release_delayed(MAX_DELAY, open)
+    /// Begins the runs whose maximum delay is over.
+    pub(crate) fn release_due(&mut self, open: usize) {
+        self.release_delayed(MAX_DELAY, open);
     }
 
-    /// Returns starts that fit the limit, and those delayed for longer than `max_delay`.
-    fn release_delayed(&mut self, max_delay: Duration, open: usize) -> Vec<RunLogLine> {
-        let mut lines = Vec::new();
+    /// Begins the runs that fit the limit, and those delayed for longer than `max_delay`.
+    fn release_delayed(&mut self, max_delay: Duration, open: usize) {
         while let Some((_, since)) = self.delayed.first() {
             let is_late = max_delay > Duration::ZERO && since.elapsed() >= max_delay;
             if self.is_full() && !is_late {
                 break;
             }
             let (node, _) = self.delayed.remove(0);
-            lines.extend(self.begin_run(node, open));
+            self.begin_run(node, open);
         }
-        lines
     }
 
-    fn begin_run(&mut self, node: Identity, open: usize) -> Vec<RunLogLine> {
+    fn begin_run(&mut self, node: Identity, open: usize) {
         self.running.insert(node.clone());
         let count = self.running.len();
-        let mut lines = vec![
-            RunLogLine::Running(node.clone(), count),
-            RunLogLine::Scheduled(node, "OK".to_owned()),
-        ];
+        self.lines.push(RunLogLine::Running(node.clone(), count));
+        self.lines.push(RunLogLine::Scheduled(node, "OK".to_owned()));
         if open > count && self.is_full() {
-            lines.push(RunLogLine::Waiting(count));
+            self.lines.push(RunLogLine::Waiting(count));
         }
-        lines
     }
 
     fn is_full(&self) -> bool {
@@ -135,42 +124,38 @@ mod tests {
     use super::{RunLogLine, RunLogTracker};
     use crate::testing::{ended, outcome, ran};
 
-    fn told(lines: Vec<RunLogLine>) -> Vec<String> {
+    fn told(log: &mut RunLogTracker) -> Vec<String> {
         let told = |line| match line {
             RunLogLine::Running(node, count) => format!("{node} runs, {count}"),
             RunLogLine::Scheduled(node, status) => format!("{node} {status}"),
             RunLogLine::Waiting(count) => format!("{count} wait"),
             RunLogLine::Ended(node, run) => format!("{node} ended {}", run.outcome.class),
         };
-        lines.into_iter().map(told).collect()
+        log.take_lines().into_iter().map(told).collect()
     }
 
     #[test]
     fn beginnings_and_ends_are_told_in_an_order_that_can_be() {
         let mut board = RunLogTracker::new(Some(2));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| name.parse().unwrap());
-        assert!(board.handle_state(&a, PuppetRunState::WaitingPermit, 4).is_empty());
-        assert_eq!(
-            told(board.handle_state(&a, PuppetRunState::Starting, 4)),
-            ["a runs, 1", "a OK"]
-        );
-        assert!(board.handle_state(&a, PuppetRunState::Applying, 4).is_empty());
-        assert_eq!(
-            told(board.handle_state(&b, PuppetRunState::Starting, 4)),
-            ["b runs, 2", "b OK", "2 wait"]
-        );
+        board.handle_state(&a, PuppetRunState::WaitingPermit, 4);
+        assert!(told(&mut board).is_empty());
+        board.handle_state(&a, PuppetRunState::Starting, 4);
+        assert_eq!(told(&mut board), ["a runs, 1", "a OK"]);
+        board.handle_state(&a, PuppetRunState::Applying, 4);
+        assert!(told(&mut board).is_empty());
+        board.handle_state(&b, PuppetRunState::Starting, 4);
+        assert_eq!(told(&mut board), ["b runs, 2", "b OK", "2 wait"]);
         // The permit of one that has ended, whose end is still under way.
-        assert!(board.handle_state(&c, PuppetRunState::Starting, 4).is_empty());
-        assert_eq!(
-            told(board.handle_end(&a, &ended(ran("clean", 0, 1)), 3)),
-            ["a ended clean", "c runs, 2", "c OK", "2 wait"]
-        );
-        assert!(board.release_due(3).is_empty());
+        board.handle_state(&c, PuppetRunState::Starting, 4);
+        assert!(told(&mut board).is_empty());
+        board.handle_end(&a, &ended(ran("clean", 0, 1)), 3);
+        assert_eq!(told(&mut board), ["a ended clean", "c runs, 2", "c OK", "2 wait"]);
+        board.release_due(3);
+        assert!(told(&mut board).is_empty());
         // It has begun and ended before anything was heard of it.
-        assert_eq!(
-            told(board.handle_end(&d, &ended(ran("failed", 0, 1)), 2)),
-            ["d runs, 3", "d OK", "d ended failed"]
-        );
+        board.handle_end(&d, &ended(ran("failed", 0, 1)), 2);
+        assert_eq!(told(&mut board), ["d runs, 3", "d OK", "d ended failed"]);
     }
 
     #[test]
@@ -178,17 +163,14 @@ mod tests {
         let mut board = RunLogTracker::new(None);
         let [a, b] = ["a", "b"].map(|name| name.parse().unwrap());
         let disabled = outcome(1, serde_json::json!({"class": "disabled"}));
-        assert_eq!(
-            told(board.handle_end(&a, &ended(disabled), 1)),
-            ["a disabled", "a ended disabled"]
-        );
+        board.handle_end(&a, &ended(disabled), 1);
+        assert_eq!(told(&mut board), ["a disabled", "a ended disabled"]);
         let mut earlier = ran("changed", 0, 1);
         earlier.attached = true;
-        assert_eq!(told(board.handle_end(&b, &ended(earlier), 1)), ["b ended changed"]);
+        board.handle_end(&b, &ended(earlier), 1);
+        assert_eq!(told(&mut board), ["b ended changed"]);
         let silent = RunOutcome::without_reply("no_answer", "silent");
-        assert_eq!(
-            told(board.handle_end(&b, &ended(silent), 1)),
-            ["b no_answer", "b ended no_answer"]
-        );
+        board.handle_end(&b, &ended(silent), 1);
+        assert_eq!(told(&mut board), ["b no_answer", "b ended no_answer"]);
     }
 }

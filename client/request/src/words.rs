@@ -29,7 +29,7 @@ impl RequestWords {
 fn parse_pair(word: &str) -> Result<(String, String), FleetRequestError> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(FleetRequestError::InvalidInputFormat { word: word.to_owned() }),
+        _ => Err(FleetRequestError::InvalidInputFormat(word.to_owned())),
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
         ] {
             let error = read(&words).unwrap_err();
             assert!(error.to_string().starts_with(named), "{error}");
-            assert!(matches!(error, FleetRequestError::InvalidInputFormat { .. }));
+            assert!(matches!(error, FleetRequestError::InvalidInputFormat(_)));
         }
     }
 

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use muster_request::{FleetConnection, ResultGap, RpcSettings, TargetSelection, locate_nodes};
+use muster_request::{
+    FleetConnection, PingRequest, ResultGap, RpcSettings, TargetSelection, locate_nodes,
+};
 use muster_wire::identity::Identity;
 
 use super::context::CommandContext;
@@ -12,7 +14,6 @@ use super::form::{self, OutputFormError};
 use crate::cli::find::FindArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::progress::ProgressReporter;
 use crate::render::nodes::{
     FoundNodeTemplateValues, FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence,
 };
@@ -70,10 +71,10 @@ async fn ping_nodes(
 ) -> Result<(BTreeSet<Identity>, bool), Error> {
     let fleet = FleetConnection::connect(settings, target).await?;
     let mut nodes = BTreeSet::new();
-    let complete = fleet
-        .ping(target, &ProgressReporter::new(cx.printer, false), |received| {
-            nodes.insert(received.reply.sender.clone());
-        })
-        .await?;
+    let ping = PingRequest { target, expect: None, traceparent: None };
+    let stats = fleet.ping(ping, cx.printer, |received| {
+        nodes.insert(received.reply.sender.clone());
+    });
+    let complete = stats.await?.is_none_or(|stats| stats.incomplete.is_none());
     Ok((nodes, complete))
 }

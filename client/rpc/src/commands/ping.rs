@@ -32,7 +32,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     let (mut pongs, mut traces) = (Vec::new(), Vec::new());
     let mut printed: Result<(), PrintError> = Ok(());
     let stats = fleet
-        .ping_with_stats(request, &ProgressReporter::new(cx.printer, false), |received| {
+        .ping(request, &ProgressReporter::new(cx.printer, false), |received| {
             let reply = &received.reply;
             let pong =
                 PingReply::new(reply.sender.clone(), received.after, reply.time, unix_millis_now());

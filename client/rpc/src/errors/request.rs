@@ -47,7 +47,7 @@ impl CommandError for FleetRequestError {
     fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Filter { .. }
-            | Self::InvalidInputFormat { .. }
+            | Self::InvalidInputFormat(_)
             | Self::UnknownAgent { .. }
             | Self::UnknownAction { .. }
             | Self::NoAction { .. }
