@@ -7,6 +7,7 @@ use muster_base::error_chain;
 use muster_client::ReceivedReply;
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilDiagnoseOutput;
+use muster_ddl::AgentDdl;
 use muster_request::{
     AgentSchemas, FleetConnection, FleetRequestError, RollCall, RpcSettings, TargetSelection,
 };
@@ -154,36 +155,28 @@ fn ddl_findings(diagnoses: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<Diag
         }
     }
     let mut findings = Vec::new();
-    for (agent, nodes_by_version) in &agents {
-        let local_version =
-            schemas.find_agent(agent).ok().map(|ddl| ddl.metadata().version.clone());
-        let others = nodes_by_version.iter().filter(|(version, _)| {
-            local_version.as_deref().is_some_and(|local| local != **version)
-        });
+    for (agent, versions) in &agents {
+        let found = count_values(versions);
+        let local = schemas.store.get(agent).map(AgentDdl::version);
+        let others =
+            versions.iter().filter(|(version, _)| local.is_some_and(|own| own != **version));
         let others: BTreeSet<Identity> = others.flat_map(|(_, nodes)| nodes.clone()).collect();
-        if !others.is_empty() {
-            let local_version = local_version.unwrap_or_default();
-            let message = format!(
-                "agent {agent}: the local DDL has version {local_version}, nodes have {}",
-                count_values(nodes_by_version)
-            );
+        if let Some(local) = local.filter(|_| !others.is_empty()) {
+            let message =
+                format!("agent {agent}: the local DDL has version {local}, nodes have {found}");
             findings.push(
                 DiagnosisFinding::warning("ddls", message)
                     .with_advice("install the same version on both sides")
                     .with_nodes(others),
             );
-        } else if nodes_by_version.len() > 1 {
-            let message =
-                format!("agent {agent} differs between nodes: {}", count_values(nodes_by_version));
+        } else if versions.len() > 1 {
+            let message = format!("agent {agent} differs between nodes: {found}");
             findings.push(DiagnosisFinding::warning("ddls", message));
         }
     }
     if findings.is_empty() && !agents.is_empty() {
-        let count = agents.len();
-        findings.push(DiagnosisFinding::ok(
-            "ddls",
-            format!("{count} agents, each with the same version on all nodes"),
-        ));
+        let message = format!("{} agents, each with the same version on all nodes", agents.len());
+        findings.push(DiagnosisFinding::ok("ddls", message));
     }
     findings
 }

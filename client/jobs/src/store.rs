@@ -52,14 +52,11 @@ impl JobStore {
         create_private_directory(&self.directory)?;
         self.prune_jobs(header.started);
         let id = header.id.clone();
-        let path = self.job_path(&id);
-        let file = OpenOptions::new()
-            .append(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(file_error("create", &path))?;
-        lock_job(&file, &path, &id)?;
+        let (file, path) = self.open_locked(
+            &id,
+            "create",
+            OpenOptions::new().append(true).create_new(true).mode(0o600),
+        )?;
         let mut journal = JobJournal::new(file, path, id, 0);
         journal.append_entry(&JobEntry::Job(Box::new(header)))?;
         Ok(journal)
@@ -72,13 +69,8 @@ impl JobStore {
         now: Millis,
     ) -> Result<(SavedJob, JobJournal), SavedJobError> {
         let id = self.resolve_id(reference)?;
-        let path = self.job_path(&id);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .open(&path)
-            .map_err(file_error("open", &path))?;
-        lock_job(&file, &path, &id)?;
+        let (mut file, path) =
+            self.open_locked(&id, "open", OpenOptions::new().read(true).append(true))?;
         let bytes = read_job_file(&mut file, &path)?;
         let job =
             SavedJob::from_bytes(&bytes).ok_or_else(|| SavedJobError::NotAJob(path.clone()))?;
@@ -121,9 +113,7 @@ impl JobStore {
     /// Deletes a job that is not running. Returns its id.
     pub fn forget_job(&self, reference: &str) -> Result<String, SavedJobError> {
         let id = self.resolve_id(reference)?;
-        let path = self.job_path(&id);
-        let file = File::open(&path).map_err(file_error("open", &path))?;
-        lock_job(&file, &path, &id)?;
+        let (_lock, path) = self.open_locked(&id, "open", OpenOptions::new().read(true))?;
         fs::remove_file(&path).map_err(file_error("remove", &path))?;
         Ok(id)
     }
@@ -139,6 +129,22 @@ impl JobStore {
             }
         }
         Ok(forgotten)
+    }
+
+    /// Opens a job's file, and locks it until it is closed.
+    fn open_locked(
+        &self,
+        id: &str,
+        action: &'static str,
+        options: &OpenOptions,
+    ) -> Result<(File, PathBuf), SavedJobError> {
+        let path = self.job_path(id);
+        let file = options.open(&path).map_err(file_error(action, &path))?;
+        match file.try_lock() {
+            Ok(()) => Ok((file, path)),
+            Err(TryLockError::WouldBlock) => Err(SavedJobError::Running(id.to_owned())),
+            Err(TryLockError::Error(source)) => Err(file_error("lock", &path)(source).into()),
+        }
     }
 
     fn open_job(&self, id: &str) -> Result<SavedJob, SavedJobError> {
@@ -205,14 +211,6 @@ impl JobStore {
                 let _ = self.forget_job(id);
             }
         }
-    }
-}
-
-fn lock_job(file: &File, path: &Path, id: &str) -> Result<(), SavedJobError> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(SavedJobError::Running(id.to_owned())),
-        Err(TryLockError::Error(source)) => Err(file_error("lock", path)(source).into()),
     }
 }
 

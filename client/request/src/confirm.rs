@@ -1,9 +1,9 @@
 //! Confirmation of changes to many nodes: decides whether to prompt or refuse. Pure; programs prompt.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Confirmation mode of the configuration.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmMode {
     /// Prompt at a terminal if more nodes than the threshold are changed.

@@ -69,10 +69,8 @@ impl FleetConnection {
         target: &TargetSelection,
     ) -> Result<Self, FleetRequestError> {
         let source = target.discovery_source(Some(settings))?;
-        let servers = settings
-            .urls
-            .iter()
-            .map(|url| BrokerAddress::parse(url, settings.plaintext_on_loopback));
+        let parse = |url: &String| BrokerAddress::parse(url, settings.plaintext_on_loopback);
+        let servers = settings.urls.iter().map(parse);
         let servers = servers.collect::<Result<_, _>>().map_err(ClientError::from)?;
         let window = discovery_window(settings, target);
         let client = Client::connect(muster_client::ClientSettings {
@@ -189,20 +187,14 @@ const MAX_LISTEN_FACTOR: u32 = 5;
 
 /// An explicit listening time is used exactly; otherwise the quiet window ends the wait.
 fn discovery_window(settings: &RpcSettings, target: &TargetSelection) -> DiscoveryWindow {
+    if let Some(listen) = target.listen {
+        return DiscoveryWindow { initial_wait: listen, quiet_time: listen, max_wait: listen };
+    }
     let quiet_time = settings.discovery_window.unwrap_or(DiscoveryWindow::default().quiet_time);
-    match target.listen {
-        Some(listen) => {
-            DiscoveryWindow { initial_wait: listen, quiet_time: listen, max_wait: listen }
-        }
-        None if target.lookup_time > Duration::ZERO => DiscoveryWindow {
-            initial_wait: settings.discovery_timeout + target.lookup_time,
-            quiet_time: quiet_time.max(DATA_SOURCE_QUIET_TIME),
-            max_wait: settings.discovery_timeout * MAX_LISTEN_FACTOR + target.lookup_time,
-        },
-        None => DiscoveryWindow {
-            initial_wait: settings.discovery_timeout,
-            quiet_time,
-            max_wait: settings.discovery_timeout * MAX_LISTEN_FACTOR,
-        },
+    let has_lookups = target.lookup_time > Duration::ZERO;
+    DiscoveryWindow {
+        initial_wait: settings.discovery_timeout + target.lookup_time,
+        quiet_time: if has_lookups { quiet_time.max(DATA_SOURCE_QUIET_TIME) } else { quiet_time },
+        max_wait: settings.discovery_timeout * MAX_LISTEN_FACTOR + target.lookup_time,
     }
 }

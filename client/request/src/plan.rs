@@ -66,21 +66,16 @@ impl AgentSchemas {
         words: &RequestWords,
     ) -> Result<(&AgentDdl, &ActionSchema), FleetRequestError> {
         let ddl = self.find_agent(&words.agent)?;
-        let agent = || ddl.name().to_owned();
-        let known = || ddl.actions().iter().map(ActionSchema::name);
+        let agent = ddl.name().to_owned();
+        let names = || ddl.actions().iter().map(ActionSchema::name);
+        let known = names().map(str::to_owned).collect();
         let Some(name) = words.action.as_deref().or(ddl.default_action()) else {
-            return Err(FleetRequestError::NoAction {
-                agent: agent(),
-                known: known().map(str::to_owned).collect(),
-            });
+            return Err(FleetRequestError::NoAction { agent, known });
         };
-        let action = ddl.find_action(name).ok_or_else(|| FleetRequestError::UnknownAction {
-            agent: agent(),
-            action: name.to_owned(),
-            nearest: nearest_name(name, known()),
-            known: known().map(str::to_owned).collect(),
-        })?;
-        Ok((ddl, action))
+        ddl.find_action(name).map(|action| (ddl, action)).ok_or_else(|| {
+            let nearest = nearest_name(name, names());
+            FleetRequestError::UnknownAction { agent, action: name.to_owned(), nearest, known }
+        })
     }
 }
 

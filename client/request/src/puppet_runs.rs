@@ -54,14 +54,12 @@ impl PuppetRunsReport {
             let RunOutcome { ok, class, .. } = &ended.outcome;
             classes.entry((!ok, class)).or_default().insert(node);
         }
-        let classes = classes.into_iter();
-        classes.map(|((_, class), nodes)| (class, nodes)).collect()
+        classes.into_iter().map(|((_, class), nodes)| (class, nodes)).collect()
     }
 
     /// Number of successful runs.
     pub fn ok_count(&self) -> usize {
-        let ok = |ended: &&EndedRun| ended.outcome.ok;
-        self.ended.values().filter(ok).count()
+        self.ended.values().filter(|ended| ended.outcome.ok).count()
     }
 
     /// Number of unsuccessful runs.
@@ -71,26 +69,24 @@ impl PuppetRunsReport {
 
     /// Concurrency by the nodes' own times, of all runs that began, including earlier parts of the job.
     pub fn concurrency_stats(&self) -> Option<ConcurrencyStats> {
-        let outcomes = self.ended.values().map(|ended| &ended.outcome);
-        let spans = outcomes.filter_map(|outcome| outcome.permit_interval);
-        let spans: Vec<PermitInterval> = spans.collect();
+        let ended = self.ended.values();
+        let spans: Vec<PermitInterval> =
+            ended.filter_map(|ended| ended.outcome.permit_interval).collect();
         measure_concurrency(&spans)
     }
 
     /// Number of nodes whose times were converted to the local clock.
     pub fn skewed_clock_count(&self) -> usize {
-        let skewed = |ended: &&EndedRun| ended.outcome.is_skewed();
-        self.ended.values().filter(skewed).count()
+        self.ended.values().filter(|ended| ended.outcome.is_skewed()).count()
     }
 
     /// How the runs ended. A node that was skipped because Puppet is disabled is not a failure.
     pub fn outcome(&self) -> RequestOutcome {
-        let has_reply = |ended: &EndedRun| ended.outcome.is_heard();
         if self.ended.is_empty() && self.not_asked.is_empty() {
             RequestOutcome::NoNodes
         } else if !self.not_asked.is_empty() || self.halt.is_some() {
             RequestOutcome::SomeFailed
-        } else if !self.ended.values().any(has_reply) {
+        } else if !self.ended.values().any(|ended| ended.outcome.is_heard()) {
             RequestOutcome::NoReplies
         } else if self.unsuccessful_count() > 0 {
             RequestOutcome::SomeFailed

@@ -31,12 +31,12 @@ impl<'a> JobRecorder<'a> {
 
     /// Records a run request to this node. Its run id is on disk already, so a lost entry does no harm.
     pub(crate) fn record_run(&mut self, number: usize, node: Identity) {
-        self.append_entry(JobEntry::Wave { number, nodes: [node].into() });
+        self.append_entry(&JobEntry::Wave { number, nodes: [node].into() });
     }
 
     /// Records that the request was sent.
     pub(crate) fn record_request(&mut self, request: &str) {
-        self.append_entry(JobEntry::Sent { request: request.to_owned() });
+        self.append_entry(&JobEntry::Sent { request: request.to_owned() });
     }
 
     /// Records a reply.
@@ -46,7 +46,7 @@ impl<'a> JobRecorder<'a> {
 
     /// Records the nodes of the next request. Synced to disk before the request is sent, so that a resumed job does not repeat it.
     pub(crate) fn record_wave(&mut self, number: usize, nodes: &BTreeSet<Identity>) {
-        self.append_entry(JobEntry::Wave { number, nodes: nodes.clone() });
+        self.append_entry(&JobEntry::Wave { number, nodes: nodes.clone() });
         self.write_journal(|journal| journal.sync());
     }
 
@@ -55,19 +55,19 @@ impl<'a> JobRecorder<'a> {
         let nodes = not_connected - &self.absent;
         self.absent.extend(nodes.iter().cloned());
         if !nodes.is_empty() {
-            self.append_entry(JobEntry::NotConnected { nodes });
+            self.append_entry(&JobEntry::NotConnected { nodes });
         }
         self.write_journal(|journal| journal.sync());
     }
 
     /// Records the end of the job.
     pub(crate) fn record_end(&mut self, end: JobEnd) {
-        self.append_entry(JobEntry::End { end, time: unix_millis_now() });
+        self.append_entry(&JobEntry::End { end, time: unix_millis_now() });
         self.write_journal(|journal| journal.sync());
     }
 
-    fn append_entry(&mut self, entry: JobEntry) {
-        self.write_journal(|journal| journal.append_entry(&entry));
+    fn append_entry(&mut self, entry: &JobEntry) {
+        self.write_journal(|journal| journal.append_entry(entry));
     }
 
     fn write_journal(&mut self, write: impl FnOnce(&mut JobJournal) -> Result<(), SavedJobError>) {

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// The complete result of one request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct RequestReport {
     /// The agent.
     pub agent: String,
@@ -33,13 +33,7 @@ pub struct RequestReport {
 impl RequestReport {
     /// A report without a request.
     pub fn empty(agent: &str, action: &str) -> Self {
-        Self {
-            agent: agent.to_owned(),
-            action: action.to_owned(),
-            replies: Vec::new(),
-            summaries: Vec::new(),
-            stats: RequestStats::default(),
-        }
+        Self { agent: agent.to_owned(), action: action.to_owned(), ..Self::default() }
     }
 
     /// Merges the report of another request of the same action; drops the summaries.
@@ -125,7 +119,8 @@ impl NodeReply {
         self.status == ReplyStatus::Ok
     }
 
-    /// The outputs in their typed form; defaults if they do not fit the type.
+    /// The outputs in their typed form; defaults if they do not fit the type: a node with another version may send other types, and its values
+    /// then count as missing.
     pub fn typed_outputs<T: DeserializeOwned + Default>(&self) -> T {
         muster_contract::read_values(&self.data).unwrap_or_default()
     }
@@ -196,23 +191,6 @@ impl ResultGap {
             Self::SlowConsumer => "slow_consumer",
             Self::Interrupted => "interrupted",
             Self::Broken => "broken",
-        }
-    }
-
-    /// The sentence for text output.
-    pub fn as_sentence(self) -> &'static str {
-        match self {
-            Self::Discovery => {
-                "discovery ended while nodes were still replying, or replies were lost: matching nodes may be missing; use --discovery-timeout to listen longer"
-            }
-            Self::Reconnected => {
-                "the connection to the broker was interrupted: replies may be missing"
-            }
-            Self::SlowConsumer => {
-                "replies arrived faster than they could be processed, and some were dropped"
-            }
-            Self::Interrupted => "interrupted before all nodes had replied",
-            Self::Broken => "a batch could not be sent to all of its nodes",
         }
     }
 }

@@ -17,12 +17,8 @@ use crate::settings::RpcSettings;
 pub struct TargetSelection {
     /// The filter, including the agent of the request.
     pub filter: NodeFilter,
-    /// The filter as typed.
-    typed: NodeFilter,
-    /// Groups of an inventory: `-I group:NAME`.
-    groups: Vec<String>,
-    /// Queries for `PuppetDB`: `-I pql:QUERY`.
-    pql: Vec<String>,
+    /// The filter as typed, with groups of an inventory and queries for `PuppetDB`.
+    typed: DiscoveryQuery,
     /// The discovery source; the configured one when absent.
     source: Option<DiscoverySource>,
     /// The collective; the configured one when absent.
@@ -66,11 +62,11 @@ impl TargetSelection {
     /// Parses the options; expressions are checked against the known data sources.
     pub fn parse(options: TargetOptions, data: &DataDdlStore) -> Result<Self, FleetRequestError> {
         let mut identities = Vec::new();
-        let (mut groups, mut pql) = (Vec::new(), Vec::new());
+        let mut typed = DiscoveryQuery::default();
         for text in &options.identities {
             match text.split_once(':') {
-                Some(("group", name)) => groups.push(name.to_owned()),
-                Some(("pql", query)) => pql.push(query.to_owned()),
+                Some(("group", name)) => typed.groups.push(name.to_owned()),
+                Some(("pql", query)) => typed.pql.push(query.to_owned()),
                 _ => identities.push(text.clone()),
             }
         }
@@ -84,22 +80,18 @@ impl TargetSelection {
         let mut filter = NodeFilter::default();
         for (flag, texts, with) in kinds {
             for text in texts {
-                filter = with(filter, text)
-                    .map_err(|source| FleetRequestError::Filter { flag, source })?;
+                filter = with(filter, text).map_err(filter_error(flag))?;
             }
         }
         let sources = data.declared_sources();
         for text in &options.select {
-            filter = filter
-                .with_declared_select(text, &sources)
-                .map_err(|source| FleetRequestError::Filter { flag: "--select", source })?;
+            let with = filter.with_declared_select(text, &sources);
+            filter = with.map_err(filter_error("--select"))?;
         }
         Ok(Self {
-            typed: filter.clone(),
+            typed: DiscoveryQuery { filter: filter.clone(), ..typed },
             lookup_time: data.evaluation_time(&filter),
             filter,
-            groups,
-            pql,
             source: parse_source(&options)?,
             collective: options.collective,
             listen: options.listen,
@@ -116,12 +108,10 @@ impl TargetSelection {
         &self,
         settings: Option<&RpcSettings>,
     ) -> Result<DiscoverySource, FleetRequestError> {
-        let configured = || settings.map(|settings| settings.source.clone());
-        let source = self.source.clone().or_else(configured);
-        let source = source.unwrap_or(DiscoverySource::Broadcast);
-        let method = source.method();
-        method.check_supported(&self.discovery_query(&source, None))?;
-        Ok(source)
+        let configured = settings.map(|settings| &settings.source);
+        let source = self.source.as_ref().or(configured).unwrap_or(&DiscoverySource::Broadcast);
+        source.method().check_supported(&self.discovery_query(source, None))?;
+        Ok(source.clone())
     }
 
     /// Returns the query for this source. The agent of the request is omitted for a source without agent data: a node without the agent reports that
@@ -132,13 +122,9 @@ impl TargetSelection {
         collective: Option<&SubjectName>,
     ) -> DiscoveryQuery {
         let knows_agents = source.method().supported_conditions().contains(&ConditionKind::Agents);
-        let filter = if knows_agents { &self.filter } else { &self.typed };
-        DiscoveryQuery {
-            filter: filter.clone(),
-            groups: self.groups.clone(),
-            pql: self.pql.clone(),
-            collective: self.collective.as_ref().or(collective).cloned(),
-        }
+        let filter = if knows_agents { &self.filter } else { &self.typed.filter };
+        let collective = self.collective.as_ref().or(collective).cloned();
+        DiscoveryQuery { filter: filter.clone(), collective, ..self.typed.clone() }
     }
 
     /// Rejects a request without a filter that may change something, if the settings require a filter. The agent alone is no filter, because every
@@ -149,13 +135,13 @@ impl TargetSelection {
         action: &ActionSchema,
         settings: &RpcSettings,
     ) -> Result<(), FleetRequestError> {
-        let typed = &self.typed;
+        let DiscoveryQuery { filter: typed, groups, pql, .. } = &self.typed;
         let filtered = !typed.facts().is_empty()
             || !typed.classes().is_empty()
             || !typed.identities().is_empty()
             || typed.select().is_some()
-            || !self.groups.is_empty()
-            || !self.pql.is_empty()
+            || !groups.is_empty()
+            || !pql.is_empty()
             || matches!(source, DiscoverySource::Flat { .. } | DiscoverySource::Stdin { .. });
         if filtered || action.is_read_only() || !settings.require_filter {
             return Ok(());
@@ -168,16 +154,18 @@ impl TargetSelection {
 
     /// Adds the agent to the filter, unless nodes are named.
     pub fn with_agent(mut self, agent: &str) -> Result<Self, FleetRequestError> {
-        let is_named = self.groups.is_empty()
-            && self.pql.is_empty()
-            && self.filter.identities_exact().is_some();
+        let DiscoveryQuery { groups, pql, .. } = &self.typed;
+        let is_named =
+            groups.is_empty() && pql.is_empty() && self.filter.identities_exact().is_some();
         if !is_named {
-            let with = self.filter.with_agent(agent);
-            self.filter =
-                with.map_err(|source| FleetRequestError::Filter { flag: "--with-agent", source })?;
+            self.filter = self.filter.with_agent(agent).map_err(filter_error("--with-agent"))?;
         }
         Ok(self)
     }
+}
+
+fn filter_error(flag: &'static str) -> impl FnOnce(FilterError) -> FleetRequestError {
+    move |source| FleetRequestError::Filter { flag, source }
 }
 
 /// The discovery source of the options, if any.

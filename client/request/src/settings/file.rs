@@ -4,32 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use muster_base::nearest_name;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::confirm::ConfirmMode;
 
-/// All known keys.
-const KNOWN_KEYS: [&str; 16] = [
-    "collective",
-    "confirm",
-    "confirm_above",
-    "broker.urls",
-    "broker.ca",
-    "broker.credentials",
-    "broker.plaintext_on_loopback",
-    "trust.operator",
-    "trust.account",
-    "discovery.timeout_seconds",
-    "discovery.window_ms",
-    "discovery.method",
-    "discovery.options",
-    "discovery.require_filter",
-    "paths.ddls",
-    "requests.plain_secrets",
-];
-
 /// The whole file. Absent keys have their defaults in the parent module, unless that is the type's own.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct SettingsFile {
     pub(super) collective: Option<String>,
@@ -42,7 +23,7 @@ pub(super) struct SettingsFile {
     pub(super) requests: RequestsSection,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct BrokerSection {
     pub(super) urls: Vec<String>,
@@ -51,14 +32,14 @@ pub(super) struct BrokerSection {
     pub(super) plaintext_on_loopback: bool,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct TrustSection {
     pub(super) operator: Option<String>,
     pub(super) account: Option<PathBuf>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct DiscoverySection {
     pub(super) timeout_seconds: Option<f64>,
@@ -68,13 +49,13 @@ pub(super) struct DiscoverySection {
     pub(super) require_filter: bool,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct PathsSection {
     pub(super) ddls: Option<PathBuf>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct RequestsSection {
     pub(super) plain_secrets: bool,
@@ -94,8 +75,24 @@ impl SettingsFile {
 
 /// The warning for an unknown key, with the most similar known one.
 fn unknown_key_warning(key: &str) -> String {
-    match nearest_name(key, KNOWN_KEYS.iter().copied()) {
+    match nearest_name(key, known_keys().iter().map(String::as_str)) {
         Some(known) => format!("unknown key `{key}` is ignored; did you mean `{known}`?"),
         None => format!("unknown key `{key}` is ignored"),
     }
+}
+
+/// All known keys, as dotted names. Absent options are serialised as null, so the defaults have all of them.
+pub(super) fn known_keys() -> Vec<String> {
+    let mut keys = Vec::new();
+    if let Ok(Value::Object(file)) = serde_json::to_value(SettingsFile::default()) {
+        for (name, value) in file {
+            match value {
+                Value::Object(section) => {
+                    keys.extend(section.keys().map(|key| format!("{name}.{key}")));
+                }
+                _ => keys.push(name),
+            }
+        }
+    }
+    keys
 }

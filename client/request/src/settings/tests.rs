@@ -102,6 +102,15 @@ fn a_slip_of_the_pen_is_told_with_what_was_meant() {
 }
 
 #[test]
+fn every_key_is_known() {
+    let keys = super::file::known_keys();
+    assert_eq!(keys.len(), 16, "{keys:?}");
+    for key in ["confirm_above", "broker.ca", "discovery.options", "requests.plain_secrets"] {
+        assert!(keys.iter().any(|known| known == key), "{key}");
+    }
+}
+
+#[test]
 fn wrong_values_say_which_and_why() {
     assert!(refusal("").contains("`broker.urls` is not set"));
     let url = minimal().replace("tls://b", "tls://rip:hunter2@b");

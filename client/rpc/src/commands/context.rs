@@ -6,8 +6,8 @@ use std::path::Path;
 
 use muster_client::DataDdlStore;
 use muster_request::{
-    AgentSchemas, DdlCache, FleetRequestError, RequestReport, RpcSettings, RpcSettingsError,
-    TargetSelection,
+    AgentSchemas, DdlCache, FleetRequestError, RequestReport, ResultGap, RpcSettings,
+    RpcSettingsError, TargetSelection,
 };
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -141,11 +141,29 @@ impl CommandContext<'_> {
     /// Prints a warning for everything that makes a report incomplete.
     pub fn warn_of_gaps(&self, report: &RequestReport) {
         for gap in &report.stats.gaps {
-            self.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+            self.warn_of_gap(*gap);
         }
         for (reason, count) in &report.stats.rejected {
             self.printer
                 .print_warning(format_args!("{count} replies failed verification ({reason})"));
         }
+    }
+
+    /// Prints a warning for a reason why a result may be incomplete.
+    pub fn warn_of_gap(&self, gap: ResultGap) {
+        let reason = match gap {
+            ResultGap::Discovery => {
+                "discovery ended while nodes were still replying, or replies were lost: matching nodes may be missing; use --discovery-timeout to listen longer"
+            }
+            ResultGap::Reconnected => {
+                "the connection to the broker was interrupted: replies may be missing"
+            }
+            ResultGap::SlowConsumer => {
+                "replies arrived faster than they could be processed, and some were dropped"
+            }
+            ResultGap::Interrupted => "interrupted before all nodes had replied",
+            ResultGap::Broken => "a batch could not be sent to all of its nodes",
+        };
+        self.printer.print_warning(format_args!("incomplete: {reason}"));
     }
 }

@@ -52,8 +52,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
         cx.printer.print_text(names)?;
     }
     if !complete {
-        cx.printer
-            .print_warning(format_args!("incomplete: {}", ResultGap::Discovery.as_sentence()));
+        cx.warn_of_gap(ResultGap::Discovery);
     }
     if nodes.is_empty() {
         cx.printer

@@ -79,6 +79,6 @@ pub fn report_missing(total: &RequestStats, consequence: &str, cx: CommandContex
         cx.printer.print_warning(format_args!("no reply, {consequence}: {names}{more}"));
     }
     for gap in &total.gaps {
-        cx.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+        cx.warn_of_gap(*gap);
     }
 }
