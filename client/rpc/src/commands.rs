@@ -30,6 +30,8 @@ mod schema;
 mod stats;
 pub mod table;
 
+use std::cell::OnceCell;
+
 use crate::cli::{Cli, Command};
 use crate::environment::ProcessEnvironment;
 use crate::error::Error;
@@ -43,7 +45,9 @@ pub async fn run(
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
 ) -> Result<CommandExitCode, Error> {
-    let cx = CommandContext { config: cli.global.config.as_deref(), environment, printer };
+    let loaded_settings = &OnceCell::new();
+    let config = cli.global.config.as_deref();
+    let cx = CommandContext { config, environment, loaded_settings, printer };
     match cli.command {
         Command::Ping(args) => ping::run(args, cx).await,
         Command::Find(args) => find::run(args, cx).await,

@@ -77,6 +77,11 @@ impl ProcessEnvironment {
         }
     }
 
+    /// This program's cache directory; `None` without a home directory.
+    pub fn cache_directory(&self) -> Option<PathBuf> {
+        self.cache_home.as_ref().map(|home| home.join("muster"))
+    }
+
     /// Finds the first file with this name in `PATH`.
     pub fn find_program(&self, name: &str) -> Option<PathBuf> {
         let directories = self.path.as_ref()?;

@@ -1,6 +1,7 @@
 //! The error of a command: any typed error that knows its hints and exit code.
 
 use std::error::Error as StdError;
+use std::path::PathBuf;
 use std::{fmt, io};
 
 use crate::exit::CommandExitCode;
@@ -57,6 +58,19 @@ impl StdError for Error {
         self.0.source()
     }
 }
+
+/// A result cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultWriteError {
+    /// The output file cannot be written.
+    #[error("cannot write to {}", .0.display())]
+    File(PathBuf, #[source] io::Error),
+    /// A document that cannot be written as JSON.
+    #[error("cannot encode the result as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+impl CommandError for ResultWriteError {}
 
 /// The asynchronous runtime cannot be started.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,7 @@
-//! Hints and exit codes for the errors of libraries, one file per area.
+//! Hints and exit codes of the libraries' errors, one file per area.
 
 mod bundle;
+mod jobs;
 mod organisation;
 mod policy;
+mod request;

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use muster_jobs::RequestOutcome;
+
 /// Result of a command. The numbers are a stable interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommandExitCode {
@@ -21,6 +23,17 @@ impl CommandExitCode {
     /// The exit code as a number.
     pub fn as_u8(self) -> u8 {
         self as u8
+    }
+}
+
+impl From<RequestOutcome> for CommandExitCode {
+    fn from(outcome: RequestOutcome) -> Self {
+        match outcome {
+            RequestOutcome::Succeeded => Self::Passed,
+            RequestOutcome::NoNodes => Self::Local,
+            RequestOutcome::SomeFailed => Self::SomeFailed,
+            RequestOutcome::NoReplies => Self::NoneAnswered,
+        }
     }
 }
 

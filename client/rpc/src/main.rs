@@ -8,29 +8,22 @@
     reason = "a command has no outside: `pub` says what the other files may use"
 )]
 
-mod approval;
-mod ask;
 mod broker_program;
-mod caches;
 mod cli;
 mod commands;
 mod completion;
 mod diagnostics;
-mod doctor;
 mod environment;
 mod error;
 mod errors;
 mod exit;
-mod jobs;
 mod printer;
+mod progress;
 mod render;
-mod reply_filter;
-mod report;
-mod runs;
 mod schemas;
 mod screen;
-mod settings;
 mod skeleton;
+mod terminal;
 
 use std::process::ExitCode;
 

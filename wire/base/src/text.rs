@@ -65,6 +65,12 @@ pub fn encode_hex(bytes: impl AsRef<[u8]>) -> String {
     text
 }
 
+/// Whether a terminal could interpret the character, or a reader could misread it.
+pub fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fmt, io};

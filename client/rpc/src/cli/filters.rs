@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use muster_client::DiscoveryMethod;
+use muster_request::TargetOptions;
 use muster_wire::identity::SubjectName;
 
 use super::seconds::parse_seconds;
@@ -57,4 +58,24 @@ pub struct FilterArgs {
     /// Option of the discovery method, for example file=fleet.json
     #[arg(long = "do", visible_alias = "disc-option", value_name = "KEY=VALUE", requires = "method", help_heading = HELP_HEADING)]
     pub options: Vec<String>,
+}
+
+impl From<&FilterArgs> for TargetOptions {
+    fn from(flags: &FilterArgs) -> Self {
+        let FilterArgs { conditions, target, discovery_timeout, nodes, method, options } =
+            flags.clone();
+        Self {
+            facts: conditions.facts,
+            classes: conditions.classes,
+            agents: conditions.agents,
+            identities: conditions.identities,
+            mixed: conditions.mixed,
+            select: conditions.select,
+            collective: target,
+            listen: discovery_timeout,
+            nodes,
+            method,
+            method_options: options,
+        }
+    }
 }

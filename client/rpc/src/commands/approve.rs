@@ -1,28 +1,30 @@
 //! `rpc approve`: shows a proposed request and signs it with the approver's own key. Sends nothing to nodes.
 
-use muster_base::unix_millis_now;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 
+use muster_base::unix_millis_now;
 use muster_ddl::ActionSchema;
+use muster_request::{
+    AgentSchemas, ApprovalFileError, load_offline_signer, read_approval_file, write_approval_file,
+};
 use muster_wire::approval::ProposalInputs;
 use muster_wire::limits;
 
 use super::context::CommandContext;
-use crate::approval::{ApprovalFileError, load_offline_signer, read_limited, write_private};
-use crate::ask::AgentSchemas;
 use crate::cli::approve::ApproveArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::GOOD;
 use crate::render::proposal::render_proposal;
+use crate::terminal::PromptError;
 
 /// Runs the command.
 pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
     let offline_signer = load_offline_signer(&settings)?;
-    let bytes = read_limited(&args.file, limits::MAX_PROPOSAL_BYTES)?;
+    let bytes = read_approval_file(&args.file, limits::MAX_PROPOSAL_BYTES)?;
     let invalid = |source| ApprovalFileError::Invalid { path: args.file.clone(), source };
     let proposed = offline_signer.read_proposal(&bytes).map_err(invalid)?;
     let proposal = &proposed.proposal;
@@ -58,7 +60,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
         cx.printer.print_line(String::from_utf8_lossy(&approval))?;
         return Ok(CommandExitCode::Passed);
     }
-    write_private(&path, &approval)?;
+    write_approval_file(&path, &approval)?;
     cx.printer.print_message(format_args!(
         "{GOOD}approved{GOOD:#} as {}: {}",
         signer.identity(),
@@ -87,9 +89,9 @@ fn reject_hidden_inputs(
 }
 
 /// Asks for confirmation. Only an explicit yes counts.
-fn confirm_approval(approver: &str, cx: CommandContext<'_>) -> Result<bool, ApprovalFileError> {
+fn confirm_approval(approver: &str, cx: CommandContext<'_>) -> Result<bool, PromptError> {
     if !io::stdin().is_terminal() {
-        return Err(ApprovalFileError::NoTerminal);
+        return Err(PromptError::UnconfirmedApproval);
     }
     cx.printer.print_question(format_args!("Approve this as {approver}? [y/N]"));
     let mut answer = String::new();

@@ -2,29 +2,29 @@
 
 use std::collections::BTreeSet;
 
+use muster_base::error_chain;
 use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
 use muster_ddl::aggregate::ReplySummarizer;
+use muster_jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
+use muster_request::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestOutcome,
+    RequestReport, ResultGap, TargetSelection,
+};
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
 use super::context::CommandContext;
 use super::request::report_no_nodes;
 use super::{form, inquiry};
-use crate::ask::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter,
-    TargetSelection,
-};
 use crate::cli::cancel::CancelArgs;
 use crate::cli::filters::FilterArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
 use crate::printer::{BAD, GOOD, VerbosityLevel};
+use crate::progress::ProgressReporter;
 use crate::render::json::RequestDocument as Document;
 use crate::render::plan::node_count_text;
 use crate::render::printable::escape_to_line;
-use crate::report::{NodeReply, RequestReport, ResultGap};
-use muster_base::error_chain;
 
 /// What to cancel.
 enum CancelTarget {
@@ -75,8 +75,8 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     }
     cx.warn_of_gaps(&report);
     let none_cancelled =
-        report.stats.exit_code() == CommandExitCode::Passed && count_cancelled(&report) == 0;
-    Ok(if none_cancelled { CommandExitCode::Local } else { report.stats.exit_code() })
+        report.stats.outcome() == RequestOutcome::Succeeded && count_cancelled(&report) == 0;
+    Ok(if none_cancelled { CommandExitCode::Local } else { report.stats.outcome().into() })
 }
 
 /// Sends one cancel request after the other until the user interrupts. Merges the results into one report.

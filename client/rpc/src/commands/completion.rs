@@ -4,16 +4,15 @@
 use std::io;
 
 use clap::CommandFactory as _;
+use muster_request::AgentSchemas;
 
 use super::context::CommandContext;
-use crate::ask::{AgentSchemas, FleetRequestError};
 use crate::cli::Cli;
 use crate::cli::completion::{CompleteArgs, CompletionArgs, ManPagesArgs};
 use crate::completion::memory::SeenNamesCache;
 use crate::completion::{CompletionLine, CompletionSources, complete_word, completion_script};
-use crate::error::Error;
+use crate::error::{Error, ResultWriteError};
 use crate::exit::CommandExitCode;
-use crate::settings::RpcSettings;
 
 /// Prints the completion script of a shell.
 pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
@@ -23,7 +22,7 @@ pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> Result<CommandExitC
 
 /// Prints completion candidates. Ignores errors of the configuration, which other commands report.
 pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let settings = RpcSettings::load(cx.config, cx.environment).ok();
+    let settings = cx.settings().ok();
     let schemas = AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
     let cache = SeenNamesCache::load(cx.environment);
     let sources =
@@ -38,8 +37,7 @@ pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> Result<Comma
 
 /// Writes the manual pages.
 pub fn write_man_pages(args: &ManPagesArgs) -> Result<CommandExitCode, Error> {
-    let failed =
-        |source: io::Error| FleetRequestError::Output { path: args.directory.clone(), source };
+    let failed = |source: io::Error| ResultWriteError::File(args.directory.clone(), source);
     std::fs::create_dir_all(&args.directory).map_err(failed)?;
     let command = Cli::command().disable_help_subcommand(true);
     clap_mangen::generate_to(command, &args.directory).map_err(failed)?;

@@ -1,23 +1,25 @@
 //! The context of every command that sends requests: configuration path, environment and printer.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use muster_client::DataDdlStore;
+use muster_request::{
+    AgentSchemas, DdlCache, FleetRequestError, RequestReport, ResultGap, RpcSettings,
+    RpcSettingsError, TargetSelection,
+};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::form::{JqRunError, JsonForm, OutputFormError};
-use crate::ask::{AgentSchemas, DdlCache, FleetRequestError, TargetSelection};
 use crate::cli::filters::FilterArgs;
 use crate::completion::memory::SeenNamesCache;
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
+use crate::error::{Error, ResultWriteError};
 use crate::printer::OutputPrinter;
 use crate::render::json;
 use crate::render::printable::escape_to_line;
-use crate::report::RequestReport;
-use crate::settings::{RpcSettings, RpcSettingsError};
 
 /// The context of a command.
 #[derive(Debug, Clone, Copy)]
@@ -26,14 +28,32 @@ pub struct CommandContext<'a> {
     pub config: Option<&'a Path>,
     /// The environment.
     pub environment: &'a ProcessEnvironment,
+    /// The settings, once they are loaded.
+    pub loaded_settings: &'a OnceCell<RpcSettings>,
     /// Output.
     pub printer: &'a OutputPrinter,
 }
 
 impl CommandContext<'_> {
-    /// Loads the settings and prints their warnings.
+    /// Returns the settings. They are loaded once; nothing is printed.
+    pub fn settings(&self) -> Result<RpcSettings, RpcSettingsError> {
+        if let Some(settings) = self.loaded_settings.get() {
+            return Ok(settings.clone());
+        }
+        let environment = self.environment;
+        let named = self.config.or(environment.config.as_deref());
+        let file = RpcSettings::find_file(named, environment.config_home.as_deref())?;
+        let mut settings = RpcSettings::load(&file)?;
+        settings.caches = environment.cache_directory();
+        if let Some(credentials) = &environment.credentials {
+            settings.credentials.clone_from(credentials);
+        }
+        Ok(self.loaded_settings.get_or_init(|| settings).clone())
+    }
+
+    /// Returns the settings and prints their warnings.
     pub fn load_settings(&self) -> Result<RpcSettings, RpcSettingsError> {
-        let settings = RpcSettings::load(self.config, self.environment)?;
+        let settings = self.settings()?;
         self.printer.print_detail(format_args!("configuration: {}", settings.file.display()));
         for warning in &settings.warnings {
             self.printer.print_warning(warning);
@@ -41,7 +61,7 @@ impl CommandContext<'_> {
         Ok(settings)
     }
 
-    /// Loads the settings if there is a configuration, for commands that work without one.
+    /// Returns the settings if there is a configuration, for commands that work without one.
     pub fn load_settings_if_any(&self) -> Result<Option<RpcSettings>, RpcSettingsError> {
         match self.load_settings() {
             Ok(settings) => Ok(Some(settings)),
@@ -58,7 +78,7 @@ impl CommandContext<'_> {
         let mut schemas = AgentSchemas::load(settings)?;
         if let Some(settings) = settings {
             for (agent, fetched_at) in
-                schemas.add_cached(DdlCache::for_settings(settings, self.environment).load_all())
+                schemas.add_cached(DdlCache::for_settings(settings).load_all())
             {
                 self.printer.print_detail(format_args!(
                     "agent {agent}: using the DDL that was fetched at {fetched_at}"
@@ -71,10 +91,9 @@ impl CommandContext<'_> {
     /// Parses the target selection. Checks expressions against the data sources in the configuration's directory, if there is one. Ignores
     /// other configuration errors here, because the code that needs the settings reports them.
     pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection, Error> {
-        let settings = RpcSettings::load(self.config, self.environment).ok();
-        let directory = settings.map(|settings| settings.ddls);
+        let directory = self.settings().ok().map(|settings| settings.ddls);
         let data = DataDdlStore::load(directory.as_deref()).map_err(FleetRequestError::from)?;
-        Ok(TargetSelection::from_flags(flags, &data)?)
+        Ok(TargetSelection::parse(flags.into(), &data)?)
     }
 
     /// Saves names of nodes for completion.
@@ -88,11 +107,11 @@ impl CommandContext<'_> {
     pub fn print_json(&self, document: &impl Serialize, form: &JsonForm) -> Result<(), Error> {
         match &form.0 {
             None => {
-                let text = json::to_safe_text(document).map_err(FleetRequestError::from)?;
+                let text = json::to_safe_text(document).map_err(ResultWriteError::from)?;
                 Ok(self.printer.print_line(text)?)
             }
             Some(jq) => {
-                let document = serde_json::to_vec(document).map_err(FleetRequestError::from)?;
+                let document = serde_json::to_vec(document).map_err(ResultWriteError::from)?;
                 jq.run(document, |text| self.printer.print_line(text).map_err(JqRunError::Output))
                     .map_err(|run_error| match run_error {
                         JqRunError::Output(error) => error.into(),
@@ -122,11 +141,29 @@ impl CommandContext<'_> {
     /// Prints a warning for everything that makes a report incomplete.
     pub fn warn_of_gaps(&self, report: &RequestReport) {
         for gap in &report.stats.gaps {
-            self.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+            self.warn_of_gap(*gap);
         }
         for (reason, count) in &report.stats.rejected {
             self.printer
                 .print_warning(format_args!("{count} replies failed verification ({reason})"));
         }
+    }
+
+    /// Prints a warning for a reason why a result may be incomplete.
+    pub fn warn_of_gap(&self, gap: ResultGap) {
+        let reason = match gap {
+            ResultGap::Discovery => {
+                "discovery ended while nodes were still replying, or replies were lost: matching nodes may be missing; use --discovery-timeout to listen longer"
+            }
+            ResultGap::Reconnected => {
+                "the connection to the broker was interrupted: replies may be missing"
+            }
+            ResultGap::SlowConsumer => {
+                "replies arrived faster than they could be processed, and some were dropped"
+            }
+            ResultGap::Interrupted => "interrupted before all nodes had replied",
+            ResultGap::Broken => "a batch could not be sent to all of its nodes",
+        };
+        self.printer.print_warning(format_args!("incomplete: {reason}"));
     }
 }

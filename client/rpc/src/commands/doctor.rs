@@ -1,24 +1,20 @@
 //! `rpc doctor`: checks each step between a command and its replies, and reports errors.
 
 use muster_base::unix_millis_now;
-use muster_bus::{BrokerAddress, probe_broker};
+use muster_doctor::{DiagnosisSection, check_broker, check_fleet, check_local_files};
 
 use super::context::CommandContext;
 use super::form;
-use crate::ask::{AgentSchemas, FleetConnection, TargetSelection};
 use crate::cli::doctor::DoctorArgs;
-use crate::doctor::{DiagnosisFinding, DiagnosisSection, broker, exit_code, fleet, local};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::doctor::{DoctorDocument, render_section};
-use crate::settings::RpcSettings;
-use muster_base::error_chain;
 
 /// Runs the command. Prints each check when it is done, because later checks usually depend on the first that fails.
 pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;
-    let settings = RpcSettings::load(cx.config, cx.environment)?;
+    let settings = cx.settings()?;
     let mut sections = Vec::new();
     let mut add_section = |section: DiagnosisSection| {
         if json.is_none() {
@@ -27,7 +23,7 @@ pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExit
         sections.push(section);
         Ok::<_, Error>(())
     };
-    add_section(local::local_section(&settings, unix_millis_now()))?;
+    add_section(check_local_files(&settings, unix_millis_now()))?;
     for url in &settings.urls {
         add_section(check_broker(url, &settings).await)?;
     }
@@ -38,38 +34,36 @@ pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExit
     Ok(exit_code(&sections))
 }
 
-async fn check_broker(url: &str, settings: &RpcSettings) -> DiagnosisSection {
-    match BrokerAddress::parse(url, settings.plaintext_on_loopback) {
-        Ok(server) => {
-            broker::broker_section(url, &probe_broker(&server, settings.ca.as_deref()).await)
-        }
-        Err(error) => DiagnosisSection {
-            about: format!("Broker {url}"),
-            is_local: true,
-            findings: vec![DiagnosisFinding::error("address", error.to_string())],
-        },
+/// The exit code: local errors take precedence over other errors; warnings do not count.
+fn exit_code(sections: &[DiagnosisSection]) -> CommandExitCode {
+    let mut failed = sections.iter().filter(|section| section.has_errors()).peekable();
+    if failed.peek().is_none() {
+        CommandExitCode::Passed
+    } else if failed.any(|section| section.is_local) {
+        CommandExitCode::Local
+    } else {
+        CommandExitCode::SomeFailed
     }
 }
 
-async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> DiagnosisSection {
-    let roll_call = async {
-        let schemas = AgentSchemas::load(Some(settings))?;
-        let fleet = FleetConnection::connect(settings, target).await?;
-        let call = fleet.roll_call(&target.filter, "diagnose").await?;
-        Ok::<_, crate::ask::FleetRequestError>((call, schemas))
-    };
-    let problem_section = |finding| DiagnosisSection {
-        about: "Fleet".to_owned(),
-        is_local: true,
-        findings: vec![finding],
-    };
-    match roll_call.await {
-        Err(error) => problem_section(DiagnosisFinding::error("connection", error_chain(&error))),
-        Ok((call, _)) if call.answers.is_empty() && call.rejected.is_empty() => problem_section(
-            DiagnosisFinding::error("nodes", "connected, but no node replies").with_advice(
-                "check that rpcd runs on the nodes in this collective, and that the filter matches",
-            ),
-        ),
-        Ok((call, schemas)) => fleet::fleet_section(&call, &schemas),
+#[cfg(test)]
+mod tests {
+    use muster_doctor::{DiagnosisFinding, DiagnosisSection};
+
+    use super::exit_code;
+    use crate::exit::CommandExitCode;
+
+    #[test]
+    fn local_trouble_comes_first() {
+        let section =
+            |is_local, findings| DiagnosisSection { about: String::new(), is_local, findings };
+        let fine = || {
+            section(true, vec![DiagnosisFinding::ok("a", ""), DiagnosisFinding::warning("b", "")])
+        };
+        let node = || section(false, vec![DiagnosisFinding::error("c", "")]);
+        assert_eq!(exit_code(&[fine()]), CommandExitCode::Passed);
+        assert_eq!(exit_code(&[fine(), node()]), CommandExitCode::SomeFailed);
+        let local = section(true, vec![DiagnosisFinding::error("d", "")]);
+        assert_eq!(exit_code(&[local, node()]), CommandExitCode::Local);
     }
 }

@@ -1,9 +1,12 @@
 //! `rpc explain`: shows the messages of a request, the permissions it needs, and the checks of the nodes. Sends nothing.
 
-use muster_base::{format_utc, unix_millis_now};
 use std::collections::BTreeSet;
 
+use muster_base::{format_utc, unix_millis_now};
 use muster_client::{CallTarget, ClientError, OfflineSigner, RpcCall, outgoing_requests};
+use muster_request::{
+    AgentSchemas, FleetRequestError, RequestPlan, RequestWords, RpcSettings, TargetSelection,
+};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::{EnvelopeKind, Signer};
 use muster_wire::token::permission::find_permission;
@@ -12,13 +15,11 @@ use uuid::Uuid;
 
 use super::context::CommandContext;
 use super::form;
-use crate::ask::{AgentSchemas, FleetRequestError, RequestPlan, RequestWords, TargetSelection};
 use crate::cli::explain::ExplainArgs;
-use crate::error::Error;
+use crate::error::{Error, ResultWriteError};
 use crate::exit::CommandExitCode;
 use crate::printer::VerbosityLevel;
 use crate::render::explain::{ExplainedCaller, ExplainedMessage, RequestExplanation};
-use crate::settings::RpcSettings;
 
 /// Placeholder for the nodes that discovery would find.
 const PLACEHOLDER_NODE: &str = "each-node-that-is-found";
@@ -98,13 +99,14 @@ impl ExplainContext {
     }
 
     /// The messages of a call.
-    fn call_messages(&self, call: &RpcCall) -> Result<Vec<ExplainedMessage>, FleetRequestError> {
+    fn call_messages(&self, call: &RpcCall) -> Result<Vec<ExplainedMessage>, Error> {
         let now = unix_millis_now();
         let messages = outgoing_requests(&self.signer, &self.collective, call, Uuid::now_v7(), now);
         messages
             .map(|message| {
-                let message = message.map_err(ClientError::from)?;
-                let body = serde_json::to_vec(&message.request)?;
+                let message =
+                    message.map_err(ClientError::from).map_err(FleetRequestError::from)?;
+                let body = serde_json::to_vec(&message.request).map_err(ResultWriteError::from)?;
                 let subjects: Vec<String> =
                     message.to.iter().map(|to| to.subject.clone()).collect();
                 Ok(ExplainedMessage {

@@ -1,9 +1,10 @@
 //! `rpc facts`: counts the values of a fact across the fleet.
 
+use muster_request::AgentSchemas;
+
 use super::context::CommandContext;
 use super::request::report_no_nodes;
 use super::{form, inquiry};
-use crate::ask::AgentSchemas;
 use crate::cli::facts::FactsArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
@@ -35,5 +36,5 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> Result<CommandExitC
         cx.printer.print_text(text)?;
     }
     cx.warn_of_gaps(&report);
-    Ok(report.stats.exit_code())
+    Ok(report.stats.outcome().into())
 }

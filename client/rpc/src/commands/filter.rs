@@ -2,11 +2,11 @@
 
 use muster_client::DiscoverySource;
 use muster_client::discovery::inventory::FleetInventory;
+use muster_request::FleetRequestError;
 
 use super::context::CommandContext;
 use super::form;
 use super::inventory::InventoryFileError;
-use crate::ask::FleetRequestError;
 use crate::cli::filter::{FilterCommand, FilterExplainArgs, FilterTestArgs};
 use crate::cli::filters::FilterArgs;
 use crate::error::Error;
@@ -66,6 +66,8 @@ fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> Result<CommandE
 
 #[cfg(test)]
 mod tests {
+    use std::cell::OnceCell;
+
     use super::{CommandContext, FilterCommand, FilterExplainArgs, run};
     use crate::cli::filters::{ConditionArgs, FilterArgs};
     use crate::environment::ProcessEnvironment;
@@ -79,6 +81,7 @@ mod tests {
         let cx = CommandContext {
             config: None,
             environment: &ProcessEnvironment::default(),
+            loaded_settings: &OnceCell::new(),
             printer: &printer,
         };
         let conditions = ConditionArgs {

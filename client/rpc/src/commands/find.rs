@@ -4,19 +4,19 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use muster_request::{
+    FleetConnection, PingRequest, ResultGap, RpcSettings, TargetSelection, locate_nodes,
+};
 use muster_wire::identity::Identity;
 
 use super::context::CommandContext;
 use super::form::{self, OutputFormError};
-use crate::ask::{FleetConnection, ProgressReporter, TargetSelection, locate_nodes};
 use crate::cli::find::FindArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::nodes::{
     FoundNodeTemplateValues, FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence,
 };
-use crate::report::ResultGap;
-use crate::settings::RpcSettings;
 
 /// Runs the command.
 pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
@@ -52,8 +52,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
         cx.printer.print_text(names)?;
     }
     if !complete {
-        cx.printer
-            .print_warning(format_args!("incomplete: {}", ResultGap::Discovery.as_sentence()));
+        cx.warn_of_gap(ResultGap::Discovery);
     }
     if nodes.is_empty() {
         cx.printer
@@ -71,10 +70,10 @@ async fn ping_nodes(
 ) -> Result<(BTreeSet<Identity>, bool), Error> {
     let fleet = FleetConnection::connect(settings, target).await?;
     let mut nodes = BTreeSet::new();
-    let complete = fleet
-        .ping(target, &ProgressReporter::new(cx.printer, false), |received| {
-            nodes.insert(received.reply.sender.clone());
-        })
-        .await?;
+    let ping = PingRequest { target, expect: None, traceparent: None };
+    let stats = fleet.ping(ping, cx.printer, |received| {
+        nodes.insert(received.reply.sender.clone());
+    });
+    let complete = stats.await?.is_none_or(|stats| stats.incomplete.is_none());
     Ok((nodes, complete))
 }

@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::PathBuf;
 
 use muster_ddl::ActionSchema;
+use muster_request::{ReplyFilter, ReplyFilterError};
 
 use crate::cli::json::JsonArgs;
 use crate::error::CommandError;
@@ -12,7 +13,6 @@ use crate::exit::CommandExitCode;
 use crate::printer::PrintError;
 use crate::render::jq::{JqExpression, JqExpressionError};
 use crate::render::template::{self, OutputTemplate, OutputTemplateError};
-use crate::reply_filter::{ReplyFilter, ReplyFilterError};
 
 /// An output form is not valid.
 #[derive(Debug, thiserror::Error)]

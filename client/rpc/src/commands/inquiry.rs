@@ -1,13 +1,13 @@
 //! Sends requests that commands need for their own output, mostly to `rpcutil`. All nodes at once; no job is saved.
 
-use super::context::CommandContext;
-use crate::ask::{
+use muster_request::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
-    ProgressReporter, RequestPlan, RequestWords, TargetSelection,
+    RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection,
 };
+
+use super::context::CommandContext;
 use crate::error::Error;
-use crate::report::RequestReport;
-use crate::settings::RpcSettings;
+use crate::progress::ProgressReporter;
 
 /// The agent that every node offers.
 pub const RPCUTIL_AGENT: &str = "rpcutil";

@@ -10,20 +10,20 @@ use std::collections::BTreeSet;
 
 use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_filter::state::NodeFacts;
+use muster_request::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestReport, TargetSelection,
+};
 use muster_wire::identity::Identity;
 
 use super::context::CommandContext;
 use super::{form, inquiry};
-use crate::ask::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, ProgressReporter, TargetSelection,
-};
 use crate::cli::inventory;
 use crate::completion::memory::SeenNamesCache;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
+use crate::progress::ProgressReporter;
 use crate::render::inventory::{NodeInventory, NodeInventoryDocument};
 use crate::render::printable::escape_to_line;
-use crate::report::{NodeReply, RequestReport};
 
 pub use error::InventoryFileError;
 
@@ -70,7 +70,8 @@ async fn show_node(
     }
     remember_facts(&inventory, cx);
     print_problems(node, &[&inventory, &statistics], cx);
-    Ok(inventory.stats.exit_code().max(statistics.stats.exit_code()))
+    let exit = CommandExitCode::from(inventory.stats.outcome());
+    Ok(exit.max(statistics.stats.outcome().into()))
 }
 
 /// Saves names of facts for completion.

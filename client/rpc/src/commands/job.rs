@@ -1,17 +1,18 @@
 //! `rpc job`: shows and manages saved jobs. Sends no requests.
 
+use muster_base::error_chain;
+use muster_jobs::{JobStore, SavedJobError};
+use muster_request::FleetRequestError;
+
 use super::context::CommandContext;
 use super::form;
-use crate::ask::FleetRequestError;
 use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobListArgs, JobShowArgs};
 use crate::diagnostics::highlight_code;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::jobs::{JobStore, SavedJobError};
 use crate::render::job::{
     JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
-use muster_base::error_chain;
 
 /// Runs one of the commands.
 pub fn run(command: JobCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
@@ -64,7 +65,7 @@ fn show_job(
         cx.printer
             .print_warning(format_args!("{damaged} lines of the job's file cannot be parsed"));
     }
-    Ok(job.exit_code())
+    Ok(job.outcome().into())
 }
 
 fn diff_jobs(

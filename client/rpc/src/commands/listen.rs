@@ -1,17 +1,17 @@
 //! `rpc listen`: prints the replies to requests that were sent with `--reply-to`, in the format of the request command.
 
+use muster_request::{
+    FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, ResultGap, TargetSelection,
+};
+
 use super::context::CommandContext;
 use super::form;
 use super::request::output::{RequestOutput, RequestOutputForm, divert_output, print_error};
-use crate::ask::{
-    FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, TargetSelection,
-};
 use crate::cli::listen::ListenArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::VerbosityLevel;
 use crate::render::request::RequestResultView;
-use crate::report::ResultGap;
 
 /// Runs the command.
 pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
@@ -78,6 +78,6 @@ async fn listen_for_replies(
     Ok(if report.stats.response_count() == 0 && !interrupted {
         CommandExitCode::NoneAnswered
     } else {
-        report.stats.exit_code()
+        report.stats.outcome().into()
     })
 }

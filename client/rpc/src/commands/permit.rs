@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use muster_client::{CountOrPercent, choose_nodes};
 use muster_contract::permit::PermitPoolRow;
+use muster_request::{DiscoveredNodes, FleetConnection, RequestReport};
 
 use super::context::CommandContext;
 use super::form::{self, JsonForm};
 use super::request::report_no_nodes;
 use super::{inquiry, request};
-use crate::ask::{
-    DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter, ask_confirmation,
-    is_terminal,
-};
 use crate::cli::approval::ApprovalArgs;
 use crate::cli::filters::{ConditionArgs, FilterArgs};
 use crate::cli::output::OutputArgs;
@@ -23,10 +20,11 @@ use crate::cli::request_flags::RequestFlags;
 use crate::cli::rollout_flags::PaceArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
+use crate::progress::ProgressReporter;
 use crate::render::permit::{
     PermitPoolsDocument, read_pools, release_question, render_pool_list, render_pools,
 };
-use crate::report::RequestReport;
+use crate::terminal::{PromptError, ask_confirmation, is_terminal};
 
 /// The agent of the request.
 const PERMIT_AGENT: &str = "permit";
@@ -99,7 +97,7 @@ impl PoolQueryResult {
         render: fn(&[PermitPoolRow], usize) -> String,
         cx: CommandContext<'_>,
     ) -> Result<CommandExitCode, Error> {
-        let exit = self.report.stats.exit_code();
+        let exit = self.report.stats.outcome().into();
         if let Some(json) = json {
             cx.print_json(&PermitPoolsDocument::new(&self.pools, &self.report), json)?;
         } else if exit == CommandExitCode::Passed {
@@ -128,14 +126,12 @@ async fn release_permits(
         let live: Vec<_> = holders.filter(|holder| args.nodes.contains(&holder.node)).collect();
         if !live.is_empty() && !is_terminal() {
             let nodes = live.iter().map(|holder| holder.node.clone());
-            return Err(
-                FleetRequestError::LiveHolders { pool: args.pool, nodes: nodes.collect() }.into()
-            );
+            return Err(PromptError::LiveHolders { pool: args.pool, nodes: nodes.collect() }.into());
         }
         if !live.is_empty()
             && !ask_confirmation(&release_question(&args.pool, &live), cx.printer).await?
         {
-            return Err(FleetRequestError::Declined.into());
+            return Err(PromptError::Declined.into());
         }
     }
     let request = RequestArgs {

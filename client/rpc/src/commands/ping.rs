@@ -2,19 +2,19 @@
 
 use muster_base::unix_millis_now;
 use muster_client::{CallStats, ReceivedReply};
+use muster_request::{FleetConnection, NodeTrace, PingRequest, ResultGap};
 use muster_wire::identity::Identity;
 
 use super::context::CommandContext;
 use super::form;
 use super::request::request_traceparent;
-use crate::ask::{self, FleetConnection, ProgressReporter};
 use crate::cli::ping::PingArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::{PrintError, VerbosityLevel};
+use crate::progress::ProgressReporter;
 use crate::render::ping::{PingDocument, PingReply, render_ping_graph, render_ping_statistics};
 use crate::render::trace::RequestTrace;
-use crate::report::{NodeTrace, ResultGap};
 
 /// Runs the command. Prints each reply as it arrives.
 pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
@@ -24,7 +24,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     let settings = cx.load_settings()?;
     let fleet = FleetConnection::connect(&settings, &target).await?;
     let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
-    let request = ask::PingRequest {
+    let request = PingRequest {
         target: &target,
         expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         traceparent: args.trace.then(|| request_traceparent(true, cx.environment)).flatten(),
@@ -32,7 +32,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     let (mut pongs, mut traces) = (Vec::new(), Vec::new());
     let mut printed: Result<(), PrintError> = Ok(());
     let stats = fleet
-        .ping_with_stats(request, &ProgressReporter::new(cx.printer, false), |received| {
+        .ping(request, &ProgressReporter::new(cx.printer, false), |received| {
             let reply = &received.reply;
             let pong =
                 PingReply::new(reply.sender.clone(), received.after, reply.time, unix_millis_now());
@@ -60,8 +60,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
         }
     }
     if !complete {
-        cx.printer
-            .print_warning(format_args!("incomplete: {}", ResultGap::Discovery.as_sentence()));
+        cx.warn_of_gap(ResultGap::Discovery);
     }
     Ok(exit_code(pongs.len(), request.expect))
 }
@@ -77,7 +76,7 @@ fn answer_trace(received: &ReceivedReply) -> Option<(Identity, NodeTrace)> {
 }
 
 fn build_trace<'a>(
-    request: &ask::PingRequest<'_>,
+    request: &PingRequest<'_>,
     stats: &CallStats,
     traces: &'a [(Identity, NodeTrace)],
 ) -> RequestTrace<'a> {

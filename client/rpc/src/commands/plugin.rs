@@ -6,11 +6,11 @@ mod bundle;
 mod check;
 
 use muster_ddl::doc;
+use muster_request::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
 
 use super::context::CommandContext;
 use super::request::report_no_nodes;
 use super::{form, inquiry};
-use crate::ask::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
 use crate::cli::plugin::{PluginCommand, PluginDocArgs, PluginFetchArgs, PluginListArgs};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
@@ -65,16 +65,15 @@ async fn fetch_ddl(
     cx.warn_of_gaps(&report);
     if report.stats.discovered == 0 {
         report_no_nodes(&target, cx);
-        return Ok(report.stats.exit_code());
+        return Ok(report.stats.outcome().into());
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
         let message = escape_to_line(&reply.message);
         cx.printer.print_warning(format_args!("{}: {message}", reply.node));
     }
     let fetched = FetchedDdl::from_report(&args.agent, &report).map_err(FleetRequestError::from)?;
-    let path = DdlCache::for_settings(&settings, cx.environment)
-        .store_ddl(&fetched)
-        .map_err(FleetRequestError::from)?;
+    let path =
+        DdlCache::for_settings(&settings).store_ddl(&fetched).map_err(FleetRequestError::from)?;
     let (name, version) = (fetched.ddl.name(), escape_to_line(fetched.ddl.version()).into_owned());
     let nodes = report.stats.ok;
     cx.printer.print_line(format_args!(
@@ -87,5 +86,5 @@ async fn fetch_ddl(
             settings.ddls.display()
         ));
     }
-    Ok(report.stats.exit_code())
+    Ok(report.stats.outcome().into())
 }

@@ -1,19 +1,20 @@
 //! `rpc policy`: checks policies, explains their decisions, and tests them. Reads files only.
 
-use super::context::CommandContext;
-use super::form;
-use crate::ask::{AgentSchemas, FleetRequestError};
-use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::render::policy as render;
 use muster_base::unix_millis_now;
 use muster_client::DataDdlStore;
 use muster_policy::{PolicyQuery, RuleVerdict};
 use muster_policy_tools::{
     AssumedDataValues, PolicyTestSuite, SavedNode, lint_policies, read_directory, read_paths,
 };
+use muster_request::{AgentSchemas, FleetRequestError};
 use serde_json::Map;
+
+use super::context::CommandContext;
+use super::form;
+use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
+use crate::error::Error;
+use crate::exit::CommandExitCode;
+use crate::render::policy as render;
 
 /// Runs one of the commands.
 pub fn run(command: PolicyCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {

@@ -9,31 +9,29 @@ use std::collections::BTreeSet;
 
 use muster_client::{DiscoverySource, ReplyDelivery, choose_nodes};
 use muster_ddl::ActionSchema;
+use muster_request::{
+    AgentSchemas, ApprovalFileError, ConfirmContext, ConfirmDecision, DiscoveredNodes,
+    FleetConnection, FleetRequest, FleetRequestError, JobRecorder, LoadedApproval, ReplyFilter,
+    RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection, load_approval,
+};
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
 use uuid::Uuid;
 
 use super::context::CommandContext;
 use super::form;
-use crate::approval::{ApprovalFileError, LoadedApproval, load_approval};
-use crate::ask::{
-    AgentSchemas, ConfirmContext, ConfirmDecision, DiscoveredNodes, FleetConnection, FleetRequest,
-    FleetRequestError, JobRecorder, ProgressReporter, RequestPlan, RequestWords, TargetSelection,
-    ask_confirmation, is_terminal, read_secrets,
-};
 use crate::cli::Cli;
 use crate::cli::request::RequestArgs;
 use crate::environment::ProcessEnvironment;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::VerbosityLevel;
+use crate::progress::ProgressReporter;
 use crate::render::agent_help;
 use crate::render::plan::{RolloutPreview, node_count_text};
 use crate::render::request::RequestResultView;
 use crate::render::trace::RequestTrace;
-use crate::reply_filter::ReplyFilter;
-use crate::report::RequestReport;
-use crate::settings::RpcSettings;
+use crate::terminal::{PromptError, ask_confirmation, is_terminal, read_secrets};
 use output::{RequestOutput, RequestOutputForm, divert_output, print_error};
 use propose::{ProposalRequest, write_proposal};
 use resume::EarlierJob;
@@ -231,7 +229,7 @@ impl PendingRequest<'_> {
             self.found,
             &mut self.recorder,
             progress,
-            |update| output.print_news(update),
+            |update| progress.suspend(|| output.print_news(update)),
         );
         let mut report = replies.await?;
         if args.output.sort {
@@ -243,7 +241,7 @@ impl PendingRequest<'_> {
         }
         cx.warn_of_gaps(&report);
         print_next_steps(&report, self.recorder.job_id(), cx);
-        Ok(report.stats.exit_code())
+        Ok(report.stats.outcome().into())
     }
 
     /// Sends the request without waiting for replies, and prints that it was sent.
@@ -314,7 +312,7 @@ async fn confirm_request(
     args: &RequestArgs,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
-) -> Result<(), FleetRequestError> {
+) -> Result<(), Error> {
     let RequestPlan { ddl, action, .. } = request.plan;
     let context = ConfirmContext {
         read_only: action.is_read_only(),
@@ -331,7 +329,7 @@ async fn confirm_request(
     };
     let batch_count = request.limits.batches(nodes.iter().cloned()).len();
     match decision {
-        ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
+        ConfirmDecision::Refuse => Err(PromptError::Unconfirmed.into()),
         ConfirmDecision::Go if batch_count < 2 => Ok(()),
         ConfirmDecision::Go => {
             cx.printer.print_message(preview.render_text().trim_end());
@@ -340,7 +338,7 @@ async fn confirm_request(
         ConfirmDecision::Ask => {
             let text = format!("{}Continue? [y/N]", preview.render_text());
             let yes = ask_confirmation(&text, cx.printer).await?;
-            yes.then_some(()).ok_or(FleetRequestError::Declined)
+            yes.then_some(()).ok_or(PromptError::Declined.into())
         }
     }
 }
@@ -389,12 +387,12 @@ fn check_stdin_readers(
     source: &DiscoverySource,
     words: &RequestWords,
     action: &ActionSchema,
-) -> Result<(), FleetRequestError> {
+) -> Result<(), PromptError> {
     let secret =
         words.inputs.iter().find(|(name, value)| value == "-" && action.is_sensitive(name));
     match (source, secret) {
         (DiscoverySource::Stdin { .. }, Some((input, _))) => {
-            Err(FleetRequestError::StdinConflict { input: input.clone() })
+            Err(PromptError::StdinConflict(input.clone()))
         }
         _ => Ok(()),
     }

@@ -26,5 +26,5 @@ pub async fn run(args: StatsArgs, cx: CommandContext<'_>) -> Result<CommandExitC
         cx.printer.print_text(render_counts_table(&counts, &report, width))?;
     }
     cx.warn_of_gaps(&report);
-    Ok(report.stats.exit_code())
+    Ok(report.stats.outcome().into())
 }

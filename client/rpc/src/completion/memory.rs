@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use muster_request::{read_cache_file, replace_cache_file};
 use serde::{Deserialize, Serialize};
 
-use crate::caches;
 use crate::environment::ProcessEnvironment;
 
 /// Maximum number of names of each kind.
@@ -42,7 +42,7 @@ impl SeenNamesCache {
         if age > MAX_AGE {
             return None;
         }
-        serde_json::from_slice(&caches::read_cache_file(path, MAX_FILE_BYTES)?).ok()
+        serde_json::from_slice(&read_cache_file(path, MAX_FILE_BYTES)?).ok()
     }
 
     /// Adds names. Write errors are ignored, because the file is only a cache.
@@ -58,7 +58,7 @@ impl SeenNamesCache {
             return;
         }
         if let Ok(bytes) = serde_json::to_vec(&cache) {
-            let _ = caches::replace_cache_file(&path, &bytes);
+            let _ = replace_cache_file(&path, &bytes);
         }
     }
 }
@@ -73,7 +73,7 @@ fn extend_names(names: &mut BTreeSet<String>, new_names: BTreeSet<String>) {
 }
 
 fn cache_path(environment: &ProcessEnvironment) -> Option<PathBuf> {
-    Some(caches::cache_directory(environment)?.join("seen.json"))
+    Some(environment.cache_directory()?.join("seen.json"))
 }
 
 #[cfg(test)]

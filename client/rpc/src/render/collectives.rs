@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use muster_contract::rpcutil::RpcutilCollectiveInfoOutput;
+use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::json::RequestStatsDocument;
 use super::printable::escape_to_line;
 use crate::commands::table::format_table;
-use crate::report::RequestReport;
 
 /// The nodes of each collective.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::page::TextPage;
 use super::printable::escape_to_line;
-use crate::doctor::{DiagnosisLevel, DiagnosisSection};
 use crate::printer::{BAD, GOOD, HINT, STRONG, WARNING};
+use muster_doctor::{DiagnosisLevel, DiagnosisSection};
 
 /// Maximum node names under a finding; `-j` prints all.
 const MAX_SHOWN_NODES: usize = 5;
@@ -104,8 +104,8 @@ impl<'a> DoctorDocument<'a> {
 #[cfg(test)]
 mod tests {
     use super::{DoctorDocument, render_section};
-    use crate::doctor::{DiagnosisFinding, DiagnosisSection};
     use crate::render::WIDTH;
+    use muster_doctor::{DiagnosisFinding, DiagnosisSection};
 
     fn section() -> DiagnosisSection {
         let nodes = (0..7).map(|number| format!("web{number}.acme.net").parse().unwrap());

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_contract::rpcutil::RpcutilGetFactOutput;
+use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
@@ -17,7 +18,6 @@ use super::ranges::shorten_to_ranges;
 use super::request::balance_line;
 use super::value::compact_value;
 use crate::printer::{HINT, STRONG};
-use crate::report::RequestReport;
 use crate::screen::Screen;
 
 /// A value, and the nodes that have it.

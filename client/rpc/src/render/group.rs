@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use muster_request::NodeReply;
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::json;
 
 use super::page::TextPage;
 use super::ranges::shorten_to_ranges;
-use crate::report::NodeReply;
 
 /// Maximum lines for the nodes of a group, unless all are requested.
 const MAX_NODE_LINES: usize = 5;

@@ -3,6 +3,7 @@
 use muster_contract::rpcutil::{
     AgentProblemRow, CpuTimes, RpcutilDaemonStatsOutput, RpcutilInventoryOutput,
 };
+use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,7 +14,6 @@ use super::page::TextPage;
 use super::printable::escape_to_line;
 use super::value::{hang_lines, value_lines};
 use crate::printer::STRONG;
-use crate::report::{NodeReply, RequestReport};
 
 /// A node's replies about itself; parts without a reply are absent.
 #[derive(Debug, Clone, Copy)]

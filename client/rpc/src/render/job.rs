@@ -1,8 +1,9 @@
 //! Renders jobs: as a list, in full, and as a comparison of two.
 
-use muster_base::{format_rfc3339, format_utc};
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_base::{format_rfc3339, format_utc};
+use muster_jobs::{JobReply, SavedJob};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +12,6 @@ use super::columns::format_columns;
 use super::page::TextPage;
 use super::plan::node_count_text;
 use super::printable::escape_to_line;
-use crate::jobs::{JobReply, SavedJob};
 use crate::printer::{BAD, GOOD, STRONG};
 
 /// Indentation below a title, in columns.

@@ -1,11 +1,12 @@
 //! Renders results as JSON documents. Every document names its schema and version in `schema`; within a version, fields are only added. A request's
 //! document has the fields of Choria's clients, with times in nanoseconds, and additional ones.
 
-use muster_base::format_rfc3339;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use muster_base::format_rfc3339;
 use muster_ddl::aggregate;
+use muster_request::{NodeReply, RequestReport, RequestStats};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -14,7 +15,6 @@ use serde_json::{Map, Value};
 
 use super::printable::is_harmful;
 use super::trace;
-use crate::report::{NodeReply, RequestReport, RequestStats};
 
 /// Serialises a document as indented JSON that is safe for a terminal: harmful characters are escaped with JSON's own syntax.
 pub fn to_safe_text(document: &impl Serialize) -> Result<String, serde_json::Error> {

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use muster_client::ProgressUpdate;
 use muster_ddl::aggregate;
+use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::json::{ReplyDocument, RequestStatsDocument};
-use crate::report::{NodeReply, RequestReport};
 
 /// One line.
 #[derive(Debug, Serialize)]

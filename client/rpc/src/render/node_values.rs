@@ -1,10 +1,9 @@
 //! Template values of a node's inventory.
 
+use muster_request::NodeReply;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use crate::report::NodeReply;
 
 /// Names available in inventory templates: the node, and the outputs of `rpcutil inventory`.
 pub const TEMPLATE_NAMES: [&str; 9] = [

@@ -1,6 +1,7 @@
 //! Renders permit pools: holders and waiting nodes, with times.
 
 use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
+use muster_request::{NodeReply, RequestReport};
 use serde::Serialize;
 
 use super::grid::{TableCell, lay_out_table};
@@ -8,7 +9,6 @@ use super::json::RequestStatsDocument;
 use super::page::TextPage;
 use super::printable::escape_to_line;
 use crate::printer::STRONG;
-use crate::report::{NodeReply, RequestReport};
 
 /// The smallest limit that any node uses.
 fn limit_text(pool: &PermitPoolRow) -> String {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_request::{NodeTrace, clock_skew};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -10,7 +11,6 @@ use super::duration::format_milliseconds;
 use super::page::TextPage;
 use super::trace::NodeTraceDocument;
 use crate::printer::WARNING;
-use crate::report::NodeTrace;
 
 /// Clock differences below this are not reported, in milliseconds.
 const NOTABLE_SKEW_MS: i64 = 1000;
@@ -29,15 +29,7 @@ pub struct PingReply {
 impl PingReply {
     /// Computes the clock skew of a node that sent its time `node_time` between the request, `after` before `now`, and `now`.
     pub fn new(node: Identity, after: Duration, node_time: Millis, now: Millis) -> Self {
-        let earliest =
-            now.saturating_sub(Millis::try_from(after.as_millis()).unwrap_or(Millis::MAX));
-        let nearest = node_time.clamp(earliest, now.max(earliest));
-        let skew = i128::from(node_time) - i128::from(nearest);
-        Self {
-            node,
-            after,
-            skew: i64::try_from(skew).unwrap_or(if skew < 0 { i64::MIN } else { i64::MAX }),
-        }
+        Self { node, after, skew: clock_skew(after, node_time, now) }
     }
 
     /// Renders the line of this reply; verbose output shows every clock, otherwise only wrong ones are shown.

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+pub use muster_base::is_harmful;
+
 /// Escapes harmful characters. Drops a carriage return before a line end.
 pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
     escape_matching(text, |c| c == '\n' || c == '\t')
@@ -12,12 +14,6 @@ pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
 /// Escapes the text to a single line: line ends and tabs are escaped too.
 pub fn escape_to_line(text: &str) -> Cow<'_, str> {
     escape_matching(text, |_| false)
-}
-
-/// Whether a terminal could interpret the character, or a reader could misread it.
-pub fn is_harmful(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn escape_matching(text: &str, is_kept: fn(char) -> bool) -> Cow<'_, str> {

@@ -22,7 +22,7 @@ pub(crate) mod fixtures {
     use serde_json::{Value, json};
 
     use crate::render::fixtures::{reply, report};
-    use crate::report::RequestReport;
+    use muster_request::RequestReport;
 
     fn state(status: &str, more: Value) -> Value {
         let mut data = json!({

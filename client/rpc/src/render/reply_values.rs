@@ -1,10 +1,9 @@
 //! Template values of a reply.
 
+use muster_request::NodeReply;
 use muster_wire::Millis;
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use crate::report::NodeReply;
 
 /// Names available in reply templates.
 pub const TEMPLATE_NAMES: [&str; 8] =

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use muster_ddl::{ActionSchema, DisplayOverride};
+use muster_request::{NodeReply, RequestReport, ResultGap};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::Value;
@@ -18,7 +19,6 @@ use super::printable::{escape_to_line, escape_unprintable};
 use super::request_stats::render_request_stats;
 use super::value::{compact_value, hang_lines, value_lines};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
-use crate::report::{NodeReply, RequestReport, ResultGap};
 
 /// Width of a node's name before its status, in columns.
 const NODE_NAME_WIDTH: usize = 40;

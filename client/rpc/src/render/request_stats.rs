@@ -1,9 +1,10 @@
 //! Renders counts and times of a request for verbose output.
 
+use muster_base::format_utc;
+use muster_request::RequestStats;
+
 use super::duration::format_duration;
 use super::page::TextPage;
-use crate::report::RequestStats;
-use muster_base::format_utc;
 
 /// Renders the block, titles aligned at their colons.
 pub fn render_request_stats(stats: &RequestStats) -> String {

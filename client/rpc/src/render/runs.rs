@@ -1,10 +1,11 @@
 //! Renders Puppet runs: log lines while they run, then the outcomes and the check of the concurrency limit.
 
-use muster_base::{format_rfc3339, format_utc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_base::{format_rfc3339, format_utc};
 use muster_client::runs::{ConcurrencyStats, RunOutcome};
+use muster_request::{EndedRun, PuppetRunsReport, RunLogLine};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -15,8 +16,6 @@ use super::page::TextPage;
 use super::plan::{list_first_nodes, node_count_text};
 use super::printable::escape_to_line;
 use crate::printer::{BAD, GOOD, STRONG};
-use crate::runs::run_log::RunLogLine;
-use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// Maximum node names beside a count.
 const MAX_NAMED_NODES: usize = 4;
@@ -39,7 +38,7 @@ pub fn describe_log_line(line: &RunLogLine) -> String {
         RunLogLine::Waiting(count) => {
             format!("Currently {} running, waiting", node_count_text(*count))
         }
-        RunLogLine::Ended(node, outcome) => describe_run_end(node, outcome),
+        RunLogLine::Ended(node, run) => describe_run_end(node, &run.outcome),
     }
 }
 
@@ -317,8 +316,8 @@ mod tests {
     use crate::render::fixtures::plain;
     use crate::render::is_within_width;
     use crate::render::json::to_safe_line;
-    use crate::runs::fixtures::{outcome, ran, runs};
-    use crate::runs::run_log::RunLogLine;
+    use muster_request::RunLogLine;
+    use muster_request::testing::{ended, outcome, ran, runs};
 
     #[test]
     fn the_articles_words() {
@@ -331,8 +330,8 @@ mod tests {
             RunLogLine::Scheduled(node(), "locked".to_owned()),
             RunLogLine::Waiting(3),
             RunLogLine::Waiting(1),
-            RunLogLine::Ended(node(), Box::new(ran("changed", 0, 14))),
-            RunLogLine::Ended(node(), Box::new(refused)),
+            RunLogLine::Ended(node(), Box::new(ended(ran("changed", 0, 14)))),
+            RunLogLine::Ended(node(), Box::new(ended(refused))),
         ];
         let lines =
             lines.iter().map(|told| format_log_line(1_767_225_600_017, &describe_log_line(told)));

@@ -1,6 +1,7 @@
 //! Renders the daemons' counters, one row per node.
 
 use muster_contract::rpcutil::RpcutilDaemonStatsOutput;
+use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -8,7 +9,6 @@ use super::grid::{TableCell, lay_out_table};
 use super::json::RequestStatsDocument;
 use super::page::TextPage;
 use super::request::balance_line;
-use crate::report::{NodeReply, RequestReport};
 
 /// The counters of one daemon since its start.
 #[derive(Debug, Serialize)]

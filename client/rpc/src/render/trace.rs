@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_request::{NodeReply, NodeTrace, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -9,7 +10,6 @@ use super::duration::format_milliseconds;
 use super::page::TextPage;
 use super::printable::escape_to_line;
 use crate::printer::{BAD, STRONG};
-use crate::report::{NodeReply, NodeTrace, RequestReport};
 
 /// Maximum nodes shown, slowest first, unless all are requested.
 const MAX_SHOWN_NODES: usize = 10;
@@ -121,7 +121,7 @@ pub struct CallerTraceDocument {
 
 impl CallerTraceDocument {
     /// Creates the document's part for these statistics, if the request was traced.
-    pub fn new(stats: &crate::report::RequestStats) -> Option<Self> {
+    pub fn new(stats: &muster_request::RequestStats) -> Option<Self> {
         Some(Self {
             traceparent: stats.traceparent?.to_string(),
             discover_us: saturating_micros(stats.discovering),
@@ -145,7 +145,7 @@ mod tests {
 
     use super::RequestTrace;
     use crate::render::fixtures::{plain, reply, report};
-    use crate::report::NodeTrace;
+    use muster_request::NodeTrace;
 
     fn trace(stages: &[(StageName, u64, bool)], after: u64) -> NodeTrace {
         let stage =

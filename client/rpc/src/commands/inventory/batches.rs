@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use muster_request::{
+    DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestEvent,
+    RequestObserver as _, RequestPlan, RequestStats, ResultGap,
+};
 use muster_wire::identity::Identity;
 
 use super::super::context::CommandContext;
 use super::super::inquiry;
-use crate::ask::{
-    DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter, RequestPlan,
-};
 use crate::error::Error;
-use crate::report::{NodeReply, RequestStats, ResultGap};
+use crate::progress::ProgressReporter;
 
 /// Nodes per batch.
 const BATCH_NODES: usize = 128;
@@ -38,7 +39,8 @@ pub async fn ask_in_batches(
         gaps: found.stats.gaps.clone(),
         ..RequestStats::default()
     };
-    let progress = ProgressReporter::new(cx.printer, true).show_call(found.nodes.len());
+    let progress = ProgressReporter::new(cx.printer, true);
+    progress.observe(RequestEvent::CallsStarted(found.nodes.len()));
     let nodes: Vec<Identity> = found.nodes.into_iter().collect();
     for chunk in nodes.chunks(BATCH_NODES) {
         let batch = DiscoveredNodes::from_names(chunk.iter().cloned().collect());
@@ -56,12 +58,13 @@ pub async fn ask_in_batches(
         }
         total.missing.extend(report.stats.missing);
         total.gaps.extend(report.stats.gaps);
-        progress.set_count(total.response_count() + total.missing.len());
+        let count = total.response_count() + total.missing.len();
+        progress.observe(RequestEvent::RepliesCounted(count));
         if total.gaps.contains(&ResultGap::Interrupted) {
             return Err(FleetRequestError::Interrupted.into());
         }
     }
-    progress.finish();
+    progress.observe(RequestEvent::CallsEnded);
     Ok(total)
 }
 
@@ -76,6 +79,6 @@ pub fn report_missing(total: &RequestStats, consequence: &str, cx: CommandContex
         cx.printer.print_warning(format_args!("no reply, {consequence}: {names}{more}"));
     }
     for gap in &total.gaps {
-        cx.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+        cx.warn_of_gap(*gap);
     }
 }

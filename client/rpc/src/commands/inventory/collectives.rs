@@ -1,15 +1,16 @@
 //! `rpc inventory --collectives` and `--map`: shows which nodes are in which collective.
 
+use muster_request::AgentSchemas;
+use muster_secret::files;
+
 use super::super::context::CommandContext;
 use super::super::request::report_no_nodes;
 use super::super::{form, inquiry};
 use super::error::InventoryFileError;
-use crate::ask::AgentSchemas;
 use crate::cli::inventory::InventoryArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::render::collectives::{CollectiveMembers, CollectivesDocument};
-use muster_secret::files;
 
 /// Collects the data, and prints the table or writes the graph.
 pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
@@ -43,5 +44,5 @@ pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> Result<Command
         ));
     }
     cx.warn_of_gaps(&report);
-    Ok(report.stats.exit_code())
+    Ok(report.stats.outcome().into())
 }

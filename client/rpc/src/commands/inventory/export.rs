@@ -12,6 +12,8 @@ use muster_client::discovery::inventory::{
 };
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
+use muster_request::{AgentSchemas, FleetConnection, NodeReply};
+use muster_secret::files;
 use serde_json::json;
 
 use super::super::context::CommandContext;
@@ -19,13 +21,11 @@ use super::super::inquiry;
 use super::super::request::report_no_nodes;
 use super::batches::{self, ReplyVerdict};
 use super::error::InventoryFileError;
-use crate::ask::{AgentSchemas, FleetConnection, ProgressReporter};
 use crate::cli::filters::FilterArgs;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
+use crate::progress::ProgressReporter;
 use crate::render::printable;
-use crate::report::NodeReply;
-use muster_secret::files;
 
 /// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
@@ -89,14 +89,14 @@ pub async fn run(
         .await?;
     batches::report_missing(&total, "left out of the file", cx);
     if total.ok == 0 {
-        return Ok(total.exit_code());
+        return Ok(total.outcome().into());
     }
     let file = document.finish_document().map_err(failed)?;
     // Synced before the rename, so that a crash leaves either the old or the complete new document.
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     cx.printer.print_message(format_args!("{} nodes in {}", total.ok, path.display()));
-    Ok(total.exit_code())
+    Ok(total.outcome().into())
 }
 
 /// The groups of the existing document, for `--update`.

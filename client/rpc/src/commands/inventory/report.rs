@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use muster_request::{AgentSchemas, DiscoveredNodes, FleetConnection, TargetSelection};
+
 use super::super::context::CommandContext;
 use super::super::request::report_no_nodes;
 use super::super::{form, inquiry};
 use super::batches::{self, ReplyVerdict};
-use crate::ask::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, ProgressReporter, TargetSelection,
-};
 use crate::cli::inventory::InventoryArgs;
 use crate::commands::form::OutputFormError;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
+use crate::progress::ProgressReporter;
 use crate::render::node_values::{InventoryTemplateValues, TEMPLATE_NAMES};
 use crate::render::printable;
 
@@ -54,5 +54,5 @@ pub async fn run(
     })
     .await?;
     batches::report_missing(&total, "nothing printed", cx);
-    Ok(total.exit_code())
+    Ok(total.outcome().into())
 }

@@ -1,6 +1,7 @@
 //! `rpc plugin pack`, `install` and `remove`: manages external agents as signed bundles. Sends no requests.
 
 use muster_base::unix_millis_now;
+use muster_request::FleetRequestError;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,6 @@ use muster_wire::identity::SubjectName;
 use muster_wire::limits;
 use muster_wire::token::{AccountTrust, PublicKey};
 
-use crate::ask::FleetRequestError;
 use crate::cli::plugin::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
 use crate::commands::context::CommandContext;
 use crate::error::{CommandError, Error};

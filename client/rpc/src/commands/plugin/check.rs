@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use muster_client::DdlStoreError;
 use muster_ddl::{MAX_DDL_BYTES, MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
+use muster_request::FleetRequestError;
 
-use crate::ask::FleetRequestError;
 use crate::cli::plugin::PluginCheckArgs;
 use crate::commands::context::CommandContext;
 use crate::commands::form;

@@ -1,5 +1,6 @@
 //! `rpc policy` on real files: what is printed, and the exit code.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::Path;
 
@@ -36,7 +37,8 @@ fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
     let (printer, data, talk) = printer(VerbosityLevel::Normal);
     // A configuration that does not exist is no obstacle, but one of whoever runs the tests might be.
     let environment = ProcessEnvironment::default();
-    let cx = CommandContext { config: None, environment: &environment, printer: &printer };
+    let (environment, loaded_settings) = (&environment, &OnceCell::new());
+    let cx = CommandContext { config: None, environment, loaded_settings, printer: &printer };
     let exit = run(command, cx).unwrap();
     let plain = |text: String| text.replace(&format!("{place}/"), "");
     (exit, plain(data.text()), plain(talk.text()))
@@ -234,6 +236,7 @@ fn what_cannot_be_read_is_an_error_and_no_verdict() {
         let cx = CommandContext {
             config: None,
             environment: &ProcessEnvironment::default(),
+            loaded_settings: &OnceCell::new(),
             printer: &printer,
         };
         let error = run(command, cx).unwrap_err();

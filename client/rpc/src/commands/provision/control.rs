@@ -4,13 +4,13 @@ use muster_contract::provisioner::NodeControlOutput;
 use muster_wire::identity::Identity;
 
 use super::service::ProvisionerClient;
-use crate::ask::{ask_confirmation, is_terminal};
 use crate::cli::provision::ProvisionRetireArgs;
 use crate::commands::context::CommandContext;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::{BAD, GOOD};
 use crate::render::printable::escape_to_line;
+use crate::terminal::{ask_confirmation, is_terminal};
 
 /// Sends the command for each node.
 pub async fn run(

@@ -2,18 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use muster_client::DataDdlStore;
+use muster_request::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestReport, TargetSelection,
+};
 use muster_wire::identity::Identity;
 
-use crate::ask::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter,
-    TargetSelection,
-};
-use crate::cli::filters::FilterArgs;
 use crate::commands::context::CommandContext;
 use crate::commands::inquiry;
 use crate::error::Error;
-use crate::report::{NodeReply, RequestReport};
+use crate::progress::ProgressReporter;
 
 /// The agent of the service.
 const PROVISIONER_AGENT: &str = "provisioner";
@@ -29,9 +26,7 @@ pub struct ProvisionerClient<'a> {
 impl<'a> ProvisionerClient<'a> {
     /// Finds the hosts; `None` if there are none.
     pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>, Error> {
-        let data = DataDdlStore::load(None).map_err(FleetRequestError::from)?;
-        let target = TargetSelection::from_flags(&FilterArgs::default(), &data)?
-            .with_agent(PROVISIONER_AGENT)?;
+        let target = TargetSelection::default().with_agent(PROVISIONER_AGENT)?;
         let settings = cx.load_settings()?;
         let schemas = cx.load_schemas(Some(&settings))?;
         let fleet = FleetConnection::connect(&settings, &target).await?;

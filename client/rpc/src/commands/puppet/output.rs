@@ -2,9 +2,9 @@
 
 use muster_base::{error_chain, unix_millis_now};
 use muster_client::RolloutStopReason;
+use muster_request::{EndedRun, PuppetRolloutNotice, PuppetRunsReport, RunLogLine};
 use muster_wire::identity::Identity;
 
-use crate::ask::PuppetRolloutNotice;
 use crate::cli::puppet::RunOutputArgs as Flags;
 use crate::commands::context::CommandContext;
 use crate::commands::form::{self, JsonForm};
@@ -17,8 +17,6 @@ use crate::render::runs::{
     PuppetRunDocument, PuppetRunsDocument, PuppetRunsJsonLine, describe_log_line, describe_run_end,
     format_log_line, render_runs_summary,
 };
-use crate::runs::run_log::RunLogLine;
-use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// The output form.
 #[derive(Debug)]
@@ -79,9 +77,9 @@ impl PuppetOutput<'_> {
     }
 
     /// Prints an event.
-    pub fn print_news(&self, notice: PuppetRolloutNotice<'_>) -> Result<(), Error> {
+    pub fn print_news(&self, notice: PuppetRolloutNotice) -> Result<(), Error> {
         match notice {
-            PuppetRolloutNotice::Line(line, run) => self.print_event(line, run)?,
+            PuppetRolloutNotice::Line(line) => self.print_event(&line)?,
             PuppetRolloutNotice::Halted(halt, under_way) => {
                 self.cx.printer.print_error(halt);
                 if under_way > 0 {
@@ -95,25 +93,22 @@ impl PuppetOutput<'_> {
                     self.cx.printer.print_message(message);
                 }
             }
-            PuppetRolloutNotice::Failed(error) => self.cx.printer.print_error(error_chain(error)),
+            PuppetRolloutNotice::Failed(error) => self.cx.printer.print_error(error_chain(&error)),
         }
         Ok(())
     }
 
-    fn print_event(&self, line: &RunLogLine, run: Option<&EndedRun>) -> Result<(), PrintError> {
+    fn print_event(&self, line: &RunLogLine) -> Result<(), PrintError> {
         match (self.form, line) {
             (PuppetOutputForm::Lines, RunLogLine::Running(node, count)) => {
                 self.print_line(&PuppetRunsJsonLine::Running { node, concurrency: *count })
             }
-            (PuppetOutputForm::Lines, RunLogLine::Ended(node, _)) => match run {
-                Some(run) => {
-                    self.print_line(&PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, run)))
-                }
-                None => Ok(()),
-            },
+            (PuppetOutputForm::Lines, RunLogLine::Ended(node, run)) => {
+                self.print_line(&PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, run)))
+            }
             (PuppetOutputForm::Lines, _) => Ok(()),
-            (PuppetOutputForm::Text, RunLogLine::Ended(node, outcome)) if !self.logs => {
-                self.cx.printer.print_line(describe_run_end(node, outcome))
+            (PuppetOutputForm::Text, RunLogLine::Ended(node, run)) if !self.logs => {
+                self.cx.printer.print_line(describe_run_end(node, &run.outcome))
             }
             _ => {
                 self.log_message(&describe_log_line(line));

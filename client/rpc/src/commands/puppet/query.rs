@@ -1,5 +1,6 @@
 //! `rpc puppet status`, `count` and `summary`: read-only queries.
 
+use muster_request::RequestReport;
 use serde::Serialize;
 
 use super::PUPPET_AGENT;
@@ -13,7 +14,6 @@ use crate::exit::CommandExitCode;
 use crate::render::puppet::count::{self, PuppetNodeTotals};
 use crate::render::puppet::status::{self, node_states, render_status_table};
 use crate::render::puppet::summary::{self, LastRunsSummary};
-use crate::report::RequestReport;
 
 /// Replies and the output form.
 struct PuppetQueryResult {
@@ -91,6 +91,6 @@ impl PuppetQueryResult {
             cx.warn_of_failures(&self.report);
         }
         cx.warn_of_gaps(&self.report);
-        Ok(self.report.stats.exit_code())
+        Ok(self.report.stats.outcome().into())
     }
 }

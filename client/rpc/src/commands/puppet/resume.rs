@@ -6,9 +6,8 @@ use muster_client::RolloutLimits;
 use muster_client::runs::{PuppetRolloutSpec, RunOutcome};
 use muster_contract::puppet::PuppetRunOnceInput;
 use muster_contract::read_values;
-
-use crate::jobs::{JobReply, SavedJob, SavedJobError};
-use crate::runs::{EndedRun, PuppetRunsReport};
+use muster_jobs::{JobReply, SavedJob, SavedJobError};
+use muster_request::{EndedRun, PuppetRunsReport};
 
 /// The remaining part of a job.
 #[derive(Debug)]

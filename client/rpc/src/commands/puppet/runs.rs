@@ -1,23 +1,24 @@
 //! `rpc puppet runonce` and `runall`: finds the nodes, saves the job, starts the runs, and prints the results.
 
-use muster_base::unix_millis_now;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use muster_base::unix_millis_now;
 use muster_client::RolloutLimits;
 use muster_client::runs::{PuppetRolloutSpec, RunOrder, RunOutcome};
 use muster_contract::puppet::LastRunSummaryOutput;
+use muster_jobs::{JobEntry, JobJournal, JobStore};
+use muster_request::{
+    AgentSchemas, ConfirmContext, ConfirmDecision, DiscoveredNodes, EndedRun, FleetConnection,
+    FleetRequest, FleetRequestError, JobRecorder, NodeReply, PuppetRunsReport, RequestPlan,
+    RpcSettings, TargetSelection,
+};
 use muster_wire::identity::{Identity, SubjectName};
 use uuid::Uuid;
 
 use super::PUPPET_AGENT;
 use super::output::{PuppetOutput, PuppetOutputForm};
 use super::resume::{RemainingRollout, remaining_rollout};
-use crate::ask::{
-    AgentSchemas, ConfirmContext, ConfirmDecision, DiscoveredNodes, FleetConnection, FleetRequest,
-    FleetRequestError, JobRecorder, ProgressReporter, RequestPlan, TargetSelection,
-    ask_confirmation, is_terminal,
-};
 use crate::cli::filters::FilterArgs;
 use crate::cli::puppet::{PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs};
 use crate::cli::request_flags::RequestFlags;
@@ -27,12 +28,10 @@ use crate::commands::request::report_no_nodes;
 use crate::commands::request::save::{JobCandidate, open_journal};
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::jobs::{JobEntry, JobJournal, JobStore};
+use crate::progress::ProgressReporter;
 use crate::render::plan::{list_sample_nodes, node_count_text};
 use crate::render::puppet::status::node_states;
-use crate::report::NodeReply;
-use crate::runs::{EndedRun, PuppetRunsReport};
-use crate::settings::RpcSettings;
+use crate::terminal::{PromptError, ask_confirmation, is_terminal};
 
 /// Options that both commands share.
 struct RolloutArgs<'a> {
@@ -79,7 +78,7 @@ pub async fn run_once(
     let form = PuppetOutputForm::from_flags(&args.form)?;
     let (form, logs) = (&form, false);
     let output = PuppetOutput { form, logs, cx };
-    report_error(&output, run_round(&rollout_args, output).await.map(|runs| runs.exit_code()))
+    report_error(&output, run_round(&rollout_args, output).await.map(|runs| runs.outcome().into()))
 }
 
 /// Runs Puppet on all matching nodes with limited concurrency, repeatedly if requested.
@@ -129,13 +128,13 @@ async fn run_rounds(
         let started = Instant::now();
         let runs = run_round(&rollout_args, output).await?;
         let Some(interval) = args.rerun.filter(|_| runs.halt.is_none()) else {
-            return Ok(runs.exit_code());
+            return Ok(runs.outcome().into());
         };
         let pause = interval.saturating_sub(started.elapsed());
         output.log_message(&format!("All nodes have run; starting again in {} s", pause.as_secs()));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(runs.exit_code()),
+            _ = tokio::signal::ctrl_c() => return Ok(runs.outcome().into()),
         }
     }
 }
@@ -260,7 +259,7 @@ async fn resume_job(
     let order = spec.runs.iter().map(|(node, _)| node).collect();
     output.print_found(order, &runs)?;
     let runs = execute_rollout(&fleet, spec, &plan, (runs, Some(journal)), output).await?;
-    Ok(runs.exit_code())
+    Ok(runs.outcome().into())
 }
 
 async fn execute_rollout(
@@ -355,7 +354,7 @@ async fn confirm_runs(
     nodes: &BTreeSet<Identity>,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
-) -> Result<(), FleetRequestError> {
+) -> Result<(), Error> {
     let context = ConfirmContext {
         read_only: false,
         nodes: nodes.len(),
@@ -364,7 +363,7 @@ async fn confirm_runs(
     };
     match settings.confirm.decide(settings.confirm_above, context) {
         ConfirmDecision::Go => Ok(()),
-        ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
+        ConfirmDecision::Refuse => Err(PromptError::Unconfirmed.into()),
         ConfirmDecision::Ask => {
             let concurrency = rollout_args
                 .limit
@@ -374,7 +373,7 @@ async fn confirm_runs(
                 "Plan: puppet runs on {node_count}, {concurrency}: {names}\nContinue? [y/N]"
             );
             let yes = ask_confirmation(&text, cx.printer).await?;
-            yes.then_some(()).ok_or(FleetRequestError::Declined)
+            yes.then_some(()).ok_or(PromptError::Declined.into())
         }
     }
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
+use muster_request::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use super::report_no_nodes;
-use crate::ask::{FleetRequestError, FleetRequestUpdate, TargetSelection};
 use crate::cli::output::OutputArgs as Flags;
 use crate::commands::context::CommandContext;
 use crate::commands::form::{self, JsonForm, OutputFormError};
 use crate::diagnostics;
-use crate::error::Error;
+use crate::error::{Error, ResultWriteError};
 use crate::printer::{PrintError, VerbosityLevel};
 use crate::render::group::group_equal_replies;
 use crate::render::json;
@@ -21,8 +21,6 @@ use crate::render::progress;
 use crate::render::reply_values::{ReplyTemplateValues, TEMPLATE_NAMES};
 use crate::render::request::{RequestResultView, balance_line};
 use crate::render::template::OutputTemplate;
-use crate::reply_filter::ReplyFilter;
-use crate::report::{NodeReply, RequestReport};
 use crate::screen::Screen;
 
 /// Least number of nodes with equal replies for which grouping is suggested.
@@ -270,9 +268,9 @@ impl RequestOutput<'_> {
 }
 
 /// Redirects data to this file without colours. Truncates the file.
-pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), FleetRequestError> {
-    let file = File::create(path)
-        .map_err(|source| FleetRequestError::Output { path: path.to_owned(), source })?;
+pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), ResultWriteError> {
+    let file =
+        File::create(path).map_err(|source| ResultWriteError::File(path.to_owned(), source))?;
     let screen = Screen::for_file(cx.environment.columns);
     cx.printer.redirect_data(Box::new(anstream::StripStream::new(file)), screen);
     Ok(())

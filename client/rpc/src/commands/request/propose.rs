@@ -5,15 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_client::{ClientError, ProposalDraft};
+use muster_request::{
+    ApprovalFileError, RequestPlan, RpcSettings, TargetSelection, load_offline_signer,
+    write_approval_file,
+};
 use muster_wire::identity::{Identity, SubjectName};
 
 use super::report_no_nodes;
-use crate::approval::{ApprovalFileError, load_offline_signer, write_private};
-use crate::ask::{RequestPlan, TargetSelection};
 use crate::commands::context::CommandContext;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
-use crate::settings::RpcSettings;
 
 /// A proposal to write.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ pub fn write_proposal(
     // The same limits apply when the file is read, so the error is reported here already.
     let invalid = |source| ApprovalFileError::Invalid { path: path.to_owned(), source };
     signer.read_proposal(&sealed).map_err(invalid)?;
-    write_private(path, &sealed)?;
+    write_approval_file(path, &sealed)?;
     cx.printer.print_line(path.display())?;
     cx.printer.print_message(format_args!(
         "proposed for {count} {}; no request was sent",

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::RolloutLimits;
+use muster_jobs::{JobState, JobStore, SavedJob, SavedJobError};
+use muster_request::{FleetRequest, RequestWords};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
-use crate::ask::{FleetRequest, RequestWords};
 use crate::cli::request_flags::RequestFlags;
 use crate::cli::rollout_flags::PaceArgs;
 use crate::environment::ProcessEnvironment;
-use crate::jobs::{JobState, JobStore, SavedJob, SavedJobError};
 
 /// Inputs that are still to be parsed, and inputs as values.
 type EarlierInputs = (Vec<(String, String)>, Map<String, Value>);
@@ -119,7 +119,7 @@ impl EarlierJob {
         let canary = usize::try_from(canary).unwrap_or(usize::MAX);
         let mut first = self.job.header.nodes.iter().take(canary);
         let has_passed =
-            |node| self.job.replies.get(node).is_some_and(crate::jobs::JobReply::is_ok);
+            |node| self.job.replies.get(node).is_some_and(muster_jobs::JobReply::is_ok);
         if first.all(has_passed) { 0 } else { canary }
     }
 }

@@ -1,19 +1,19 @@
 //! Decides whether a request is saved as a job, and what is saved of it.
 
-use muster_base::{duration_millis, unix_millis_now};
 use std::collections::BTreeSet;
 
+use muster_base::error_chain;
+use muster_base::{duration_millis, unix_millis_now};
+use muster_jobs::{
+    JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, SavedJobError, new_job_id,
+};
+use muster_request::{FleetRequest, FleetRequestError, RequestPlan, TargetSelection};
 use muster_wire::content::digest_contents;
 use muster_wire::identity::{Identity, SubjectName};
 
 use super::resume::EarlierJob;
-use crate::ask::{FleetRequest, FleetRequestError, RequestPlan, TargetSelection};
 use crate::cli::request_flags::RequestFlags;
 use crate::commands::context::CommandContext;
-use crate::jobs::{
-    JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, SavedJobError, new_job_id,
-};
-use muster_base::error_chain;
 
 /// A request that may be saved.
 #[derive(Debug)]

@@ -1,12 +1,11 @@
 //! Jobs as they are shown, and what changed between two.
 
+use muster_jobs::{RequestOutcome, SavedJob};
 use serde_json::{Value, json};
 
 use super::{
     JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
-use crate::exit::CommandExitCode;
-use crate::jobs::SavedJob;
 use crate::render::WIDTH;
 use crate::render::fixtures::plain;
 
@@ -39,7 +38,7 @@ fn interrupted() -> SavedJob {
 #[test]
 fn an_interrupted_job_says_who_failed_was_silent_and_was_never_asked() {
     let job = interrupted();
-    assert_eq!((job.exit_code(), job.damaged), (CommandExitCode::SomeFailed, 0));
+    assert_eq!((job.outcome(), job.damaged), (RequestOutcome::SomeFailed, 0));
     insta::assert_snapshot!(plain(&render_job(&job, WIDTH)), @r"
              Job: 20260101-000000-00000a
             Name: patch

@@ -1,12 +1,12 @@
 //! Renders the number of nodes by Puppet state: the totals of `mco puppet count`.
 
 use muster_contract::puppet::PuppetStatusOutput;
+use muster_request::RequestReport;
 use serde::Serialize;
 
 use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
 use crate::render::request::balance_line;
-use crate::report::RequestReport;
 
 /// The totals.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]

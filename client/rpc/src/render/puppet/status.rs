@@ -1,6 +1,7 @@
 //! Renders Puppet's state on each node.
 
 use muster_contract::puppet::PuppetStatusOutput;
+use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -10,7 +11,6 @@ use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
 use crate::render::printable::escape_to_line;
 use crate::render::request::balance_line;
-use crate::report::{NodeReply, RequestReport};
 
 /// State of Puppet on one node.
 #[derive(Debug, Serialize)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_contract::puppet::{LastRunSummaryOutput, PuppetRunClass};
+use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
@@ -12,7 +13,6 @@ use crate::render::plan::node_count_text;
 use crate::render::printable::escape_to_line;
 use crate::render::request::balance_line;
 use crate::render::spark::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
-use crate::report::RequestReport;
 
 /// The figures: output name and title, in the order of [`figure_values`].
 const FIGURES: [(&str, &str); 8] = [

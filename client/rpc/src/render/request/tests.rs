@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use muster_client::DdlStore;
 use muster_ddl::DisplayOverride;
 use muster_ddl::aggregate::summarize_replies;
+use muster_request::{NodeReply, RequestReport, ResultGap};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::json;
@@ -13,7 +14,6 @@ use super::RequestResultView;
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::render::fixtures::{plain, reply, report};
 use crate::render::{WIDTH, group, is_within_width, json};
-use crate::report::{NodeReply, RequestReport, ResultGap};
 
 fn draw(report: &RequestReport, wish: Option<DisplayOverride>, verbose: bool) -> String {
     let store = DdlStore::load(None).unwrap();

@@ -1,0 +1,241 @@
+//! Checks the replies to `rpcutil diagnose`: clocks, duplicates, versions, and problems that nodes report about themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_base::error_chain;
+use muster_client::ReceivedReply;
+use muster_contract::read_values;
+use muster_contract::rpcutil::RpcutilDiagnoseOutput;
+use muster_ddl::AgentDdl;
+use muster_request::{
+    AgentSchemas, FleetConnection, FleetRequestError, RollCall, RpcSettings, TargetSelection,
+};
+use muster_wire::identity::Identity;
+use muster_wire::status::ReplyReason;
+
+use super::{DiagnosisFinding, DiagnosisLevel, DiagnosisSection};
+
+/// Clock differences below this are not reported, in milliseconds.
+const NOTABLE_SKEW_MS: u64 = 1000;
+/// Clock differences above this are rejected by nodes in their default configuration, in milliseconds.
+const REFUSED_SKEW_MS: u64 = 30_000;
+
+/// Connects, asks the target nodes for their diagnosis, and evaluates the replies.
+pub async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> DiagnosisSection {
+    let roll_call = async {
+        let schemas = AgentSchemas::load(Some(settings))?;
+        let fleet = FleetConnection::connect(settings, target).await?;
+        let call = fleet.roll_call(&target.filter, "diagnose").await?;
+        Ok::<_, FleetRequestError>((call, schemas))
+    };
+    let finding = match roll_call.await {
+        Err(error) => DiagnosisFinding::error("connection", error_chain(&error)),
+        Ok((call, _)) if call.answers.is_empty() && call.rejected.is_empty() => {
+            DiagnosisFinding::error("nodes", "connected, but no node replies").with_advice(
+                "check that rpcd runs on the nodes in this collective, and that the filter matches",
+            )
+        }
+        Ok((call, schemas)) => return fleet_section(&call, &schemas),
+    };
+    DiagnosisSection::single("Fleet", finding)
+}
+
+/// Evaluates the roll call. `schemas` are the local DDLs.
+fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSection {
+    let answers = &call.answers;
+    let outputs = |answer: &ReceivedReply| read_values(&answer.reply.data).unwrap_or_default();
+    let diagnoses: Vec<Diagnosis<'_>> =
+        answers.iter().map(|answer| (&answer.reply.sender, outputs(answer))).collect();
+    let mut findings = Vec::new();
+    findings.extend(clock_findings(call));
+    findings.extend(duplicate_finding(&call.duplicates));
+    findings.extend(signature_findings(&call.rejected));
+    findings.extend(version_finding(&diagnoses));
+    findings.extend(ddl_findings(&diagnoses, schemas));
+    findings.extend(sandbox_findings(&diagnoses));
+    findings.extend(self_reported_findings(&diagnoses));
+    findings.extend(refusal_findings(answers));
+    if call.incomplete {
+        findings.push(
+            DiagnosisFinding::warning(
+                "gaps",
+                "replies may have been lost in transit; there may be more nodes",
+            )
+            .with_advice("run it again; if it recurs, check the broker's log for slow consumers"),
+        );
+    }
+    let count = answers.len();
+    let about = format!("Fleet: {count} {}", if count == 1 { "node" } else { "nodes" });
+    DiagnosisSection { about, is_local: false, findings }
+}
+
+/// A node and its outputs of `diagnose`; empty ones if it refused, or if they cannot be read.
+type Diagnosis<'a> = (&'a Identity, RpcutilDiagnoseOutput);
+
+/// Nodes by the value of one property.
+type NodesBy<K> = BTreeMap<K, BTreeSet<Identity>>;
+
+fn group_nodes<'a, K: Ord>(entries: impl IntoIterator<Item = (K, &'a Identity)>) -> NodesBy<K> {
+    let mut groups = NodesBy::new();
+    for (key, node) in entries {
+        groups.entry(key).or_default().insert(node.clone());
+    }
+    groups
+}
+
+fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
+    let mut nodes_by_level: BTreeMap<DiagnosisLevel, (BTreeSet<Identity>, u64)> = BTreeMap::new();
+    for (answer, skew) in call.answers.iter().zip(&call.skews) {
+        let skew = skew.unsigned_abs();
+        let level = match skew {
+            0..NOTABLE_SKEW_MS => continue,
+            NOTABLE_SKEW_MS..REFUSED_SKEW_MS => DiagnosisLevel::Warning,
+            _ => DiagnosisLevel::Error,
+        };
+        let (nodes, max_skew) = nodes_by_level.entry(level).or_default();
+        nodes.insert(answer.reply.sender.clone());
+        *max_skew = skew.max(*max_skew);
+    }
+    if nodes_by_level.is_empty() && !call.answers.is_empty() {
+        return vec![DiagnosisFinding::ok("clocks", "all within 1 s of the local clock")];
+    }
+    let findings = nodes_by_level.into_iter().map(|(level, (nodes, max_skew))| {
+        let seconds = Duration::from_millis(max_skew).as_secs_f64();
+        DiagnosisFinding::new("clocks", level, format!("up to {seconds:.1} s off the local clock"))
+            .with_advice("run NTP or chrony on these nodes, or on this machine")
+            .with_nodes(nodes)
+    });
+    findings.collect()
+}
+
+fn duplicate_finding(duplicates: &BTreeMap<Identity, usize>) -> Option<DiagnosisFinding> {
+    let nodes: Vec<Identity> = duplicates.keys().cloned().collect();
+    (!nodes.is_empty()).then(|| {
+        DiagnosisFinding::error("identities", "more than one daemon replies under the same name")
+            .with_advice("stop the copy, and issue credentials of its own: `rpc org add node NAME`")
+            .with_nodes(nodes)
+    })
+}
+
+fn signature_findings(rejected: &BTreeMap<&'static str, usize>) -> Vec<DiagnosisFinding> {
+    let findings = rejected.iter().map(|(reason, count)| {
+        DiagnosisFinding::error(
+            "signatures",
+            format!("{count} replies failed verification ({reason})"),
+        )
+        .with_advice("check for senders of another organisation, or with revoked credentials")
+    });
+    findings.collect()
+}
+
+fn version_finding(diagnoses: &[Diagnosis<'_>]) -> Option<DiagnosisFinding> {
+    let versions = diagnoses.iter();
+    let versions =
+        group_nodes(versions.filter_map(|(node, told)| Some((told.version.as_deref()?, *node))));
+    match versions.len() {
+        0 | 1 => versions
+            .keys()
+            .next()
+            .map(|version| DiagnosisFinding::ok("versions", format!("all run rpcd {version}"))),
+        _ => Some(DiagnosisFinding::warning(
+            "versions",
+            format!("different rpcd versions: {}", count_values(&versions)),
+        )),
+    }
+}
+
+/// Agents whose DDL differs from the local one, or between nodes.
+fn ddl_findings(diagnoses: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<DiagnosisFinding> {
+    let mut agents: BTreeMap<&str, NodesBy<&str>> = BTreeMap::new();
+    for (node, diagnosis) in diagnoses {
+        for (agent, version) in &diagnosis.agents {
+            let versions = agents.entry(agent).or_default();
+            versions.entry(version).or_default().insert((*node).clone());
+        }
+    }
+    let mut findings = Vec::new();
+    for (agent, versions) in &agents {
+        let found = count_values(versions);
+        let local = schemas.store.get(agent).map(AgentDdl::version);
+        let others =
+            versions.iter().filter(|(version, _)| local.is_some_and(|own| own != **version));
+        let others: BTreeSet<Identity> = others.flat_map(|(_, nodes)| nodes.clone()).collect();
+        if let Some(local) = local.filter(|_| !others.is_empty()) {
+            let message =
+                format!("agent {agent}: the local DDL has version {local}, nodes have {found}");
+            findings.push(
+                DiagnosisFinding::warning("ddls", message)
+                    .with_advice("install the same version on both sides")
+                    .with_nodes(others),
+            );
+        } else if versions.len() > 1 {
+            let message = format!("agent {agent} differs between nodes: {found}");
+            findings.push(DiagnosisFinding::warning("ddls", message));
+        }
+    }
+    if findings.is_empty() && !agents.is_empty() {
+        let message = format!("{} agents, each with the same version on all nodes", agents.len());
+        findings.push(DiagnosisFinding::ok("ddls", message));
+    }
+    findings
+}
+
+fn count_values(nodes_by_value: &NodesBy<&str>) -> String {
+    let counts = nodes_by_value.iter().map(|(value, nodes)| format!("{value} ({})", nodes.len()));
+    counts.collect::<Vec<_>>().join(", ")
+}
+
+/// Sandbox settings of external agents; equal texts are merged.
+fn sandbox_findings(diagnoses: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
+    let settings = diagnoses
+        .iter()
+        .flat_map(|(node, diagnosis)| diagnosis.sandbox.iter().map(move |entry| (entry, *node)));
+    group_nodes(settings)
+        .into_iter()
+        .map(|((agent, text), nodes)| {
+            DiagnosisFinding::ok("sandbox", format!("agent {agent}: {text}")).with_nodes(nodes)
+        })
+        .collect()
+}
+
+/// Problems that nodes report about themselves, the worst first; equal texts are merged.
+fn self_reported_findings(diagnoses: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> {
+    let findings = diagnoses.iter().flat_map(|(node, diagnosis)| {
+        diagnosis.findings.iter().map(move |finding| {
+            let is_error = finding.level == "error";
+            let level = if is_error { DiagnosisLevel::Error } else { DiagnosisLevel::Warning };
+            ((level, &finding.check, &finding.message), *node)
+        })
+    });
+    group_nodes(findings)
+        .into_iter()
+        .rev()
+        .map(|((level, check, message), nodes)| {
+            DiagnosisFinding::new(check, level, message).with_nodes(nodes)
+        })
+        .collect()
+}
+
+/// Nodes that rejected the request, or whose diagnosis cannot be read.
+fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
+    let refusals = answers.iter().filter_map(|answer| {
+        let reply = &answer.reply;
+        let reason = match &reply.reason {
+            _ if answer.is_ok() => {
+                let error = read_values::<RpcutilDiagnoseOutput>(&reply.data).err()?;
+                format!("diagnosis cannot be read: {error}")
+            }
+            Some(ReplyReason::Denied { rule }) => format!("diagnosis denied: {rule}"),
+            _ => format!("diagnosis failed: {}", reply.statusmsg),
+        };
+        Some((reason, &reply.sender))
+    });
+    group_nodes(refusals)
+        .into_iter()
+        .map(|(reason, nodes)| DiagnosisFinding::warning("answers", reason).with_nodes(nodes))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

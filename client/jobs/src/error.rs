@@ -1,0 +1,68 @@
+//! Errors of saved jobs.
+
+use std::path::PathBuf;
+
+use muster_secret::files::FileAccessError;
+
+/// Why a job cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SavedJobError {
+    /// No state directory is known.
+    #[error("cannot save jobs: neither XDG_STATE_HOME nor HOME is set")]
+    NoStateDirectory,
+    /// A file operation failed.
+    #[error(transparent)]
+    File(#[from] FileAccessError),
+    /// No job has this id.
+    #[error("there is no job {0:?}")]
+    Unknown(String),
+    /// An id prefix that matches several jobs.
+    #[error("{given:?} matches several jobs: {}", found.join(", "))]
+    Ambiguous {
+        /// The given prefix.
+        given: String,
+        /// The matching jobs.
+        found: Vec<String>,
+    },
+    /// The file does not begin with a job's first line.
+    #[error("{} is not a job: its first line cannot be parsed", .0.display())]
+    NotAJob(PathBuf),
+    /// Another process is running the job.
+    #[error("the job {0} is still running")]
+    Running(String),
+    /// No nodes are left for the operation.
+    #[error("the job {id} has no node that {condition}")]
+    NothingLeft {
+        /// The job.
+        id: String,
+        /// The state that such nodes would have.
+        condition: &'static str,
+    },
+    /// Filters are not allowed: the job determines its nodes.
+    #[error("the job {0} specifies its nodes; remove the filters")]
+    Filtered(String),
+    /// The job is a rollout of Puppet runs, which another command handles.
+    #[error("the job {0} is a rollout of Puppet runs")]
+    Runs(String),
+    /// The job is not a rollout of Puppet runs.
+    #[error("the job {0} is not a rollout of Puppet runs")]
+    NoRuns(String),
+    /// The job has only a digest of an input.
+    #[error("the job {id} has only a digest of the input `{input}`; pass it again: {input}=...")]
+    Digested {
+        /// The job.
+        id: String,
+        /// The input.
+        input: String,
+    },
+    /// The job has another request.
+    #[error("the request of the job {id} is {saved}, not {given}")]
+    OtherRequest {
+        /// The job.
+        id: String,
+        /// Agent and action of the job.
+        saved: String,
+        /// The given agent and action.
+        given: String,
+    },
+}

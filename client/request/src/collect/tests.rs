@@ -1,0 +1,170 @@
+//! A call folded event by event: balance, interruption, silence and disbelief.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_client::{
+    CallEvent, CallStats, ClientError, ConnectionDisturbance, DdlStore, ReceivedReply,
+};
+use muster_jobs::RequestOutcome;
+use muster_wire::identity::Identity;
+use serde_json::{Value, json};
+
+use super::{ReportBuilder, ReportUpdate};
+use crate::report::{RequestReport, RequestStats, ResultGap};
+
+const REQUEST: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+fn answer(node: &str, code: u8, data: &Value) -> Box<ReceivedReply> {
+    let reply = json!({
+        "request": REQUEST, "sender": node, "agent": "rpcutil", "action": "get_fact", "statuscode": code,
+        "statusmsg": "OK", "data": data, "time": 1_767_225_600_000_u64, "took": 7,
+    });
+    Box::new(ReceivedReply {
+        reply: serde_json::from_value(reply).unwrap(),
+        after: Duration::from_millis(20),
+        verifying: Duration::from_micros(100),
+    })
+}
+
+fn finished(incomplete: Option<ConnectionDisturbance>) -> CallEvent {
+    CallEvent::Finished(Box::new(stats(incomplete)))
+}
+
+fn stats(incomplete: Option<ConnectionDisturbance>) -> CallStats {
+    CallStats {
+        request: REQUEST.parse().unwrap(),
+        expected: Some(3),
+        ok: 0,
+        failed: 0,
+        missing: BTreeSet::new(),
+        absent: BTreeSet::new(),
+        unexpected: BTreeSet::new(),
+        rejected: 0,
+        incomplete,
+        signing: Duration::from_micros(200),
+        publishing: Duration::from_millis(1),
+        waiting: Duration::from_millis(30),
+    }
+}
+
+fn published() -> CallEvent {
+    CallEvent::Published { request: REQUEST.parse().unwrap(), expected: None }
+}
+
+fn nodes(names: &[&str]) -> BTreeSet<Identity> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn gather(events: Vec<CallEvent>, interrupted: bool) -> RequestReport {
+    let store = DdlStore::load(None).unwrap();
+    let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
+    let mut gathering = ReportBuilder::new("rpcutil", action, 3, RequestStats::default());
+    gathering.begin_batch(nodes(&["a", "b", "c"]));
+    for event in events {
+        gathering.handle_event(event).unwrap();
+    }
+    if interrupted {
+        gathering.add_gap(ResultGap::Interrupted);
+    }
+    gathering.into_report(BTreeSet::new())
+}
+
+#[test]
+fn every_event_finds_its_place() {
+    let report = gather(
+        vec![
+            published(),
+            CallEvent::Reply(answer("a", 0, &json!({"value": "de"}))),
+            CallEvent::Reply(answer("b", 1, &json!({"value": "uk"}))),
+            CallEvent::Absent("c".parse().unwrap()),
+            CallEvent::Unexpected(answer("d", 0, &json!({"value": "fr"}))),
+            CallEvent::Rejected("signature"),
+            CallEvent::Rejected("signature"),
+            finished(Some(ConnectionDisturbance::SlowConsumer)),
+        ],
+        false,
+    );
+    let stats = &report.stats;
+    assert_eq!(stats.requests, [REQUEST]);
+    assert_eq!((stats.discovered, stats.ok, stats.failed), (3, 1, 1));
+    assert_eq!((&stats.missing, &stats.not_connected), (&nodes(&["c"]), &nodes(&["c"])));
+    assert_eq!(stats.unexpected, nodes(&["d"]));
+    assert_eq!(stats.rejected.get("signature"), Some(&2));
+    assert_eq!(stats.gaps, BTreeSet::from([ResultGap::SlowConsumer]));
+    assert_eq!(stats.waiting, Duration::from_millis(30));
+    let senders: Vec<&str> = report.replies.iter().map(|reply| reply.node.as_str()).collect();
+    assert_eq!(senders, ["a", "b"]);
+    // Only what succeeded and was asked is summarised.
+    assert_eq!(report.summaries[0].to_json(), json!({"de": 1}));
+    assert_eq!(stats.outcome(), RequestOutcome::SomeFailed);
+}
+
+#[test]
+fn whoever_is_missing_was_waited_for_until_the_end() {
+    let late = CallStats { waiting: Duration::ZERO, ..stats(None) };
+    let report = gather(vec![published(), CallEvent::Finished(Box::new(late))], false);
+    assert_eq!(report.stats.missing.len(), 3);
+    assert!(report.stats.waiting > Duration::ZERO);
+}
+
+#[test]
+fn an_interruption_keeps_what_came_and_names_the_rest() {
+    let report = gather(vec![published(), CallEvent::Reply(answer("b", 0, &json!({})))], true);
+    assert_eq!(report.stats.missing, nodes(&["a", "c"]));
+    assert_eq!(report.stats.gaps, BTreeSet::from([ResultGap::Interrupted]));
+    assert_eq!(report.stats.outcome(), RequestOutcome::SomeFailed);
+    assert_eq!(gather(vec![published()], true).stats.outcome(), RequestOutcome::SomeFailed);
+}
+
+#[test]
+fn silence_is_counted_even_if_nobody_says_that_it_is_over() {
+    let report = gather(vec![published()], false);
+    assert_eq!(report.stats.missing, nodes(&["a", "b", "c"]));
+    assert_eq!(report.stats.outcome(), RequestOutcome::NoReplies);
+}
+
+#[test]
+fn steps_tell_the_watcher_what_to_show() {
+    let store = DdlStore::load(None).unwrap();
+    let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
+    let mut gathering = ReportBuilder::new("rpcutil", action, 2, RequestStats::default());
+    gathering.begin_batch(nodes(&["a", "b"]));
+    assert!(
+        matches!(gathering.handle_event(published()), Ok(ReportUpdate::Sent(id)) if id == REQUEST)
+    );
+    let step = gathering.handle_event(CallEvent::Reply(answer("a", 0, &json!({}))));
+    assert!(
+        matches!(step, Ok(ReportUpdate::Reply(reply)) if reply.node.as_str() == "a" && reply.took == 7)
+    );
+    assert_eq!(gathering.heard_count(), 1);
+    assert!(matches!(gathering.handle_event(finished(None)), Ok(ReportUpdate::Finished)));
+    let failed = ClientError::NotGranted { agent: "rpcutil".into(), allowed: "service".into() };
+    assert!(gathering.handle_event(CallEvent::Failed(failed)).is_err());
+}
+
+#[test]
+fn batches_add_up() {
+    let store = DdlStore::load(None).unwrap();
+    let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
+    let mut gathering = ReportBuilder::new("rpcutil", action, 4, RequestStats::default());
+    for (node, code) in [("a", 0), ("b", 1)] {
+        gathering.begin_batch(nodes(&[node]));
+        gathering.handle_event(published()).unwrap();
+        let reply = CallEvent::Reply(answer(node, code, &json!({"value": "de"})));
+        gathering.handle_event(reply).unwrap();
+        gathering.handle_event(finished(None)).unwrap();
+        gathering.end_batch();
+    }
+    gathering.begin_batch(nodes(&["c"]));
+    gathering.handle_event(published()).unwrap();
+    gathering.end_batch();
+    assert_eq!((gathering.heard_count(), gathering.stats().unsuccessful_count()), (3, 2));
+    let report = gathering.into_report(nodes(&["d"]));
+    let stats = &report.stats;
+    assert_eq!((stats.discovered, stats.ok, stats.failed), (4, 1, 1));
+    assert_eq!((&stats.missing, &stats.not_asked), (&nodes(&["c"]), &nodes(&["d"])));
+    assert_eq!((stats.requests.len(), stats.outcome()), (3, RequestOutcome::SomeFailed));
+    assert!(stats.publishing >= Duration::from_millis(2));
+    assert!(stats.waiting >= Duration::from_millis(60));
+}

@@ -1,0 +1,123 @@
+//! Errors of requests to the fleet.
+
+use std::path::PathBuf;
+
+use muster_base::is_harmful;
+use muster_client::discovery::flat::NodeListError;
+use muster_client::discovery::inventory::InventoryError;
+use muster_client::discovery::puppetdb::PuppetDbError;
+use muster_client::discovery::{DiscoveryOptionError, UnsupportedCondition};
+use muster_client::{ClientError, DdlStoreError};
+use muster_ddl::InputValidationError;
+use muster_filter::FilterError;
+use muster_jobs::SavedJobError;
+
+use crate::ddl_fetch::DdlFetchError;
+use crate::external::DiscoveryProgramError;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetRequestError {
+    /// An invalid filter.
+    #[error("{flag}: {source}\n\n  {}\n  {}", printable_filter(source), caret_line(source))]
+    Filter {
+        /// The option that has it, as on the command line.
+        flag: &'static str,
+        /// The error and its position.
+        source: FilterError,
+    },
+    /// An input that is not `KEY=VALUE`.
+    #[error("{0:?} is not KEY=VALUE; write inputs after the action, such as `name=rip`")]
+    InvalidInputFormat(String),
+    /// No DDL is known for this agent.
+    #[error("unknown agent {agent:?}: no DDL for it on this machine")]
+    UnknownAgent {
+        /// The given name.
+        agent: String,
+        /// The most similar agent.
+        nearest: Option<String>,
+        /// The most similar command, if the word was in a command's position.
+        command: Option<String>,
+        /// The directory for additional DDLs.
+        ddls: Option<PathBuf>,
+    },
+    /// An action that the agent does not have.
+    #[error("agent `{agent}` has no action {action:?}; its actions: {}", .known.join(", "))]
+    UnknownAction {
+        /// The agent.
+        agent: String,
+        /// The given name.
+        action: String,
+        /// The most similar action.
+        nearest: Option<String>,
+        /// All actions.
+        known: Vec<String>,
+    },
+    /// No action is given, and the agent has no default action.
+    #[error("agent `{agent}` has no default action; specify an action: {}", .known.join(", "))]
+    NoAction {
+        /// The agent.
+        agent: String,
+        /// All actions.
+        known: Vec<String>,
+    },
+    /// The action's DDL rejects the inputs.
+    #[error("{source}")]
+    Input {
+        /// The agent.
+        agent: String,
+        /// The input and the reason.
+        source: Box<InputValidationError>,
+    },
+    /// A list of nodes cannot be used. The path is `-` for the standard input.
+    #[error("the list of nodes in {} cannot be used", .0.display())]
+    NodeList(PathBuf, #[source] NodeListError),
+    /// An inventory cannot be used.
+    #[error("the inventory in {} cannot be used", .0.display())]
+    Inventory(PathBuf, #[source] InventoryError),
+    /// A `PuppetDB` error.
+    #[error(transparent)]
+    PuppetDb(#[from] PuppetDbError),
+    /// A discovery program error.
+    #[error(transparent)]
+    DiscoveryProgram(#[from] DiscoveryProgramError),
+    /// An invalid option of a discovery method.
+    #[error(transparent)]
+    DiscoveryOption(#[from] DiscoveryOptionError),
+    /// A condition that the discovery method does not support.
+    #[error(transparent)]
+    UnsupportedCondition(#[from] UnsupportedCondition),
+    /// A request without a filter, which the configuration forbids.
+    #[error("no request sent: `{action}` is not read-only, and no filter was given (required by `discovery.require_filter` in {})", file.display())]
+    Unfiltered {
+        /// The action.
+        action: String,
+        /// The configuration file.
+        file: PathBuf,
+    },
+    /// DDLs cannot be read.
+    #[error(transparent)]
+    Schemas(#[from] DdlStoreError),
+    /// A DDL could not be fetched.
+    #[error(transparent)]
+    Fetch(#[from] DdlFetchError),
+    /// A client error.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The user interrupted the command before a request was sent.
+    #[error("interrupted; nothing was sent")]
+    Interrupted,
+    /// A job cannot be used.
+    #[error(transparent)]
+    Job(#[from] SavedJobError),
+}
+
+/// The filter's text on one line, with one column per character.
+fn printable_filter(error: &FilterError) -> String {
+    error.text().chars().map(|c| if is_harmful(c) { '?' } else { c }).collect()
+}
+
+fn caret_line(error: &FilterError) -> String {
+    let before = error.column().saturating_sub(1).min(error.text().chars().count());
+    format!("{}^", " ".repeat(before))
+}

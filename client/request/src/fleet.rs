@@ -1,0 +1,200 @@
+//! The connection to the fleet for commands: connects and discovers nodes. Shows nothing.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use muster_base::unix_millis_now;
+use muster_client::{
+    BrokerAddress, CallStats, CallTarget, Client, ClientError, DiscoveryMethod, DiscoverySource,
+    DiscoveryWindow, ReceivedReply, RpcCall,
+};
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::trace::TraceContext;
+
+use crate::error::FleetRequestError;
+use crate::interrupt::run_until_interrupt;
+use crate::locate::locate_nodes;
+use crate::observer::{RequestEvent, RequestObserver};
+use crate::report::{RequestStats, ResultGap};
+use crate::settings::RpcSettings;
+use crate::target::TargetSelection;
+use crate::token_cache::PersistentTokenCache;
+
+/// A connection to the fleet.
+#[derive(Debug)]
+pub struct FleetConnection {
+    pub(crate) client: Client,
+    /// Saves verified tokens for the next command.
+    _token_cache: PersistentTokenCache,
+    /// Maximum wait for the first node.
+    pub(crate) listen: Duration,
+    /// Discovery source.
+    source: DiscoverySource,
+    /// Whether sensitive inputs are sent unencrypted.
+    pub(crate) plain_secrets: bool,
+}
+
+/// The discovered nodes.
+#[derive(Debug, Default)]
+pub struct DiscoveredNodes {
+    /// The nodes.
+    pub nodes: BTreeSet<Identity>,
+    /// Statistics of the discovery.
+    pub stats: RequestStats,
+}
+
+/// Target and options of a ping.
+#[derive(Debug, Clone, Copy)]
+pub struct PingRequest<'a> {
+    /// The target.
+    pub target: &'a TargetSelection,
+    /// Stop after this many replies.
+    pub expect: Option<usize>,
+    /// The trace context of the ping; if set, nodes report the duration of each of their stages.
+    pub traceparent: Option<TraceContext>,
+}
+
+impl DiscoveredNodes {
+    /// Creates a result from named nodes, without discovery.
+    pub fn from_names(nodes: BTreeSet<Identity>) -> Self {
+        let stats = RequestStats { started: unix_millis_now(), ..RequestStats::default() };
+        Self { nodes, stats }
+    }
+}
+
+impl FleetConnection {
+    /// Connects as configured; the target's own collective, listening time and discovery source take precedence.
+    pub async fn connect(
+        settings: &RpcSettings,
+        target: &TargetSelection,
+    ) -> Result<Self, FleetRequestError> {
+        let source = target.discovery_source(Some(settings))?;
+        let parse = |url: &String| BrokerAddress::parse(url, settings.plaintext_on_loopback);
+        let servers = settings.urls.iter().map(parse);
+        let servers = servers.collect::<Result<_, _>>().map_err(ClientError::from)?;
+        let window = discovery_window(settings, target);
+        let client = Client::connect(muster_client::ClientSettings {
+            servers,
+            authority: settings.ca.clone(),
+            credentials: settings.credentials.clone(),
+            operator: settings.operator.to_string(),
+            account: settings.account.clone(),
+            collective: target.collective.clone().unwrap_or_else(|| settings.collective.clone()),
+            window,
+        });
+        let client = client.await?;
+        Ok(Self {
+            _token_cache: PersistentTokenCache::load_for_client(client.clone(), settings),
+            client,
+            listen: window.initial_wait,
+            source,
+            plain_secrets: settings.plain_secrets,
+        })
+    }
+
+    /// The collective that requests are sent to.
+    pub fn collective(&self) -> &SubjectName {
+        self.client.collective()
+    }
+
+    /// The discovery method.
+    pub fn discovery_method(&self) -> DiscoveryMethod {
+        self.source.method()
+    }
+
+    /// Pings the target with these options, and shows each reply as it arrives. Returns the statistics; `None` if there was no target node.
+    pub async fn ping(
+        &self,
+        ping: PingRequest<'_>,
+        observer: &dyn RequestObserver,
+        mut show: impl FnMut(&ReceivedReply),
+    ) -> Result<Option<CallStats>, FleetRequestError> {
+        let call_target = match self.locate_nodes(ping.target, observer).await? {
+            Some(nodes) if nodes.is_empty() => return Ok(None),
+            Some(nodes) => CallTarget::Nodes(nodes),
+            None => CallTarget::Filter(ping.target.filter.clone()),
+        };
+        let mut call = RpcCall::new("rpcutil", "ping", call_target).map_err(ClientError::from)?;
+        call.wait = self.listen;
+        call.expect = ping.expect;
+        call.trace = ping.traceparent.is_some();
+        call.traceparent = ping.traceparent;
+        let show_ok = |answer: &ReceivedReply| {
+            if answer.is_ok() {
+                show(answer);
+            }
+        };
+        Ok(Some(run_until_interrupt(self.client.run_call(call, show_ok)).await??))
+    }
+
+    /// Discovers the target nodes. Named nodes are used without discovery.
+    pub async fn discover_nodes(
+        &self,
+        target: &TargetSelection,
+        observer: &dyn RequestObserver,
+    ) -> Result<DiscoveredNodes, FleetRequestError> {
+        let started = unix_millis_now();
+        let start = Instant::now();
+        if let Some(nodes) = self.locate_nodes(target, observer).await? {
+            let stats =
+                RequestStats { started, discovering: start.elapsed(), ..RequestStats::default() };
+            return Ok(DiscoveredNodes { nodes, stats });
+        }
+        let filter = &target.filter;
+        if filter.identities_exact().is_some() {
+            let nodes = self.client.discover_nodes(filter).await?.nodes;
+            return Ok(DiscoveredNodes::from_names(nodes));
+        }
+        let method = DiscoveryMethod::Broadcast;
+        observer.observe(RequestEvent::DiscoveryStarted(method));
+        let mut count = 0;
+        let discovery = self.client.discover_with_progress(filter, |_| {
+            count += 1;
+            observer.observe(RequestEvent::NodesCounted(count));
+        });
+        let discovered = run_until_interrupt(discovery).await??;
+        observer.observe(RequestEvent::DiscoveryEnded(method, discovered.nodes.len()));
+        let gaps = discovered.incomplete.then_some(ResultGap::Discovery).into_iter().collect();
+        let stats =
+            RequestStats { started, gaps, discovering: discovered.took, ..RequestStats::default() };
+        Ok(DiscoveredNodes { nodes: discovered.nodes, stats })
+    }
+
+    /// Returns the target nodes, if they can be found without a request to the fleet.
+    async fn locate_nodes(
+        &self,
+        target: &TargetSelection,
+        observer: &dyn RequestObserver,
+    ) -> Result<Option<BTreeSet<Identity>>, FleetRequestError> {
+        let method = self.discovery_method();
+        if method == DiscoveryMethod::Broadcast {
+            return Ok(None);
+        }
+        let query = target.discovery_query(&self.source, Some(self.client.collective()));
+        observer.observe(RequestEvent::DiscoveryStarted(method));
+        let nodes = locate_nodes(&self.source, &query, observer).await?;
+        let count = nodes.as_ref().map_or(0, BTreeSet::len);
+        observer.observe(RequestEvent::DiscoveryEnded(method, count));
+        Ok(nodes)
+    }
+}
+
+/// Minimum quiet time after the last reply when nodes must query data sources first.
+const DATA_SOURCE_QUIET_TIME: Duration = Duration::from_secs(2);
+
+/// Maximum total wait while nodes keep replying, as a multiple of the wait for the first reply.
+const MAX_LISTEN_FACTOR: u32 = 5;
+
+/// An explicit listening time is used exactly; otherwise the quiet window ends the wait.
+fn discovery_window(settings: &RpcSettings, target: &TargetSelection) -> DiscoveryWindow {
+    if let Some(listen) = target.listen {
+        return DiscoveryWindow { initial_wait: listen, quiet_time: listen, max_wait: listen };
+    }
+    let quiet_time = settings.discovery_window.unwrap_or(DiscoveryWindow::default().quiet_time);
+    let has_lookups = target.lookup_time > Duration::ZERO;
+    DiscoveryWindow {
+        initial_wait: settings.discovery_timeout + target.lookup_time,
+        quiet_time: if has_lookups { quiet_time.max(DATA_SOURCE_QUIET_TIME) } else { quiet_time },
+        max_wait: settings.discovery_timeout * MAX_LISTEN_FACTOR + target.lookup_time,
+    }
+}

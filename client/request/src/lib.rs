@@ -1,0 +1,67 @@
+//! Requests to the fleet: from words and options to a [`RequestReport`].
+//!
+//! ```text
+//! words -> plan (schema, coercion, validation) -> fleet (connect, discover) -> rollout (call after call) -> collect
+//! ```
+//!
+//! The request is validated completely before the broker is contacted. Nothing here prints: what happens meanwhile are [`RequestEvent`]s for a
+//! [`RequestObserver`].
+
+#![warn(missing_docs)]
+
+mod approval;
+mod cache_file;
+mod collect;
+mod confirm;
+mod ddl_cache;
+mod ddl_fetch;
+mod error;
+mod external;
+mod fleet;
+mod interrupt;
+mod listen;
+mod locate;
+mod observer;
+mod ping;
+mod plan;
+mod puppet_rollout;
+mod puppet_runs;
+mod recorder;
+mod reply_filter;
+mod report;
+mod rollout;
+mod run_log;
+mod settings;
+mod target;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod token_cache;
+mod words;
+
+pub use approval::{
+    ApprovalFileError, LoadedApproval, load_approval, load_offline_signer, read_approval_file,
+    write_approval_file,
+};
+pub use cache_file::{read_cache_file, replace_cache_file};
+pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
+pub use ddl_cache::DdlCache;
+pub use ddl_fetch::{DdlFetchError, FetchedDdl};
+pub use error::FleetRequestError;
+pub use external::DiscoveryProgramError;
+pub use fleet::{DiscoveredNodes, FleetConnection, PingRequest};
+pub use listen::ListenRequest;
+pub use locate::locate_nodes;
+pub use muster_jobs::RequestOutcome;
+pub use observer::{RequestEvent, RequestObserver};
+pub use ping::{RollCall, clock_skew};
+pub use plan::{AgentSchemas, RequestPlan};
+pub use puppet_rollout::PuppetRolloutNotice;
+pub use puppet_runs::{EndedRun, PuppetRunsReport};
+pub use recorder::JobRecorder;
+pub use reply_filter::{ReplyFilter, ReplyFilterError};
+pub use report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
+pub use rollout::{FleetRequest, FleetRequestUpdate};
+pub use run_log::RunLogLine;
+pub use settings::{RpcSettings, RpcSettingsError};
+pub use target::{TargetOptions, TargetSelection};
+pub use words::RequestWords;

@@ -1,0 +1,80 @@
+//! One broadcast that also reports duplicate replies and verification failures, which [`FleetConnection::ping`](super::FleetConnection::ping) does
+//! not return. Used for diagnosis.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_base::{duration_millis, unix_millis_now};
+use muster_client::{CallEvent, CallTarget, ClientError, ReceivedReply, RpcCall};
+use muster_filter::NodeFilter;
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+
+use crate::error::FleetRequestError;
+use crate::fleet::FleetConnection;
+use crate::interrupt::run_until_interrupt;
+
+/// The result of a roll call.
+#[derive(Debug, Default)]
+pub struct RollCall {
+    /// The first reply of each node.
+    pub answers: Vec<ReceivedReply>,
+    /// Clock skew of each of them, as of [`clock_skew`].
+    pub skews: Vec<i64>,
+    /// Nodes that replied more than once, with the number of extra replies.
+    pub duplicates: BTreeMap<Identity, usize>,
+    /// Replies that failed verification, by reason code.
+    pub rejected: BTreeMap<&'static str, usize>,
+    /// Replies may have been lost.
+    pub incomplete: bool,
+}
+
+impl FleetConnection {
+    /// Sends a request for an action of `rpcutil` without inputs to all matching nodes.
+    pub async fn roll_call(
+        &self,
+        filter: &NodeFilter,
+        action: &str,
+    ) -> Result<RollCall, FleetRequestError> {
+        let mut call = RpcCall::new("rpcutil", action, CallTarget::Filter(filter.clone()))
+            .map_err(ClientError::from)?;
+        call.wait = self.listen;
+        let mut events = self.client.call(call);
+        let mut roll_call = RollCall::default();
+        let collect = async {
+            while let Some(event) = events.next().await {
+                roll_call.record_event(event)?;
+            }
+            Ok::<_, ClientError>(roll_call)
+        };
+        Ok(run_until_interrupt(collect).await??)
+    }
+}
+
+/// Computes the clock skew of a node that sent its time `node_time` between the request, `after` before `now`, and `now`: its clock minus the local
+/// clock, in milliseconds; 0 if the round trip time explains the difference.
+pub fn clock_skew(after: Duration, node_time: Millis, now: Millis) -> i64 {
+    let earliest = now.saturating_sub(duration_millis(after));
+    let nearest = node_time.clamp(earliest, now.max(earliest));
+    let skew = i128::from(node_time) - i128::from(nearest);
+    i64::try_from(skew).unwrap_or(if skew < 0 { i64::MIN } else { i64::MAX })
+}
+
+impl RollCall {
+    fn record_event(&mut self, event: CallEvent) -> Result<(), ClientError> {
+        match event {
+            CallEvent::Reply(answer) => {
+                self.skews.push(clock_skew(answer.after, answer.reply.time, unix_millis_now()));
+                self.answers.push(*answer);
+            }
+            CallEvent::Unexpected(answer) => {
+                *self.duplicates.entry(answer.reply.sender).or_default() += 1;
+            }
+            CallEvent::Rejected(reason) => *self.rejected.entry(reason).or_default() += 1,
+            CallEvent::Finished(stats) => self.incomplete = stats.incomplete.is_some(),
+            CallEvent::Failed(error) => return Err(error),
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! Builds a validated request from command-line words. Pure: secrets are already read, nothing is sent.
+
+use std::path::PathBuf;
+
+use muster_base::nearest_name;
+use muster_client::DdlStore;
+use muster_ddl::{ActionSchema, AgentDdl, InputValidationError};
+use serde_json::{Map, Value};
+
+use crate::error::FleetRequestError;
+use crate::settings::RpcSettings;
+use crate::words::RequestWords;
+
+/// The known DDLs, and names for suggestions.
+#[derive(Debug)]
+pub struct AgentSchemas {
+    /// The DDLs.
+    pub store: DdlStore,
+    /// The directory for additional DDLs.
+    pub directory: Option<PathBuf>,
+    /// Names of commands, if the agent's name was in a command's position.
+    pub commands: Vec<String>,
+}
+
+/// A request that conforms to its DDL.
+#[derive(Debug, Clone)]
+pub struct RequestPlan<'a> {
+    /// The agent.
+    pub ddl: &'a AgentDdl,
+    /// The action.
+    pub action: &'a ActionSchema,
+    /// The inputs, including defaults.
+    pub data: Map<String, Value>,
+}
+
+impl AgentSchemas {
+    /// Loads the built-in DDLs, and those in the directories of the settings, if any.
+    pub fn load(settings: Option<&RpcSettings>) -> Result<Self, FleetRequestError> {
+        let directory = settings.map(|settings| settings.ddls.clone());
+        let store = DdlStore::load(directory.as_deref())?;
+        Ok(Self { store, directory, commands: Vec::new() })
+    }
+
+    /// Adds cached DDLs of agents without a known DDL. Returns the names of those that were added, and the times of their fetch.
+    pub fn add_cached(&mut self, cached: Vec<(AgentDdl, String)>) -> Vec<(String, String)> {
+        let added = cached.into_iter().filter_map(|(ddl, fetched_at)| {
+            let name = ddl.name().to_owned();
+            self.store.add_absent(ddl).then_some((name, fetched_at))
+        });
+        added.collect()
+    }
+
+    /// Returns the DDL of an agent.
+    pub fn find_agent(&self, agent: &str) -> Result<&AgentDdl, FleetRequestError> {
+        self.store.get(agent).ok_or_else(|| FleetRequestError::UnknownAgent {
+            agent: agent.to_owned(),
+            nearest: nearest_name(agent, self.store.all().map(AgentDdl::name)),
+            command: nearest_name(agent, self.commands.iter().map(String::as_str)),
+            ddls: self.directory.clone(),
+        })
+    }
+
+    /// Returns the named action or the agent's default.
+    pub fn find_action(
+        &self,
+        words: &RequestWords,
+    ) -> Result<(&AgentDdl, &ActionSchema), FleetRequestError> {
+        let ddl = self.find_agent(&words.agent)?;
+        let agent = ddl.name().to_owned();
+        let names = || ddl.actions().iter().map(ActionSchema::name);
+        let known = names().map(str::to_owned).collect();
+        let Some(name) = words.action.as_deref().or(ddl.default_action()) else {
+            return Err(FleetRequestError::NoAction { agent, known });
+        };
+        ddl.find_action(name).map(|action| (ddl, action)).ok_or_else(|| {
+            let nearest = nearest_name(name, names());
+            FleetRequestError::UnknownAction { agent, action: name.to_owned(), nearest, known }
+        })
+    }
+}
+
+impl<'a> RequestPlan<'a> {
+    /// Converts and validates the inputs.
+    pub fn new(
+        ddl: &'a AgentDdl,
+        action: &'a ActionSchema,
+        inputs: &[(String, String)],
+    ) -> Result<Self, FleetRequestError> {
+        Self::with_base_inputs(ddl, action, Map::new(), inputs)
+    }
+
+    /// Converts and validates the inputs; `base` supplies values for inputs that are not given.
+    pub fn with_base_inputs(
+        ddl: &'a AgentDdl,
+        action: &'a ActionSchema,
+        base: Map<String, Value>,
+        inputs: &[(String, String)],
+    ) -> Result<Self, FleetRequestError> {
+        let invalid = |source: InputValidationError| FleetRequestError::Input {
+            agent: ddl.name().to_owned(),
+            source: Box::new(source),
+        };
+        let mut typed = base;
+        typed.extend(action.coerce_words(inputs).map_err(invalid)?);
+        let data = action.validate_input(&typed).map_err(invalid)?;
+        Ok(Self { ddl, action, data })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_client::DdlStore;
+    use serde_json::json;
+
+    use super::{AgentSchemas, RequestPlan};
+    use crate::{FleetRequestError, RequestWords};
+
+    fn schemas() -> AgentSchemas {
+        let commands = ["ping", "find", "facts"].map(str::to_owned).to_vec();
+        AgentSchemas { store: DdlStore::load(None).unwrap(), directory: None, commands }
+    }
+
+    fn plan(words: &str) -> Result<(String, serde_json::Value), FleetRequestError> {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let words = RequestWords::parse(&words[0], &words[1..])?;
+        let schemas = schemas();
+        let (ddl, action) = schemas.find_action(&words)?;
+        let plan = RequestPlan::new(ddl, action, &words.inputs)?;
+        Ok((plan.action.name().to_owned(), plan.data.into()))
+    }
+
+    #[test]
+    fn the_default_action_is_meant_when_none_is_named() {
+        let (action, data) = plan("puppetral type=user name=rip password=$1$x$ noop=yes").unwrap();
+        assert_eq!(action, "do");
+        assert_eq!(data, json!({"type": "user", "name": "rip", "password": "$1$x$", "noop": true}));
+        assert_eq!(plan("puppetral find type=user name=rip").unwrap().0, "find");
+    }
+
+    #[test]
+    fn mistakes_are_named_before_anything_is_sent() {
+        for (words, named) in [
+            ("puppetral type=user", "`name`"),
+            ("puppetral find type=user nam=rip", "\"nam\""),
+            ("puppetral find type=user name=rip name=rap", "\"name\""),
+            ("puppetral find type=_ name=rip", "`type`"),
+            ("puppetral type=user name=rip noop=perhaps", "`noop`"),
+            ("rpcutil", "get_fact"),
+            ("rpcutil fact=x", "get_fact"),
+            ("rpcutil pong", "\"pong\""),
+            ("rpcutl ping", "\"rpcutl\""),
+        ] {
+            let error = plan(words).unwrap_err();
+            assert!(error.to_string().contains(named), "{words}: {error}");
+        }
+    }
+
+    #[test]
+    fn slips_are_answered_with_what_was_meant() {
+        use FleetRequestError::{UnknownAction, UnknownAgent};
+        let named = |nearest: Option<String>, expected: &str| nearest.as_deref() == Some(expected);
+        let error = |words| plan(words).unwrap_err();
+        assert!(
+            matches!(error("rpcutil pong"), UnknownAction { nearest, .. } if named(nearest.clone(), "ping"))
+        );
+        assert!(
+            matches!(error("rpcutl ping"), UnknownAgent { nearest, .. } if named(nearest.clone(), "rpcutil"))
+        );
+        assert!(
+            matches!(error("fact country"), UnknownAgent { command, .. } if named(command.clone(), "facts"))
+        );
+    }
+}

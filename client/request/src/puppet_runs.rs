@@ -1,0 +1,148 @@
+//! The result of a Puppet rollout: the common source of text, documents and exit codes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use muster_client::RolloutStopReason;
+use muster_client::runs::{ConcurrencyStats, PermitInterval, RunOutcome, measure_concurrency};
+use muster_jobs::RequestOutcome;
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use uuid::Uuid;
+
+/// The end of one node's run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndedRun {
+    /// The run id.
+    pub run: Uuid,
+    /// The outcome.
+    pub outcome: RunOutcome,
+    /// Whether the run ended before this command, in an earlier part of the resumed job.
+    pub earlier: bool,
+}
+
+/// The complete result.
+#[derive(Debug, Clone, Default)]
+pub struct PuppetRunsReport {
+    /// Runs that have ended, and nodes that were given up.
+    pub ended: BTreeMap<Identity, EndedRun>,
+    /// Nodes that were skipped because Puppet is disabled there, with the disable messages.
+    pub disabled: BTreeMap<Identity, String>,
+    /// Target nodes that never received a request.
+    pub not_asked: BTreeSet<Identity>,
+    /// Maximum concurrent runs, if limited.
+    pub limit: Option<usize>,
+    /// Why the rollout stopped early, if it did.
+    pub halt: Option<RolloutStopReason>,
+    /// Number of replies that failed verification, by reason code.
+    pub rejected: BTreeMap<&'static str, usize>,
+    /// The requests' ids.
+    pub requests: Vec<String>,
+    /// Start time, by the local clock.
+    pub started: Millis,
+    /// Duration of the rollout, by the local clock.
+    pub took: Duration,
+    /// Id of the job in which it is saved.
+    pub job: Option<String>,
+}
+
+impl PuppetRunsReport {
+    /// Nodes by outcome class: successful classes first, then failures, each by name.
+    pub fn nodes_by_class(&self) -> Vec<(&str, BTreeSet<&Identity>)> {
+        let mut classes: BTreeMap<(bool, &str), BTreeSet<&Identity>> = BTreeMap::new();
+        for (node, ended) in &self.ended {
+            let RunOutcome { ok, class, .. } = &ended.outcome;
+            classes.entry((!ok, class)).or_default().insert(node);
+        }
+        classes.into_iter().map(|((_, class), nodes)| (class, nodes)).collect()
+    }
+
+    /// Number of successful runs.
+    pub fn ok_count(&self) -> usize {
+        self.ended.values().filter(|ended| ended.outcome.ok).count()
+    }
+
+    /// Number of unsuccessful runs.
+    pub fn unsuccessful_count(&self) -> usize {
+        self.ended.len() - self.ok_count()
+    }
+
+    /// Concurrency by the nodes' own times, of all runs that began, including earlier parts of the job.
+    pub fn concurrency_stats(&self) -> Option<ConcurrencyStats> {
+        let ended = self.ended.values();
+        let spans: Vec<PermitInterval> =
+            ended.filter_map(|ended| ended.outcome.permit_interval).collect();
+        measure_concurrency(&spans)
+    }
+
+    /// Number of nodes whose times were converted to the local clock.
+    pub fn skewed_clock_count(&self) -> usize {
+        self.ended.values().filter(|ended| ended.outcome.is_skewed()).count()
+    }
+
+    /// How the runs ended. A node that was skipped because Puppet is disabled is not a failure.
+    pub fn outcome(&self) -> RequestOutcome {
+        if self.ended.is_empty() && self.not_asked.is_empty() {
+            RequestOutcome::NoNodes
+        } else if !self.not_asked.is_empty() || self.halt.is_some() {
+            RequestOutcome::SomeFailed
+        } else if !self.ended.values().any(|ended| ended.outcome.is_heard()) {
+            RequestOutcome::NoReplies
+        } else if self.unsuccessful_count() > 0 {
+            RequestOutcome::SomeFailed
+        } else {
+            RequestOutcome::Succeeded
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_client::RolloutStopReason;
+    use muster_client::runs::RunOutcome;
+
+    use crate::testing::{ran, runs};
+    use muster_jobs::RequestOutcome;
+
+    #[test]
+    fn only_runs_that_all_succeeded_pass() {
+        let unheard = || RunOutcome::without_reply("no_answer", "silent");
+        let good = || vec![("a", ran("clean", 0, 1)), ("b", ran("changed", 1, 3))];
+        assert_eq!(runs(good()).outcome(), RequestOutcome::Succeeded);
+        assert_eq!(runs(vec![]).outcome(), RequestOutcome::NoNodes);
+        for bad in [ran("failed", 0, 1), ran("failed+changed", 0, 1), unheard()] {
+            let mut all = good();
+            all.push(("c", bad));
+            assert_eq!(runs(all).outcome(), RequestOutcome::SomeFailed);
+        }
+        assert_eq!(
+            runs(vec![("a", unheard()), ("b", unheard())]).outcome(),
+            RequestOutcome::NoReplies
+        );
+        let mut left = runs(good());
+        left.not_asked.insert("c".parse().unwrap());
+        assert_eq!(left.outcome(), RequestOutcome::SomeFailed);
+        let mut stopped = runs(good());
+        stopped.halt = Some(RolloutStopReason::Interrupted);
+        assert_eq!(stopped.outcome(), RequestOutcome::SomeFailed);
+        let mut disabled = runs(good());
+        disabled.disabled.insert("d".parse().unwrap(), "moving".to_owned());
+        assert_eq!(disabled.outcome(), RequestOutcome::Succeeded);
+    }
+
+    #[test]
+    fn what_is_good_is_told_first() {
+        let runs = runs(vec![
+            ("a", ran("failed", 0, 1)),
+            ("b", ran("clean", 0, 1)),
+            ("c", ran("changed", 0, 1)),
+            ("d", ran("clean", 0, 1)),
+            ("e", RunOutcome::without_reply("no_answer", "silent")),
+        ]);
+        let classes: Vec<(&str, usize)> =
+            runs.nodes_by_class().into_iter().map(|(class, nodes)| (class, nodes.len())).collect();
+        assert_eq!(classes, [("changed", 1), ("clean", 2), ("failed", 1), ("no_answer", 1)]);
+        let proof = runs.concurrency_stats().unwrap();
+        assert_eq!((proof.runs, proof.highest), (4, 4));
+    }
+}

@@ -1,0 +1,251 @@
+//! Sends a request to known nodes, batch by batch, within the limits of the rollout. Shows nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_client::{
+    CallEvent, CallTarget, ClientError, ProgressUpdate, ReplyDelivery, RolloutLimits,
+    RolloutSchedule, RolloutStopReason, RpcCall,
+};
+use muster_jobs::JobEnd;
+use muster_wire::identity::Identity;
+use muster_wire::trace::TraceContext;
+
+use crate::collect::{ReportBuilder, ReportUpdate};
+use crate::error::FleetRequestError;
+use crate::fleet::{DiscoveredNodes, FleetConnection};
+use crate::interrupt::InterruptListener;
+use crate::observer::{RequestEvent, RequestObserver};
+use crate::plan::RequestPlan;
+use crate::recorder::JobRecorder;
+use crate::report::{NodeReply, RequestReport, ResultGap};
+
+/// A request and its time limits.
+#[derive(Debug)]
+pub struct FleetRequest<'a> {
+    /// The validated request.
+    pub plan: &'a RequestPlan<'a>,
+    /// Time limit of the action on a node; the DDL's timeout when absent.
+    pub timeout: Option<Duration>,
+    /// Maximum time until a node starts the action.
+    pub ttl: Duration,
+    /// Whether nodes send progress.
+    pub stream: bool,
+    /// Batch parameters.
+    pub limits: RolloutLimits,
+    /// Pause between batches.
+    pub pause: Duration,
+    /// Stop after this many replies.
+    pub expect: Option<usize>,
+    /// Nodes report the duration of each of their stages.
+    pub trace: bool,
+    /// The trace context of the request.
+    pub traceparent: Option<TraceContext>,
+    /// The approval by a second user.
+    pub approval: Option<String>,
+}
+
+/// An update to show immediately.
+#[derive(Debug, Clone, Copy)]
+pub enum FleetRequestUpdate<'a> {
+    /// A node replied.
+    Reply(&'a NodeReply),
+    /// A node reports progress.
+    Progress(&'a ProgressUpdate),
+}
+
+/// How the wait for a batch ended.
+enum BatchEnd {
+    /// All replies are in, or the deadline has passed.
+    Finished,
+    /// The user interrupted the wait.
+    Interrupted,
+    /// The batch could not be sent.
+    Failed(ClientError),
+}
+
+impl<'a> FleetRequest<'a> {
+    /// Creates a request to all nodes in one batch, with a ttl of one minute.
+    pub fn new(plan: &'a RequestPlan<'a>) -> Self {
+        Self {
+            plan,
+            timeout: None,
+            ttl: Duration::from_mins(1),
+            stream: false,
+            limits: RolloutLimits::default(),
+            pause: Duration::ZERO,
+            expect: None,
+            trace: false,
+            traceparent: None,
+            approval: None,
+        }
+    }
+}
+
+impl FleetConnection {
+    /// Sends the request to the nodes, and shows each reply as it arrives. Without nodes, nothing is sent. An interrupt ends the wait and the
+    /// rollout, but not the actions that nodes have started. A batch that cannot be sent does the same, unless it is the first: then it is an error,
+    /// because no node received the request.
+    pub async fn run_request<E: From<FleetRequestError>>(
+        &self,
+        request: FleetRequest<'_>,
+        discovered: DiscoveredNodes,
+        recorder: &mut JobRecorder<'_>,
+        observer: &dyn RequestObserver,
+        mut show: impl FnMut(FleetRequestUpdate<'_>) -> Result<(), E>,
+    ) -> Result<RequestReport, E> {
+        let DiscoveredNodes { nodes, mut stats } = discovered;
+        (stats.expected_replies, stats.traceparent) = (request.expect, request.traceparent);
+        let (agent, action) = (request.plan.ddl.name(), request.plan.action);
+        let mut builder = ReportBuilder::new(agent, action, nodes.len(), stats);
+        if nodes.is_empty() {
+            return Ok(builder.into_report(nodes));
+        }
+        let count = request.limits.batches(nodes.iter().cloned()).len();
+        observer.observe(RequestEvent::CallsStarted(nodes.len()));
+        let mut schedule = RolloutSchedule::new(nodes.into_iter().collect(), request.limits);
+        let mut number = 0;
+        let mut interrupt = InterruptListener::listen();
+        while let Some(batch) = schedule.next_batch() {
+            number += 1;
+            observer.observe(RequestEvent::BatchStarted { number, count, nodes: batch.len() });
+            recorder.record_wave(number, &batch);
+            builder.begin_batch(batch.clone());
+            let call = self.build_call(&request, batch)?;
+            let collectors = (&mut builder, &mut *recorder);
+            let end =
+                self.wait_for_batch(call, collectors, &mut interrupt, observer, &mut show).await;
+            recorder.record_not_connected(&builder.stats().not_connected);
+            builder.end_batch();
+            match end? {
+                BatchEnd::Finished => {}
+                BatchEnd::Interrupted => {
+                    schedule.stop(RolloutStopReason::Interrupted);
+                    builder.add_gap(ResultGap::Interrupted);
+                    let id = recorder.job_id().or(builder.current_request());
+                    if let Some(id) = id.filter(|_| !action.is_read_only()) {
+                        observer.observe(RequestEvent::NodesContinue(id));
+                    }
+                    break;
+                }
+                BatchEnd::Failed(error) if number == 1 => {
+                    recorder.record_end(JobEnd::Broken);
+                    return Err(FleetRequestError::from(error).into());
+                }
+                BatchEnd::Failed(error) => {
+                    schedule.stop(RolloutStopReason::Broken);
+                    builder.add_gap(ResultGap::Broken);
+                    observer.observe(RequestEvent::BatchFailed(&error));
+                    break;
+                }
+            }
+            if number == count {
+                break;
+            }
+            let failed = builder.stats().unsuccessful_count();
+            if let Some(stop) = schedule.record_batch_end(failed) {
+                observer.observe(RequestEvent::RolloutStopped(stop));
+                break;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(request.pause) => {}
+                () = interrupt.wait_for_signal() => {
+                    schedule.stop(RolloutStopReason::Interrupted);
+                    builder.add_gap(ResultGap::Interrupted);
+                    break;
+                }
+            }
+        }
+        observer.observe(RequestEvent::CallsEnded);
+        recorder.record_end(JobEnd::of_rollout(schedule.stop_reason()));
+        Ok(builder.into_report(schedule.unasked_nodes().cloned().collect()))
+    }
+
+    /// Sends the request to all nodes without waiting for replies, which go to another process or are not wanted. Returns the request's id once the
+    /// broker has accepted it, and the nodes that received no request because their encryption key is unknown.
+    pub async fn send_without_waiting(
+        &self,
+        request: &FleetRequest<'_>,
+        nodes: BTreeSet<Identity>,
+        reply_delivery: ReplyDelivery,
+        recorder: &mut JobRecorder<'_>,
+    ) -> Result<(String, BTreeSet<Identity>), FleetRequestError> {
+        recorder.record_wave(1, &nodes);
+        let call = RpcCall { reply_delivery, ..self.build_call(request, nodes)? };
+        let mut events = self.client.call(call);
+        while let Some(event) = events.next().await {
+            match event {
+                CallEvent::Finished(stats) => {
+                    let id = stats.request.to_string();
+                    recorder.record_request(&id);
+                    recorder.record_not_connected(&stats.missing);
+                    recorder.record_end(JobEnd::Unattended);
+                    return Ok((id, stats.missing));
+                }
+                CallEvent::Failed(error) => {
+                    recorder.record_end(JobEnd::Broken);
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        Err(FleetRequestError::Interrupted)
+    }
+
+    /// Runs one call to its end.
+    async fn wait_for_batch<E>(
+        &self,
+        call: RpcCall,
+        (builder, recorder): (&mut ReportBuilder<'_>, &mut JobRecorder<'_>),
+        interrupt: &mut InterruptListener,
+        observer: &dyn RequestObserver,
+        show: &mut impl FnMut(FleetRequestUpdate<'_>) -> Result<(), E>,
+    ) -> Result<BatchEnd, E> {
+        let mut events = self.client.call(call);
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = interrupt.wait_for_signal() => return Ok(BatchEnd::Interrupted),
+            };
+            let Some(event) = event else { return Ok(BatchEnd::Finished) };
+            match builder.handle_event(event) {
+                Err(error) => return Ok(BatchEnd::Failed(error)),
+                Ok(ReportUpdate::Finished) => return Ok(BatchEnd::Finished),
+                Ok(ReportUpdate::Sent(id)) => recorder.record_request(&id),
+                Ok(ReportUpdate::Reply(reply)) => {
+                    recorder.record_reply(reply);
+                    show(FleetRequestUpdate::Reply(reply))?;
+                }
+                Ok(ReportUpdate::Progress(update)) => show(FleetRequestUpdate::Progress(&update))?,
+                Ok(ReportUpdate::Nothing) => {}
+            }
+            observer.observe(RequestEvent::RepliesCounted(builder.heard_count()));
+        }
+    }
+
+    fn build_call(
+        &self,
+        request: &FleetRequest<'_>,
+        nodes: BTreeSet<Identity>,
+    ) -> Result<RpcCall, FleetRequestError> {
+        let RequestPlan { ddl, action, data } = request.plan;
+        let call = RpcCall::new(ddl.name(), action.name(), CallTarget::Nodes(nodes))
+            .map_err(ClientError::from)?;
+        let wait = request.timeout.unwrap_or(ddl.timeout_of(action)) + self.listen;
+        let sensitive = data.keys().filter(|name| action.is_sensitive(name));
+        let sensitive = sensitive.filter(|_| !self.plain_secrets).cloned().collect();
+        Ok(RpcCall {
+            sensitive,
+            data: data.clone(),
+            timeout: request.timeout,
+            stream: request.stream,
+            ttl: request.ttl,
+            expect: request.expect,
+            trace: request.trace,
+            traceparent: request.traceparent,
+            approval: request.approval.clone(),
+            wait,
+            ..call
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! The configuration file, from outside.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{RpcSettings, RpcSettingsError};
+
+/// The public half of a key that nobody has.
+fn operator() -> String {
+    let pair =
+        muster_wire::token::KeyPair::from_raw(muster_wire::token::KeyKind::Operator, &[7; 32]);
+    pair.public_key().to_string()
+}
+
+fn minimal() -> String {
+    format!("[broker]\nurls = [\"tls://b:4222\"]\n[trust]\noperator = \"{}\"\n", operator())
+}
+
+fn parse(text: &str) -> Result<RpcSettings, RpcSettingsError> {
+    RpcSettings::parse(Path::new("/e/rpc.toml"), text)
+}
+
+fn refusal(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn two_keys_are_enough() {
+    let settings = parse(&minimal()).unwrap();
+    assert_eq!(settings.collective.as_str(), "muster");
+    assert_eq!(settings.credentials, PathBuf::from("/e/user.creds"));
+    assert_eq!(settings.account, PathBuf::from("/e/account.jwt"));
+    assert_eq!(settings.discovery_timeout, Duration::from_secs(2));
+    assert_eq!(settings.discovery_window, None);
+    assert!(!settings.plaintext_on_loopback);
+    assert!(settings.warnings.is_empty());
+}
+
+#[test]
+fn a_way_to_find_nodes_may_be_the_configured_one() {
+    use muster_client::DiscoverySource;
+    assert_eq!(parse(&minimal()).unwrap().source, DiscoverySource::Broadcast);
+    let with = |text: &str| parse(&format!("{}[discovery]\n{text}", minimal()));
+    let settings = with("method = \"inventory\"\noptions.file = \"fleet.yaml\"\n").unwrap();
+    let file = PathBuf::from("/e/fleet.yaml");
+    assert_eq!(settings.source, DiscoverySource::Inventory { file });
+    assert!(settings.warnings.is_empty() && !settings.require_filter);
+    let text = "require_filter = true\nmethod = \"external\"\n[discovery.options]\ncommand = [\"bin/find nodes\", \"-a b\"]\ntimeout = 5\nsite = \"lhr\"\n";
+    let settings = with(text).unwrap();
+    assert!(settings.require_filter);
+    let DiscoverySource::External { command, timeout, options } = settings.source else { panic!() };
+    assert_eq!(command, ["/e/bin/find nodes", "-a b"]);
+    assert_eq!((timeout.as_secs(), options["site"].as_str()), (5, "lhr"));
+    for (text, expected) in [
+        (
+            "method = \"mongo\"",
+            "`discovery.method` cannot be used: \"mongo\" is not a discovery method",
+        ),
+        (
+            "method = \"inventory\"",
+            "`discovery.options` cannot be used: the discovery method inventory needs the option `file`",
+        ),
+        ("options.file = \"x\"", "the discovery method broadcast has no option `file`"),
+        (
+            "method = \"external\"\noptions.command = [1]",
+            "contains `command`, which must be a string",
+        ),
+        (
+            "method = \"external\"\noptions.command = {}",
+            "contains `command`, which must be a string",
+        ),
+    ] {
+        let told = with(text).unwrap_err().to_string();
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn paths_are_relative_to_the_file() {
+    let text = format!("paths.ddls = \"../ddl\"\n{}", minimal());
+    let text =
+        text.replace("[trust]", "ca = \"/srv/ca.pem\"\ncredentials = \"c/rip.creds\"\n[trust]");
+    let settings = parse(&text).unwrap();
+    assert_eq!(settings.ddls, PathBuf::from("/e/../ddl"));
+    assert_eq!(settings.ca, Some(PathBuf::from("/srv/ca.pem")));
+    assert_eq!(settings.credentials, PathBuf::from("/e/c/rip.creds"));
+}
+
+#[test]
+fn a_slip_of_the_pen_is_told_with_what_was_meant() {
+    let text = format!("nonsense = 1\n{}[discovery]\ntimeout_second = 5\n", minimal());
+    let mut settings = parse(&text).unwrap();
+    assert_eq!(settings.discovery_timeout, Duration::from_secs(2));
+    settings.warnings.sort_by(|a, b| b.cmp(a));
+    assert_eq!(
+        settings.warnings,
+        [
+            "/e/rpc.toml: unknown key `nonsense` is ignored",
+            "/e/rpc.toml: unknown key `discovery.timeout_second` is ignored; did you mean `discovery.timeout_seconds`?",
+        ]
+    );
+}
+
+#[test]
+fn every_key_is_known() {
+    let keys = super::file::known_keys();
+    assert_eq!(keys.len(), 16, "{keys:?}");
+    for key in ["confirm_above", "broker.ca", "discovery.options", "requests.plain_secrets"] {
+        assert!(keys.iter().any(|known| known == key), "{key}");
+    }
+}
+
+#[test]
+fn wrong_values_say_which_and_why() {
+    assert!(refusal("").contains("`broker.urls` is not set"));
+    let url = minimal().replace("tls://b", "tls://rip:hunter2@b");
+    assert!(refusal(&url).contains("user name") && !refusal(&url).contains("hunter2"));
+    assert!(refusal("broker.urls = [\"tls://b\"]").contains("`trust.operator` is not set"));
+    let seed = minimal().replace(&operator(), "SOhunter2");
+    assert!(
+        refusal(&seed).contains("not an operator's public key")
+            && !refusal(&seed).contains("hunter2")
+    );
+    for bad in ["-1.0", "inf", "nan", "1e30"] {
+        let text = format!("discovery.timeout_seconds = {bad}\n{}", minimal());
+        assert!(refusal(&text).contains("`discovery.timeout_seconds` is"), "{bad}");
+    }
+    assert!(refusal(&format!("collective = \"a b\"\n{}", minimal())).contains("`collective`"));
+    assert!(refusal("a = \n").contains("line 1"));
+}
+
+#[test]
+fn a_named_file_must_be_there_and_else_the_users_own_counts() {
+    let home = tempfile::tempdir().unwrap();
+    let find = |given| RpcSettings::find_file(given, Some(home.path()));
+    let named = Path::new("/nonexistent/rpc.toml");
+    assert_eq!(find(Some(named)).unwrap(), named);
+    assert!(matches!(RpcSettings::load(named), Err(RpcSettingsError::File(_))));
+    if !Path::new(super::SYSTEM_FILE).exists() {
+        assert!(
+            matches!(find(None), Err(RpcSettingsError::NotFound(searched)) if searched.len() == 2)
+        );
+    }
+    let own = home.path().join("muster/rpc.toml");
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    std::fs::write(&own, minimal()).unwrap();
+    assert_eq!(find(None).unwrap(), own);
+    assert_eq!(RpcSettings::load(&own).unwrap().file, own);
+}

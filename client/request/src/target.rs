@@ -1,0 +1,291 @@
+//! Selects the target nodes: filter, collective, discovery source and listening time.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use muster_client::discovery::{ConditionKind, DiscoveryOptions};
+use muster_client::{DataDdlStore, DiscoveryMethod, DiscoveryQuery, DiscoverySource};
+use muster_ddl::ActionSchema;
+use muster_filter::{FilterError, NodeFilter};
+use muster_wire::identity::SubjectName;
+
+use crate::error::FleetRequestError;
+use crate::settings::RpcSettings;
+
+/// Selection of target nodes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TargetSelection {
+    /// The filter, including the agent of the request.
+    pub filter: NodeFilter,
+    /// The filter as typed, with groups of an inventory and queries for `PuppetDB`.
+    typed: DiscoveryQuery,
+    /// The discovery source; the configured one when absent.
+    source: Option<DiscoverySource>,
+    /// The collective; the configured one when absent.
+    pub collective: Option<SubjectName>,
+    /// Exact time to listen for nodes.
+    pub listen: Option<Duration>,
+    /// Additional reply time for the data sources that nodes must query.
+    pub lookup_time: Duration,
+}
+
+/// The selection as the user gives it. Without conditions, all nodes match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TargetOptions {
+    /// Facts: `FACT=VALUE`, and other comparisons.
+    pub facts: Vec<String>,
+    /// Classes, names or regular expressions.
+    pub classes: Vec<String>,
+    /// Agents, names or regular expressions.
+    pub agents: Vec<String>,
+    /// Identities, names or regular expressions; also `group:NAME` and `pql:QUERY`.
+    pub identities: Vec<String>,
+    /// Facts and classes, separated by spaces.
+    pub mixed: Vec<String>,
+    /// Expressions, which must all match.
+    pub select: Vec<String>,
+    /// The collective; the configured one when absent.
+    pub collective: Option<SubjectName>,
+    /// Exact time to listen for nodes.
+    pub listen: Option<Duration>,
+    /// A file that lists the nodes; `-` is the standard input.
+    pub nodes: Option<PathBuf>,
+    /// The discovery method; the configured source when absent.
+    pub method: Option<DiscoveryMethod>,
+    /// Options of the method, as `KEY=VALUE`.
+    pub method_options: Vec<String>,
+}
+
+type AddConditionFn = fn(NodeFilter, &str) -> Result<NodeFilter, FilterError>;
+
+impl TargetSelection {
+    /// Parses the options; expressions are checked against the known data sources.
+    pub fn parse(options: TargetOptions, data: &DataDdlStore) -> Result<Self, FleetRequestError> {
+        let mut identities = Vec::new();
+        let mut typed = DiscoveryQuery::default();
+        for text in &options.identities {
+            match text.split_once(':') {
+                Some(("group", name)) => typed.groups.push(name.to_owned()),
+                Some(("pql", query)) => typed.pql.push(query.to_owned()),
+                _ => identities.push(text.clone()),
+            }
+        }
+        let kinds: [(&'static str, &[String], AddConditionFn); 5] = [
+            ("--with-fact", &options.facts, NodeFilter::with_fact),
+            ("--with-class", &options.classes, NodeFilter::with_class),
+            ("--with-agent", &options.agents, NodeFilter::with_agent),
+            ("--with-identity", &identities, NodeFilter::with_identity),
+            ("--with", &options.mixed, NodeFilter::with_words),
+        ];
+        let mut filter = NodeFilter::default();
+        for (flag, texts, with) in kinds {
+            for text in texts {
+                filter = with(filter, text).map_err(filter_error(flag))?;
+            }
+        }
+        let sources = data.declared_sources();
+        for text in &options.select {
+            let with = filter.with_declared_select(text, &sources);
+            filter = with.map_err(filter_error("--select"))?;
+        }
+        Ok(Self {
+            typed: DiscoveryQuery { filter: filter.clone(), ..typed },
+            lookup_time: data.evaluation_time(&filter),
+            filter,
+            source: parse_source(&options)?,
+            collective: options.collective,
+            listen: options.listen,
+        })
+    }
+
+    /// Selects all nodes of a collective, or of the configured one.
+    pub fn for_collective(collective: Option<SubjectName>) -> Self {
+        Self { collective, source: Some(DiscoverySource::Broadcast), ..Self::default() }
+    }
+
+    /// Returns the discovery source. Fails if it does not support every condition.
+    pub fn discovery_source(
+        &self,
+        settings: Option<&RpcSettings>,
+    ) -> Result<DiscoverySource, FleetRequestError> {
+        let configured = settings.map(|settings| &settings.source);
+        let source = self.source.as_ref().or(configured).unwrap_or(&DiscoverySource::Broadcast);
+        source.method().check_supported(&self.discovery_query(source, None))?;
+        Ok(source.clone())
+    }
+
+    /// Returns the query for this source. The agent of the request is omitted for a source without agent data: a node without the agent reports that
+    /// itself.
+    pub fn discovery_query(
+        &self,
+        source: &DiscoverySource,
+        collective: Option<&SubjectName>,
+    ) -> DiscoveryQuery {
+        let knows_agents = source.method().supported_conditions().contains(&ConditionKind::Agents);
+        let filter = if knows_agents { &self.filter } else { &self.typed.filter };
+        let collective = self.collective.as_ref().or(collective).cloned();
+        DiscoveryQuery { filter: filter.clone(), collective, ..self.typed.clone() }
+    }
+
+    /// Rejects a request without a filter that may change something, if the settings require a filter. The agent alone is no filter, because every
+    /// node may have it.
+    pub fn check_required_filter(
+        &self,
+        source: &DiscoverySource,
+        action: &ActionSchema,
+        settings: &RpcSettings,
+    ) -> Result<(), FleetRequestError> {
+        let DiscoveryQuery { filter: typed, groups, pql, .. } = &self.typed;
+        let filtered = !typed.facts().is_empty()
+            || !typed.classes().is_empty()
+            || !typed.identities().is_empty()
+            || typed.select().is_some()
+            || !groups.is_empty()
+            || !pql.is_empty()
+            || matches!(source, DiscoverySource::Flat { .. } | DiscoverySource::Stdin { .. });
+        if filtered || action.is_read_only() || !settings.require_filter {
+            return Ok(());
+        }
+        Err(FleetRequestError::Unfiltered {
+            action: action.name().to_owned(),
+            file: settings.file.clone(),
+        })
+    }
+
+    /// Adds the agent to the filter, unless nodes are named.
+    pub fn with_agent(mut self, agent: &str) -> Result<Self, FleetRequestError> {
+        let DiscoveryQuery { groups, pql, .. } = &self.typed;
+        let is_named =
+            groups.is_empty() && pql.is_empty() && self.filter.identities_exact().is_some();
+        if !is_named {
+            self.filter = self.filter.with_agent(agent).map_err(filter_error("--with-agent"))?;
+        }
+        Ok(self)
+    }
+}
+
+fn filter_error(flag: &'static str) -> impl FnOnce(FilterError) -> FleetRequestError {
+    move |source| FleetRequestError::Filter { flag, source }
+}
+
+/// The discovery source of the options, if any.
+fn parse_source(options: &TargetOptions) -> Result<Option<DiscoverySource>, FleetRequestError> {
+    let form = None;
+    match (&options.nodes, options.method) {
+        (Some(list), _) if list.as_os_str() == "-" => Ok(Some(DiscoverySource::Stdin { form })),
+        (Some(list), _) => Ok(Some(DiscoverySource::Flat { file: list.clone(), form })),
+        (None, None) => Ok(None),
+        (None, Some(method)) => {
+            let mut method_options = DiscoveryOptions::default();
+            for pair in &options.method_options {
+                method_options.add_pair(pair)?;
+            }
+            Ok(Some(DiscoverySource::from_options(method, &method_options, Path::new(""))?))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_client::DataDdlStore;
+
+    use super::{TargetOptions, TargetSelection};
+    use crate::error::FleetRequestError;
+
+    fn read(options: TargetOptions) -> Result<TargetSelection, FleetRequestError> {
+        TargetSelection::parse(options, &DataDdlStore::load(None).unwrap())
+    }
+
+    fn words(text: &str) -> TargetOptions {
+        TargetOptions { mixed: vec![text.to_owned()], ..TargetOptions::default() }
+    }
+
+    #[test]
+    fn all_flags_go_into_one_filter() {
+        let flags = TargetOptions {
+            facts: vec!["customer=acme".into()],
+            classes: vec!["mysql::master".into()],
+            agents: vec!["puppetral".into()],
+            identities: vec!["/^db/".into()],
+            mixed: vec!["environment=development apache".into()],
+            select: vec!["a or b".into(), "not c".into()],
+            ..TargetOptions::default()
+        };
+        let filter = read(flags).unwrap().filter;
+        assert_eq!((filter.facts().len(), filter.classes().len()), (2, 2));
+        assert_eq!((filter.agents().len(), filter.identities().len()), (1, 1));
+        let select = filter.select().map(ToString::to_string);
+        assert_eq!(select.as_deref(), Some("(a or b) and not c"));
+    }
+
+    #[test]
+    fn a_fault_is_pointed_at() {
+        let error = read(words("environment=development =x")).unwrap_err();
+        insta::assert_snapshot!(error.to_string(), @r#"
+        --with: cannot use filter "environment=development =x": expected the name of a fact at column 25
+
+          environment=development =x
+                                  ^
+        "#);
+        assert!(matches!(error, FleetRequestError::Filter { flag: "--with", .. }));
+    }
+
+    #[test]
+    fn an_expression_is_checked_before_anybody_is_asked() {
+        let flags = TargetOptions {
+            select: vec!["apache and fstat('/etc/hosts').md=/^ab/".into()],
+            ..TargetOptions::default()
+        };
+        let error = read(flags).unwrap_err();
+        insta::assert_snapshot!(error.to_string(), @r#"
+        --select: cannot use filter "apache and fstat('/etc/hosts').md=/^ab/": expected an output of fstat (md is unknown; did you mean md5?) at column 32
+
+          apache and fstat('/etc/hosts').md=/^ab/
+                                         ^
+        "#);
+        assert!(matches!(error, FleetRequestError::Filter { flag: "--select", .. }));
+    }
+
+    #[test]
+    fn a_source_is_asked_only_what_it_can_answer() {
+        let flags = |nodes: Option<&str>, words: &[&str], identities: &[&str]| TargetOptions {
+            nodes: nodes.map(Into::into),
+            mixed: words.iter().map(ToString::to_string).collect(),
+            identities: identities.iter().map(ToString::to_string).collect(),
+            ..TargetOptions::default()
+        };
+        let listed = read(flags(Some("list"), &[], &["/^web/"])).unwrap();
+        let listed = listed.with_agent("service").unwrap();
+        let source = listed.discovery_source(None).unwrap();
+        // The agent is implied, and a list knows nothing of agents.
+        let wanted = listed.discovery_query(&source, None);
+        assert_eq!((wanted.filter.agents().len(), wanted.filter.identities().len()), (0, 1));
+        for (flags, told) in [
+            (
+                flags(Some("-"), &["apache"], &[]),
+                "the discovery method stdin does not support classes (-C, -W)",
+            ),
+            (
+                flags(None, &[], &["group:web"]),
+                "broadcast does not support groups (-I group:NAME); use inventory",
+            ),
+            (
+                flags(None, &[], &["pql:nodes[certname] { }"]),
+                "does not support PQL (-I pql:QUERY); use puppetdb",
+            ),
+        ] {
+            let error = read(flags).unwrap().discovery_source(None).unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
+            assert!(matches!(error, FleetRequestError::UnsupportedCondition(_)));
+        }
+    }
+
+    #[test]
+    fn whoever_has_the_agent_is_asked_unless_nodes_are_named() {
+        let target = read(words("apache")).unwrap().with_agent("rpcutil").unwrap();
+        assert_eq!(target.filter.agents().len(), 1);
+        let named = TargetOptions { identities: vec!["db1".into()], ..TargetOptions::default() };
+        let target = read(named).unwrap().with_agent("rpcutil").unwrap();
+        assert_eq!(target.filter.identities_exact(), Some(vec!["db1"]));
+    }
+}

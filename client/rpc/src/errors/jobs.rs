@@ -1,0 +1,33 @@
+//! Hints and exit codes of saved jobs.
+
+use muster_jobs::SavedJobError;
+
+use crate::error::CommandError;
+use crate::exit::CommandExitCode;
+
+impl CommandError for SavedJobError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Unknown(_) | Self::Ambiguous { .. } => {
+                vec!["run `rpc job list` to list the saved jobs".to_owned()]
+            }
+            Self::Runs(id) => vec![format!("resume it with `rpc puppet runall --resume {id}`")],
+            Self::NoRuns(id) => vec![format!("resume it with `rpc do --resume {id}`")],
+            Self::NothingLeft { id, .. } => {
+                vec![format!("run `rpc job show {id}` to see its results")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::OtherRequest { .. }
+            | Self::Digested { .. }
+            | Self::Filtered(_)
+            | Self::Runs(_)
+            | Self::NoRuns(_) => CommandExitCode::Usage,
+            _ => CommandExitCode::Local,
+        }
+    }
+}
