@@ -7,7 +7,7 @@ use std::sync::Arc;
 use muster_system::System;
 use muster_system::command::CancelFlag;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::event::{ChangeEvent, ChangeEventStatus};
 use crate::munge;
 use crate::plan::{ChangeOutcome, PropertyChange, ResourcePlan, ResourceState};
@@ -100,7 +100,7 @@ impl ResourceEngine {
     }
 
     /// The schema of a type, built in or from the type source.
-    pub fn type_schema(&self, type_name: &str) -> Result<&'static TypeSchema, EngineError> {
+    pub fn type_schema(&self, type_name: &str) -> Result<&'static TypeSchema> {
         self.type_named(type_name).map(|resource_type| resource_type.schema())
     }
 
@@ -111,7 +111,7 @@ impl ResourceEngine {
         type_name: &str,
         title: &str,
         attributes: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Resource, EngineError> {
+    ) -> Result<Resource> {
         let resource_type = self.type_named(type_name)?;
         let resource = munge::munge_resource(resource_type.schema(), title, attributes)?;
         if let Some(relation) =
@@ -130,22 +130,18 @@ impl ResourceEngine {
         type_name: &str,
         title: &str,
         attributes: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Resource, EngineError> {
+    ) -> Result<Resource> {
         let resource_type = self.type_named(type_name)?;
         resource_type.check(munge::munge_resource(resource_type.schema(), title, attributes)?)
     }
 
     /// A resource without desired values. The name is not validated: `*` stands for all in messages.
-    pub fn empty_resource(&self, type_name: &str, title: &str) -> Result<Resource, EngineError> {
+    pub fn empty_resource(&self, type_name: &str, title: &str) -> Result<Resource> {
         Resource::without_values(self.type_named(type_name)?.schema(), title)
     }
 
     /// Computes the pending changes. Reads the machine and changes nothing (guards of an exec do run, because they decide).
-    pub fn plan_resource(
-        &self,
-        resource: &Resource,
-        cancel: CancelFlag,
-    ) -> Result<ResourcePlan, EngineError> {
+    pub fn plan_resource(&self, resource: &Resource, cancel: CancelFlag) -> Result<ResourcePlan> {
         let resource_type = self.type_named(&resource.type_name)?;
         plan_with_type(&*resource_type, &ResourceContext::new(&*self.system, cancel), resource)
     }
@@ -166,7 +162,7 @@ impl ResourceEngine {
         resource: &Resource,
         cancel: CancelFlag,
         noop: bool,
-        before_change: &mut dyn FnMut(&ResourcePlan) -> Result<(), EngineError>,
+        before_change: &mut dyn FnMut(&ResourcePlan) -> Result<()>,
     ) -> ApplyOutcome {
         let cx = ResourceContext::new(&*self.system, cancel);
         let mut outcome = ApplyOutcome {
@@ -203,16 +199,13 @@ impl ResourceEngine {
     }
 
     /// The full state of one resource; `ensure` is `absent` if it does not exist.
-    pub fn find_state(&self, type_name: &str, title: &str) -> Result<ResourceState, EngineError> {
+    pub fn find_state(&self, type_name: &str, title: &str) -> Result<ResourceState> {
         let resource_type = self.type_named(type_name)?;
         resource_type.find(&ResourceContext::new(&*self.system, CancelFlag::default()), title)
     }
 
     /// All resources of the type: title and properties.
-    pub fn list_instances(
-        &self,
-        type_name: &str,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    pub fn list_instances(&self, type_name: &str) -> Result<Vec<(String, ResourceValues)>> {
         let resource_type = self.type_named(type_name)?;
         resource_type.list_instances(&ResourceContext::new(&*self.system, CancelFlag::default()))
     }
@@ -227,7 +220,7 @@ impl ResourceEngine {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<ResourcePlan, EngineError> {
+    ) -> Result<ResourcePlan> {
         plan_with_type(&*self.type_named(&resource.type_name)?, cx, resource)
     }
 
@@ -237,7 +230,7 @@ impl ResourceEngine {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource_type = self.type_named(&plan.resource.type_name)?;
         apply_change_with_type(&*resource_type, cx, plan, change)
     }
@@ -247,7 +240,7 @@ impl ResourceEngine {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         self.type_named(&resource.type_name)?.refresh(cx, resource)
     }
 
@@ -308,7 +301,7 @@ impl ResourceEngine {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
+    ) -> Result<Vec<Resource>> {
         self.type_named(&resource.type_name)?.generate_resources(cx, resource, siblings)
     }
 
@@ -328,7 +321,7 @@ impl ResourceEngine {
             .collect()
     }
 
-    fn type_named(&self, name: &str) -> Result<ResolvedResourceType<'_>, EngineError> {
+    fn type_named(&self, name: &str) -> Result<ResolvedResourceType<'_>> {
         let mut builtin_types = self.types.iter();
         if let Some(resource_type) =
             builtin_types.find(|resource_type| resource_type.schema().type_name == name)
@@ -377,7 +370,7 @@ fn plan_with_type(
     resource_type: &dyn ResourceType,
     cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<ResourcePlan, EngineError> {
+) -> Result<ResourcePlan> {
     resource_type.read_and_plan(cx, resource)
 }
 
@@ -407,7 +400,7 @@ fn apply_change_with_type(
     cx: &ResourceContext<'_>,
     plan: &ResourcePlan,
     change: &PropertyChange,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     if cx.cancel.is_cancelled() {
         return Err(EngineError::failed(
             &plan.resource,

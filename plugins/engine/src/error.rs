@@ -5,6 +5,9 @@ use muster_system::SystemError;
 
 use crate::resource::Resource;
 
+/// A result of the engine.
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
 /// An engine error, with the resource and value concerned.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {

@@ -5,7 +5,7 @@
 use muster_base::nearest_name;
 use serde_json::Value as Json;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue, format_reference};
 use crate::schema::{AttributeKind, AttributeSchema, METAPARAMETERS, TypeSchema};
 
@@ -18,7 +18,7 @@ pub fn munge_resource(
     schema: &TypeSchema,
     title: &str,
     attributes: &serde_json::Map<String, Json>,
-) -> Result<Resource, EngineError> {
+) -> Result<Resource> {
     // A title that is not used as the name may be any text: `File['the config']` with a `path`.
     let mut resource = if attributes.contains_key(schema.namevar) {
         titled_resource(schema, title)?
@@ -50,7 +50,7 @@ pub fn munge_resource(
 }
 
 /// A resource with only a title, which is also its name.
-pub(crate) fn empty_resource(schema: &TypeSchema, title: &str) -> Result<Resource, EngineError> {
+pub(crate) fn empty_resource(schema: &TypeSchema, title: &str) -> Result<Resource> {
     let mut resource = titled_resource(schema, title)?;
     if let Some(attribute) = schema.find_attribute(schema.namevar) {
         let value = munge_value(attribute, &Json::from(title))
@@ -61,7 +61,7 @@ pub(crate) fn empty_resource(schema: &TypeSchema, title: &str) -> Result<Resourc
     Ok(resource)
 }
 
-fn titled_resource(schema: &TypeSchema, title: &str) -> Result<Resource, EngineError> {
+fn titled_resource(schema: &TypeSchema, title: &str) -> Result<Resource> {
     let mut resource = Resource {
         type_name: schema.type_name.to_owned(),
         title: title.to_owned(),
@@ -112,7 +112,7 @@ fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValu
         }
         AttributeKind::Int => text.parse().ok().map(ResourceValue::Int),
         AttributeKind::Bool => parse_bool(&text).map(ResourceValue::Bool),
-        AttributeKind::Path => normalise_path(&text).map(ResourceValue::Text),
+        AttributeKind::AbsolutePath => normalise_path(&text).map(ResourceValue::Text),
         AttributeKind::Mode => input.as_str().and_then(munge_mode).map(ResourceValue::Text),
         AttributeKind::Seconds => is_seconds(&text).then(|| ResourceValue::Text(text.clone())),
     };
@@ -228,7 +228,7 @@ fn expected_description(kind: AttributeKind) -> String {
         AttributeKind::Word(words) => format!("one of {}", words.join(", ")),
         AttributeKind::Int => "a whole number".to_owned(),
         AttributeKind::Bool => "true or false".to_owned(),
-        AttributeKind::Path => "an absolute path without `..`".to_owned(),
+        AttributeKind::AbsolutePath => "an absolute path without `..`".to_owned(),
         AttributeKind::Mode => {
             "permission bits as a string, octal such as `0644` or symbolic such as `u+rw,go-w`"
                 .to_owned()

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::munge;
 use crate::schema::TypeSchema;
 
@@ -161,7 +161,7 @@ impl fmt::Debug for Resource {
 
 impl Resource {
     /// A resource without desired values or defaults; used to query the current state.
-    pub fn without_values(schema: &TypeSchema, title: &str) -> Result<Self, EngineError> {
+    pub fn without_values(schema: &TypeSchema, title: &str) -> Result<Self> {
         munge::empty_resource(schema, title)
     }
 

@@ -17,7 +17,7 @@ use muster_base::error_chain;
 use muster_system::error::found_or_none;
 use muster_system::{FileEntryKind, System};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource_type::ResourceType;
 use crate::type_source::ResourceTypeSource;
 use description::ExternalTypeDescription;
@@ -92,7 +92,7 @@ impl ExternalTypes {
 }
 
 impl ResourceTypeSource for ExternalTypes {
-    fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError> {
+    fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>> {
         let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
             && name
                 .bytes()

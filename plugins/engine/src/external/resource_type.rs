@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::description::{ExternalTypeDescription, leak_schema, leak_text};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::TypeSchema;
 
 /// Protocol version.
@@ -84,7 +84,7 @@ impl ExternalResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         request: &ExternalProviderRequest<'_>,
-    ) -> Result<ExternalProviderResponse, EngineError> {
+    ) -> Result<ExternalProviderResponse> {
         let failed = |problem: String| EngineError::failed(resource, problem);
         let program = self.program.display();
         let mut command = Command::new([self.program.display().to_string(), request.op.to_owned()]);
@@ -147,11 +147,7 @@ impl ResourceType for ExternalResourceType {
         self.schema
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let response = self.run_provider(cx, resource, &self.build_request("read", resource))?;
         let found = response
             .state
@@ -164,7 +160,7 @@ impl ResourceType for ExternalResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let request = ExternalProviderRequest {
             property: Some(&change.property),
             state: Some(&plan.state.values),
@@ -177,17 +173,13 @@ impl ResourceType for ExternalResourceType {
         self.refreshes
     }
 
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
         self.run_provider(cx, resource, &self.build_request("refresh", resource)).map(|_| ())
     }
 
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         let named = |(attribute, type_name): &(String, &'static str)| {
-            let names: Vec<AutorequireTarget> = resource
+            let names: Vec<AutoRequire> = resource
                 .get_list(attribute)
                 .iter()
                 .map(|name| (*type_name, (*name).to_owned()))
@@ -201,10 +193,7 @@ impl ResourceType for ExternalResourceType {
         Some(self.program.file_name()?.to_string_lossy().into_owned())
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(self.schema, "*")?;
         let response = self.run_provider(cx, &all, &self.build_request("list", &all))?;
         let listed = response

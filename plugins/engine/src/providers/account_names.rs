@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_system::error::found_or_none;
-use muster_system::{Command, FileAttributes, System, SystemError};
+use muster_system::{Command, FileAttributes, System, SystemResult};
 
 use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
@@ -64,33 +64,33 @@ impl AccountNameDatabase {
 }
 
 /// The user with that name, or with that uid if no user has that name.
-pub fn find_user(cx: &ResourceContext<'_>, user: &str) -> Result<Option<PasswdUser>, SystemError> {
+pub fn find_user(cx: &ResourceContext<'_>, user: &str) -> SystemResult<Option<PasswdUser>> {
     Ok(find_line(cx, AccountNameDatabase::Passwd, user)?.as_deref().and_then(parse_user))
 }
 
 /// All users in the machine's own file.
-pub fn list_users(cx: &ResourceContext<'_>) -> Result<Vec<PasswdUser>, SystemError> {
+pub fn list_users(cx: &ResourceContext<'_>) -> SystemResult<Vec<PasswdUser>> {
     let table = load_table(cx, AccountNameDatabase::Passwd)?;
     Ok(table.lines.iter().filter_map(|line| parse_user(line)).collect())
 }
 
 /// The uid of a user given by name or uid; a numeric uid needs no entry.
-pub fn resolve_uid(cx: &ResourceContext<'_>, user: &str) -> Result<Option<u32>, SystemError> {
+pub fn resolve_uid(cx: &ResourceContext<'_>, user: &str) -> SystemResult<Option<u32>> {
     resolve_id(cx, AccountNameDatabase::Passwd, user)
 }
 
 /// The gid of a group given by name or gid; a numeric gid needs no entry.
-pub fn resolve_gid(cx: &ResourceContext<'_>, group: &str) -> Result<Option<u32>, SystemError> {
+pub fn resolve_gid(cx: &ResourceContext<'_>, group: &str) -> SystemResult<Option<u32>> {
     resolve_id(cx, AccountNameDatabase::Group, group)
 }
 
 /// The name of a user, or its uid as text if it has none.
-pub fn user_name(cx: &ResourceContext<'_>, uid: u32) -> Result<String, SystemError> {
+pub fn user_name(cx: &ResourceContext<'_>, uid: u32) -> SystemResult<String> {
     name_of_id(cx, AccountNameDatabase::Passwd, uid)
 }
 
 /// The name of a group, or its gid as text if it has none.
-pub fn group_name(cx: &ResourceContext<'_>, gid: u32) -> Result<String, SystemError> {
+pub fn group_name(cx: &ResourceContext<'_>, gid: u32) -> SystemResult<String> {
     name_of_id(cx, AccountNameDatabase::Group, gid)
 }
 
@@ -98,7 +98,7 @@ fn resolve_id(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
     account: &str,
-) -> Result<Option<u32>, SystemError> {
+) -> SystemResult<Option<u32>> {
     let found = find_line(cx, database, account)?;
     let number = found.as_deref().and_then(|line| line.split(':').nth(2)?.parse().ok());
     Ok(number.or_else(|| account.parse().ok()))
@@ -108,7 +108,7 @@ fn name_of_id(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
     id: u32,
-) -> Result<String, SystemError> {
+) -> SystemResult<String> {
     let id = id.to_string();
     let found = find_line(cx, database, &id)?;
     Ok(found.as_deref().and_then(|line| line.split(':').next()).unwrap_or(&id).to_owned())
@@ -119,7 +119,7 @@ fn find_line(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
     key: &str,
-) -> Result<Option<String>, SystemError> {
+) -> SystemResult<Option<String>> {
     let table = load_table(cx, database)?;
     let position = table.by_name.get(key).or_else(|| table.by_number.get(key));
     if let Some(line) = position.and_then(|index| table.lines.get(*index)) {
@@ -150,7 +150,7 @@ fn find_line(
 fn load_table(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
-) -> Result<Arc<AccountNameTable>, SystemError> {
+) -> SystemResult<Arc<AccountNameTable>> {
     let cached = match database {
         AccountNameDatabase::Passwd => &cx.cache.names.passwd,
         AccountNameDatabase::Group => &cx.cache.names.group,
@@ -200,7 +200,7 @@ fn parse_user(line: &str) -> Option<PasswdUser> {
 pub fn settable_owner(
     system: &dyn System,
     user: Option<&PasswdUser>,
-) -> Result<FileAttributes, SystemError> {
+) -> SystemResult<FileAttributes> {
     let is_unprivileged = system.metadata(Path::new("/"))?.is_some_and(|root| root.uid != 0);
     let user = user.filter(|_| !is_unprivileged);
     Ok(FileAttributes {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use muster_system::error::found_or_none;
-use muster_system::{FileAttributes, System, SystemError};
+use muster_system::{FileAttributes, System, SystemResult};
 
 use super::digest::ChecksumKind;
 use super::paths;
@@ -58,7 +58,7 @@ pub fn store_content(
     bucket: &Path,
     original: &Path,
     content: &[u8],
-) -> Result<String, SystemError> {
+) -> SystemResult<String> {
     let sum = ChecksumKind::Sha256.hex_checksum(content);
     let directory = content_directory(bucket, &sum);
     let with_mode = |mode| FileAttributes { mode: Some(mode), ..FileAttributes::default() };
@@ -83,7 +83,7 @@ pub fn fetch_content(
     system: &dyn System,
     bucket: &Path,
     sum: &str,
-) -> Result<Option<Vec<u8>>, SystemError> {
+) -> SystemResult<Option<Vec<u8>>> {
     let path = content_directory(bucket, sum).join("contents");
     found_or_none(system.read_file(&path, MAX_CONTENT_BYTES))
 }
@@ -98,11 +98,7 @@ fn content_directory(bucket: &Path, sum: &str) -> PathBuf {
 }
 
 /// Creates missing directories with these attributes, so that other users cannot read previous contents.
-fn make_dirs(
-    system: &dyn System,
-    path: &Path,
-    attributes: &FileAttributes,
-) -> Result<(), SystemError> {
+fn make_dirs(system: &dyn System, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
     if paths::follow_links(system, path)?.is_some() {
         return Ok(());
     }

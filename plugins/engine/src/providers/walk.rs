@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileEntryKind, FileMetadata, System, SystemError};
+use muster_system::{FileEntryKind, FileMetadata, System, SystemError, SystemResult};
 
 use super::{glob, paths};
 
@@ -100,7 +100,7 @@ impl DirectoryWalk<'_> {
 }
 
 /// Names in a directory; empty if it is not a directory.
-fn list_names(system: &dyn System, directory: &Path) -> Result<Vec<String>, SystemError> {
+fn list_names(system: &dyn System, directory: &Path) -> SystemResult<Vec<String>> {
     match paths::follow_links(system, directory)? {
         Some(found) if found.kind == FileEntryKind::Directory => system.read_dir(directory),
         _ => Ok(Vec::new()),

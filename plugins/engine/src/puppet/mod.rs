@@ -20,7 +20,7 @@ use muster_base::error_chain;
 use muster_system::System;
 use muster_system::command::CancelFlag;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource_type::ResourceType;
 use crate::type_source::ResourceTypeSource;
 use protocol::{BridgeRequest, PuppetTypeDescription};
@@ -78,7 +78,7 @@ impl PuppetTypes {
     }
 
     /// Puppet's version, queried from the resident process.
-    pub fn puppet_version(&self) -> Result<String, EngineError> {
+    pub fn puppet_version(&self) -> Result<String> {
         let reply = self.bridge.send_request::<protocol::VersionReply>(
             &BridgeRequest::for_type("ping", ""),
             &CancelFlag::default(),
@@ -87,7 +87,7 @@ impl PuppetTypes {
     }
 
     /// The names of all types that Puppet provides.
-    pub fn type_names(&self) -> Result<Vec<String>, EngineError> {
+    pub fn type_names(&self) -> Result<Vec<String>> {
         let request = BridgeRequest::for_type("types", "");
         let reply =
             self.bridge.send_request::<protocol::TypeNamesReply>(&request, &CancelFlag::default());
@@ -121,7 +121,7 @@ impl PuppetTypes {
 }
 
 impl ResourceTypeSource for PuppetTypes {
-    fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError> {
+    fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>> {
         if !is_name(name) {
             return Ok(None);
         }

@@ -11,11 +11,11 @@ use super::protocol::{
     PuppetTypeDescription, ReadReply, values_from_json,
 };
 use super::session::{BridgeError, LoggedAnswer, PuppetBridge};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, TypeSchema, parameter, property};
 
 /// One Puppet type.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl PuppetResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         request: &BridgeRequest<'_>,
-    ) -> Result<T, EngineError> {
+    ) -> Result<T> {
         match self.bridge.send_request(request, &cx.cancel) {
             Ok(LoggedAnswer { ok, log }) => {
                 for line in log {
@@ -80,7 +80,7 @@ impl ResourceType for PuppetResourceType {
         self.schema
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         let reply = self.bridge.send_request::<CheckReply>(
             &self.build_request("check", &resource),
             &CancelFlag::default(),
@@ -94,21 +94,13 @@ impl ResourceType for PuppetResourceType {
         }
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let found: ReadReply =
             self.ask_puppet(cx, resource, &self.build_request("find", resource))?;
         Ok(ResourceState { values: values_from_json(found.values) })
     }
 
-    fn read_and_plan(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourcePlan, EngineError> {
+    fn read_and_plan(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourcePlan> {
         let planned: PlanReply =
             self.ask_puppet(cx, resource, &self.build_request("plan", resource))?;
         Ok(ResourcePlan {
@@ -123,7 +115,7 @@ impl ResourceType for PuppetResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let request = self.build_request("apply", &plan.resource).for_property(&change.property);
         self.ask_puppet::<EmptyReply>(cx, &plan.resource, &request).map(|_| ())
     }
@@ -132,17 +124,13 @@ impl ResourceType for PuppetResourceType {
         self.refreshes
     }
 
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
         self.ask_puppet::<EmptyReply>(cx, resource, &self.build_request("refresh", resource))
             .map(|_| ())
     }
 
     /// If the query fails, no order is added; the evaluation of the resource will report the error.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         if self.autorequires.is_empty() {
             return Vec::new();
         }
@@ -161,17 +149,14 @@ impl ResourceType for PuppetResourceType {
         resource.get_text("provider").map(str::to_owned).or_else(|| self.provider.clone())
     }
 
-    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
         let resource = Resource::without_values(self.schema, title)?;
         let request = BridgeRequest::for_title("find", self.schema.type_name, title);
         let found: ReadReply = self.ask_puppet(cx, &resource, &request)?;
         Ok(ResourceState { values: values_from_json(found.values) })
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(self.schema, "*")?;
         let listed: InstancesReply =
             self.ask_puppet(cx, &all, &BridgeRequest::for_type("list", self.schema.type_name))?;
@@ -209,9 +194,9 @@ fn leak_schema(name: &str, description: &PuppetTypeDescription) -> &'static Type
     let build_attribute = |attribute: &super::protocol::PuppetAttribute| {
         let (name, doc) = (leak_text(&attribute.name), leak_text(&attribute.doc));
         if attribute.property {
-            AttributeSchema::property(name, AttributeKind::Data, doc)
+            property(name, AttributeKind::Data, doc)
         } else {
-            AttributeSchema::parameter(name, AttributeKind::Data, doc)
+            parameter(name, AttributeKind::Data, doc)
         }
     };
     let namevar = description.namevars.first().map_or("name", |name| leak_text(name));

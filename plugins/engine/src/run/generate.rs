@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use super::CatalogRun;
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::graph::{ContainerAnchor, GraphNode, GraphNodeId};
 use crate::report::RunLogLevel;
 use crate::resolved_catalog::{MemberId, MemberRelation};
@@ -74,7 +74,7 @@ impl CatalogRun<'_> {
         resource: &Resource,
         hook: &str,
     ) -> Option<Vec<Resource>> {
-        let generated: Result<Vec<Resource>, EngineError> =
+        let generated: Result<Vec<Resource>> =
             self.engine.generate_resources(&self.cx, resource, &self.resolved);
         for line in self.cx.log.take() {
             self.log_member_message(member, None, RunLogLevel::Notice, &line);

@@ -1,5 +1,7 @@
 //! Refresh notifications between resources, and the ledger of refreshes that are still pending.
 
+use muster_system::SystemResult;
+
 use super::CatalogRun;
 use super::select::SkipReason;
 use crate::error::EngineError;
@@ -94,7 +96,7 @@ impl CatalogRun<'_> {
         node: GraphNodeId,
         source: &str,
         plan: &str,
-    ) -> Result<Option<RefreshIntent>, muster_system::SystemError> {
+    ) -> SystemResult<Option<RefreshIntent>> {
         let mut refreshed = self.built.graph.refresh_targets(node);
         if let Some(GraphNode::Resource(member)) = self.built.graph.get_node(node) {
             let source_resource =
@@ -288,7 +290,7 @@ impl CatalogRun<'_> {
     }
 
     /// Sets a reason on every remaining entry without one.
-    pub(super) fn record_missing_reasons(&mut self) -> Result<(), muster_system::SystemError> {
+    pub(super) fn record_missing_reasons(&mut self) -> SystemResult<()> {
         let lacks_reason = |owed: &&OwedRefresh| owed.reason.is_none();
         let targets: Vec<String> = self
             .ledger
@@ -308,7 +310,7 @@ impl CatalogRun<'_> {
     /// Handles a failed ledger write. The run continues with the entries in memory; the next start reads what is on disk.
     pub(super) fn update_ledger(
         &mut self,
-        update: impl FnOnce(&mut crate::ledger::RefreshLedger) -> Result<(), muster_system::SystemError>,
+        update: impl FnOnce(&mut crate::ledger::RefreshLedger) -> SystemResult<()>,
     ) {
         if let Err(error) = update(&mut self.ledger) {
             self.log_message(

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use muster_system::error::found_or_none;
 use muster_system::{FileAttributes, FileEntryKind};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::account_names;
 use crate::providers::parsed_file::crontab::{CrontabFormat, TIME_FIELDS, UNMANAGED_PREFIX};
 use crate::providers::parsed_file::{FOUND_NAME_KEY, ParsedFile};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{List, Text, Word};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 const CRONTAB_DIRECTORY: &str = "/var/spool/cron/crontabs";
 const SPECIAL_TIMES: &[&str] =
@@ -39,61 +40,19 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "A cron job of a user.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the job exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("command", AttributeKind::Text, "The command line."),
-        AttributeSchema::property(
-            "special",
-            AttributeKind::Word(SPECIAL_TIMES),
-            "A keyword instead of the five time fields.",
-        ),
-        AttributeSchema::property(
-            "minute",
-            AttributeKind::List,
-            "Minutes 0 to 59, ranges or steps; `absent` means every minute.",
-        ),
-        AttributeSchema::property("hour", AttributeKind::List, "Hours 0 to 23."),
-        AttributeSchema::property(
-            "weekday",
-            AttributeKind::List,
-            "Days 0 to 7 (0 and 7 are Sunday), or names of days.",
-        ),
-        AttributeSchema::property(
-            "month",
-            AttributeKind::List,
-            "Months 1 to 12, or names of months.",
-        ),
-        AttributeSchema::property("monthday", AttributeKind::List, "Days 1 to 31."),
-        AttributeSchema::property(
-            "environment",
-            AttributeKind::List,
-            "Environment settings `NAME=value`, written before the job.",
-        ),
-        AttributeSchema::property(
-            "user",
-            AttributeKind::Text,
-            "The user that runs the job; defaults to root.",
-        ),
-        AttributeSchema::property(
-            "target",
-            AttributeKind::Text,
-            "The user whose crontab has the job; defaults to `user`.",
-        ),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["crontab"]),
-            "The provider; there is only one.",
-        )
-        .with_default("crontab"),
-        AttributeSchema::parameter(
-            "name",
-            AttributeKind::Text,
-            "The name in the marker line of the crontab.",
-        ),
+        presence_property("Whether the job exists."),
+        property("command", Text, "The command line."),
+        property("special", Word(SPECIAL_TIMES), "A keyword instead of the five time fields."),
+        property("minute", List, "Minutes 0 to 59, ranges or steps; `absent` means every minute."),
+        property("hour", List, "Hours 0 to 23."),
+        property("weekday", List, "Days 0 to 7 (0 and 7 are Sunday), or names of days."),
+        property("month", List, "Months 1 to 12, or names of months."),
+        property("monthday", List, "Days 1 to 31."),
+        property("environment", List, "Environment settings `NAME=value`, written before the job."),
+        property("user", Text, "The user that runs the job; defaults to root."),
+        property("target", Text, "The user whose crontab has the job; defaults to `user`."),
+        provider_parameter(&["crontab"]),
+        parameter("name", Text, "The name in the marker line of the crontab."),
     ],
 };
 
@@ -106,7 +65,7 @@ impl ResourceType for CronResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         for name in ["name", "command", "user", "target"] {
             if resource.get_text(name).is_some_and(|text| text.contains(['\n', '\r'])) {
                 return Err(EngineError::invalid_value(
@@ -142,11 +101,7 @@ impl ResourceType for CronResourceType {
         check_times(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let file = crontab_file(cx, resource)?;
         let to_error = EngineError::during(resource, format!("reading {}", file.path.display()));
         let document = file.load_document(cx.system).map_err(to_error)?;
@@ -171,29 +126,22 @@ impl ResourceType for CronResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         _: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         crontab_file(cx, &plan.resource)?.apply_plan(cx, &SCHEMA, plan)
     }
 
     /// The owner of the crontab.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         let user = resource.get_text("user");
         user.map(|user| ("user", user.to_owned())).into_iter().collect()
     }
 
-    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
         let found = self.list_instances(cx)?.into_iter().find(|(name, _)| name == title);
         Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let crontabs = found_or_none(cx.system.read_dir(Path::new(CRONTAB_DIRECTORY)))
             .map_err(EngineError::during(&all, "listing crontabs"))?;
@@ -230,7 +178,7 @@ fn set_crontab_user(values: &mut ResourceValues, crontab: &str) {
 }
 
 /// On the local machine `crontab` installs the file and notifies cron; in a scratch root the file is written directly.
-fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedFile, EngineError> {
+fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedFile> {
     let user = crontab_user(resource);
     let path = PathBuf::from(CRONTAB_DIRECTORY).join(user);
     let is_local = cx.system.root() == Path::new("/");
@@ -263,7 +211,7 @@ fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool 
 }
 
 /// Validates the five time fields; converts names to numbers and `*` to `absent`.
-fn check_times(mut resource: Resource) -> Result<Resource, EngineError> {
+fn check_times(mut resource: Resource) -> Result<Resource> {
     let special = resource.get_text("special").is_some_and(|word| word != "absent");
     for (field, low, high, names) in [
         ("minute", 0, 59, &[][..]),

@@ -3,67 +3,35 @@
 //! Members are compared as sets: without `auth_membership` additional members are allowed.
 
 use super::user::{merge_lists, value_to_texts};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::accounts::{
     self, GroupAccount as Account, GroupChange, NewGroup, account_name,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{Int, List, Text};
+use crate::schema::{
+    TypeSchema, flag_parameter, parameter, presence_property, property, provider_parameter,
+};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "group",
     doc: "A group of users.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the group exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property(
-            "gid",
-            AttributeKind::Int,
-            "The GID; chosen automatically by default.",
-        ),
-        AttributeSchema::property(
-            "members",
-            AttributeKind::List,
-            "Names of the users in the group.",
-        ),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["groupadd"]),
-            "The provider; there is only one.",
-        )
-        .with_default("groupadd"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "Name of the group."),
-        AttributeSchema::parameter(
+        presence_property("Whether the group exists."),
+        property("gid", Int, "The GID; chosen automatically by default."),
+        property("members", List, "Names of the users in the group."),
+        provider_parameter(&["groupadd"]),
+        parameter("name", Text, "Name of the group."),
+        flag_parameter(
             "auth_membership",
-            AttributeKind::Bool,
             "Whether `members` is the complete list; otherwise other members stay.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "system",
-            AttributeKind::Bool,
-            "Whether a new group gets a GID of the system range.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "allowdupe",
-            AttributeKind::Bool,
-            "Whether the GID may be in use by another group.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "forcelocal",
-            AttributeKind::Bool,
-            "Whether to use only local files, not a directory service.",
-        )
-        .with_default("false"),
+        ),
+        flag_parameter("system", "Whether a new group gets a GID of the system range."),
+        flag_parameter("allowdupe", "Whether the GID may be in use by another group."),
+        flag_parameter("forcelocal", "Whether to use only local files, not a directory service."),
     ],
 };
 
@@ -76,7 +44,7 @@ impl ResourceType for GroupResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         if let Some(problem) = account_name::invalid_name_reason(&resource.name) {
             let problem = format!("is `{}`, {problem}", resource.name.escape_debug());
             return Err(EngineError::invalid_value(&resource, "name", problem));
@@ -98,11 +66,7 @@ impl ResourceType for GroupResourceType {
         Ok(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let found = accounts.find_group(&resource.name, resource.get_flag("forcelocal"));
         let found = found.map_err(|error| error.into_engine_error(resource))?;
@@ -127,7 +91,7 @@ impl ResourceType for GroupResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let resource = &plan.resource;
         let result = match change.property.as_str() {
@@ -148,10 +112,7 @@ impl ResourceType for GroupResourceType {
         result.map_err(|error| error.into_engine_error(resource))
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let groups = accounts::choose_provider(cx.system, cx.cancel.clone()).list_groups();
         let groups = groups.map_err(|error| error.into_engine_error(&all))?;

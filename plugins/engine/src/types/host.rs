@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::parsed_file::{
     FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{AbsolutePath, List, Text};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 const HOSTS_FILE: &str = "/etc/hosts";
 
@@ -16,32 +17,13 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "An entry of the hosts file: an address and its names.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the entry exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("ip", AttributeKind::Text, "The IPv4 or IPv6 address."),
-        AttributeSchema::property(
-            "host_aliases",
-            AttributeKind::List,
-            "Other names of the host, in order.",
-        ),
-        AttributeSchema::property(
-            "comment",
-            AttributeKind::Text,
-            "The comment after `#` on the line.",
-        ),
-        AttributeSchema::property("target", AttributeKind::Path, "The file.")
-            .with_default(HOSTS_FILE),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["parsed"]),
-            "The provider; there is only one.",
-        )
-        .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The host name."),
+        presence_property("Whether the entry exists."),
+        property("ip", Text, "The IPv4 or IPv6 address."),
+        property("host_aliases", List, "Other names of the host, in order."),
+        property("comment", Text, "The comment after `#` on the line."),
+        property("target", AbsolutePath, "The file.").with_default(HOSTS_FILE),
+        provider_parameter(&["parsed"]),
+        parameter("name", Text, "The host name."),
     ],
 };
 
@@ -55,7 +37,7 @@ pub const HOST_TYPE: RecordResourceType = RecordResourceType {
     check: check_host,
 };
 
-fn check_host(mut resource: Resource) -> Result<Resource, EngineError> {
+fn check_host(mut resource: Resource) -> Result<Resource> {
     if !is_host_name(&resource.name) {
         let problem = format!("is `{}`, must be a host name", resource.name);
         return Err(EngineError::invalid_value(&resource, "name", problem));

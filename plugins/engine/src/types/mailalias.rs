@@ -1,11 +1,12 @@
 //! `mailalias`: an entry of `/etc/aliases`. Does not run `newaliases`; use an exec that subscribes to it.
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::parsed_file::{
     FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{AbsolutePath, List, Text};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 const ALIASES_FILE: &str = "/etc/aliases";
 const INCLUDE_PREFIX: &str = ":include:";
@@ -15,27 +16,12 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "A mail alias: a local name and its recipients.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the alias exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("recipient", AttributeKind::List, "The recipients."),
-        AttributeSchema::property(
-            "file",
-            AttributeKind::Path,
-            "A file with the recipients, instead of `recipient`.",
-        ),
-        AttributeSchema::property("target", AttributeKind::Path, "The aliases file.")
-            .with_default(ALIASES_FILE),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["aliases"]),
-            "The provider; there is only one.",
-        )
-        .with_default("aliases"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The local name."),
+        presence_property("Whether the alias exists."),
+        property("recipient", List, "The recipients."),
+        property("file", AbsolutePath, "A file with the recipients, instead of `recipient`."),
+        property("target", AbsolutePath, "The aliases file.").with_default(ALIASES_FILE),
+        provider_parameter(&["aliases"]),
+        parameter("name", Text, "The local name."),
     ],
 };
 
@@ -49,7 +35,7 @@ pub const MAILALIAS_TYPE: RecordResourceType = RecordResourceType {
     check: check_mailalias,
 };
 
-fn check_mailalias(mut resource: Resource) -> Result<Resource, EngineError> {
+fn check_mailalias(mut resource: Resource) -> Result<Resource> {
     let (has_recipient, has_file) =
         (resource.get("recipient").is_some(), resource.get("file").is_some());
     if has_recipient && has_file {

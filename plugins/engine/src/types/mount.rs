@@ -7,12 +7,13 @@ use std::path::Path;
 use muster_system::Command;
 use muster_system::error::found_or_none;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{AbsolutePath, Bool, Text, Word};
+use crate::schema::{TypeSchema, parameter, property, provider_parameter};
 
 const FSTAB_FILE: &str = "/etc/fstab";
 /// The kernel's list of mounts.
@@ -27,47 +28,28 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "An entry of fstab, and whether the file system is mounted.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
+        property(
             "ensure",
-            AttributeKind::Word(&["defined", "present", "mounted", "unmounted", "absent"]),
+            Word(&["defined", "present", "mounted", "unmounted", "absent"]),
             "Whether fstab has the entry, and whether it is mounted; `defined` manages only fstab.",
         ),
-        AttributeSchema::property("device", AttributeKind::Text, "The device to mount."),
-        AttributeSchema::property("fstype", AttributeKind::Text, "The type of the file system."),
-        AttributeSchema::property(
-            "options",
-            AttributeKind::Text,
-            "Mount options as in fstab, separated by commas.",
-        ),
-        AttributeSchema::property(
-            "pass",
-            AttributeKind::Text,
-            "Order of file system checks at boot; 0 means no check.",
-        )
-        .with_default("0"),
-        AttributeSchema::property(
-            "dump",
-            AttributeKind::Text,
-            "Whether `dump` backs it up: 0 or 1.",
-        )
-        .with_default("0"),
-        AttributeSchema::property("target", AttributeKind::Path, "The file.")
-            .with_default(FSTAB_FILE),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["parsed"]),
-            "The provider; there is only one.",
-        )
-        .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Path, "The mount point."),
-        AttributeSchema::parameter(
+        property("device", Text, "The device to mount."),
+        property("fstype", Text, "The type of the file system."),
+        property("options", Text, "Mount options as in fstab, separated by commas."),
+        property("pass", Text, "Order of file system checks at boot; 0 means no check.")
+            .with_default("0"),
+        property("dump", Text, "Whether `dump` backs it up: 0 or 1.").with_default("0"),
+        property("target", AbsolutePath, "The file.").with_default(FSTAB_FILE),
+        provider_parameter(&["parsed"]),
+        parameter("name", AbsolutePath, "The mount point."),
+        parameter(
             "atboot",
-            AttributeKind::Bool,
+            Bool,
             "Accepted for compatibility with Puppet; on Linux use the mount option `noauto`.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "remounts",
-            AttributeKind::Bool,
+            Bool,
             "Whether the file system can be remounted without unmounting it.",
         )
         .with_default("true"),
@@ -83,7 +65,7 @@ impl ResourceType for MountResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         for name in ["fstype", "options", "pass", "dump"] {
             let is_invalid = |text: &&str| text.is_empty() || text.contains(char::is_whitespace);
             if resource.get_text(name).as_ref().is_some_and(is_invalid) {
@@ -104,11 +86,7 @@ impl ResourceType for MountResourceType {
     }
 
     /// `ensure` is `mounted`, `unmounted` (in fstab only), `ghost` (mounted, not in fstab) or `absent`.
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let mut state = fstab_file(resource).read_state(cx, resource)?;
         let mounted = mounted_paths(cx, resource)?.contains(&resource.name);
         let word = match (state.is_absent(), mounted) {
@@ -151,7 +129,7 @@ impl ResourceType for MountResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
         let found = plan.state.get("ensure").and_then(ResourceValue::as_text);
         let is_mounted = matches!(found, Some("mounted" | "ghost"));
@@ -193,7 +171,7 @@ impl ResourceType for MountResourceType {
     }
 
     /// Remounts it if it is mounted.
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
         let is_swap = resource.get_text("fstype") == Some("swap");
         if is_swap || !mounted_paths(cx, resource)?.contains(&resource.name) {
             return Ok(());
@@ -212,9 +190,9 @@ impl ResourceType for MountResourceType {
         &self,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    ) -> Vec<AutoRequire> {
         let ancestors = Path::new(&resource.name).ancestors().skip(1);
-        let mut targets: Vec<AutorequireTarget> = ancestors
+        let mut targets: Vec<AutoRequire> = ancestors
             .map(|path| path.to_string_lossy().into_owned())
             .filter(|path| siblings.find_resource("mount", path).is_some())
             .map(|path| ("mount", path))
@@ -223,10 +201,7 @@ impl ResourceType for MountResourceType {
         targets
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "/")?;
         let mounted = mounted_paths(cx, &all)?;
         let entries = fstab_file(&all)
@@ -247,10 +222,7 @@ fn fstab_file(resource: &Resource) -> ParsedFile {
 }
 
 /// All mount points.
-fn mounted_paths(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Vec<String>, EngineError> {
+fn mounted_paths(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
     let path = Path::new(MOUNT_TABLE_FILE);
     let bytes = found_or_none(cx.system.read_file(path, MAX_MOUNT_TABLE_BYTES))
         .map_err(EngineError::during(resource, format!("reading {MOUNT_TABLE_FILE}")))?
@@ -260,11 +232,7 @@ fn mounted_paths(
     Ok(text.lines().filter_map(mount_point).collect())
 }
 
-fn run_mount_command(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    argv: &[&str],
-) -> Result<(), EngineError> {
+fn run_mount_command(cx: &ResourceContext<'_>, resource: &Resource, argv: &[&str]) -> Result<()> {
     if cx.system.root() != Path::new("/") {
         let problem = "file systems cannot be mounted in a scratch root; use `ensure => defined`";
         return Err(EngineError::failed(resource, problem));

@@ -1,13 +1,14 @@
 //! `package`: whether a package is installed, and its version.
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, quote_value};
 use crate::providers::package::{
     PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState, choose_provider,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{AbsolutePath, Options, Text, Word, WordOr};
+use crate::schema::{TypeSchema, flag_parameter, parameter, property};
 
 /// State key for the newest version; set only where needed.
 const CANDIDATE_VERSION_KEY: &str = "newest version";
@@ -17,58 +18,44 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "A software package.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
+        property(
             "ensure",
-            AttributeKind::WordOr(&["present", "installed", "absent", "purged", "latest", "held"]),
+            WordOr(&["present", "installed", "absent", "purged", "latest", "held"]),
             "Whether the package is installed; a version requires exactly this version.",
         )
         .with_default("present"),
-        AttributeSchema::property(
-            "mark",
-            AttributeKind::Word(&["hold", "none"]),
-            "Whether to hold the package at its version.",
-        ),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The name of the package."),
-        AttributeSchema::parameter(
-            "source",
-            AttributeKind::Text,
-            "The file or URL to install from; required with dpkg.",
-        ),
-        AttributeSchema::parameter(
-            "install_options",
-            AttributeKind::Options,
-            "Options of the tool for installations.",
-        ),
-        AttributeSchema::parameter(
+        property("mark", Word(&["hold", "none"]), "Whether to hold the package at its version."),
+        parameter("name", Text, "The name of the package."),
+        parameter("source", Text, "The file or URL to install from; required with dpkg."),
+        parameter("install_options", Options, "Options of the tool for installations."),
+        parameter(
             "uninstall_options",
-            AttributeKind::Options,
+            Options,
             "Options for removals, with rpm, zypper, pip, gem and npm.",
         ),
-        AttributeSchema::parameter(
+        flag_parameter(
             "allow_virtual",
-            AttributeKind::Bool,
             "Whether a package that provides this name counts as installed, with apt and dpkg.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
+        ),
+        parameter(
             "configfiles",
-            AttributeKind::Word(&["keep", "replace"]),
+            Word(&["keep", "replace"]),
             "Whether to keep or replace modified configuration files, with apt and dpkg.",
         )
         .with_default("keep"),
-        AttributeSchema::parameter(
+        parameter(
             "responsefile",
-            AttributeKind::Path,
+            AbsolutePath,
             "A file of answers for `debconf-set-selections`, with apt.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "command",
-            AttributeKind::Text,
+            Text,
             "The program to run, with pip, gem and npm: `/opt/venv/bin/pip`.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "provider",
-            AttributeKind::Word(PACKAGE_PROVIDERS),
+            Word(PACKAGE_PROVIDERS),
             "The package tool; defaults to that of the operating system.",
         ),
     ],
@@ -83,7 +70,7 @@ impl ResourceType for PackageResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         let extra_characters = match resource.get_text("provider") {
             Some("npm") => "@/",
             Some("pip" | "pip3") => "[],",
@@ -131,11 +118,7 @@ impl ResourceType for PackageResourceType {
         Ok(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let (_, tool) = choose_provider(cx, resource)?;
         let mut values = package_values(&tool.query_package(cx, resource)?);
         if resource.get_text("ensure") == Some("latest") {
@@ -178,7 +161,7 @@ impl ResourceType for PackageResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
         let (_, tool) = choose_provider(cx, resource)?;
         let desired = change.to.as_text().unwrap_or_default();
@@ -220,11 +203,7 @@ impl ResourceType for PackageResourceType {
     }
 
     /// The files named by `responsefile` and `source`, if these are absolute paths.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         let files = ["responsefile", "source"].into_iter();
         files
             .filter_map(|name| resource.get_text(name).filter(|path| path.starts_with('/')))
@@ -237,10 +216,7 @@ impl ResourceType for PackageResourceType {
         Some(name.to_owned())
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let found = choose_provider(cx, &all)?.1.list_packages(cx, &all)?;
         Ok(found

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::ssh_authorized_key::{AuthorizedKeysFormat, SshAuthorizedKeyResourceType};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::munge::munge_resource;
 use crate::providers::account_names;
 use crate::providers::parsed_file::ParsedFile;
@@ -21,7 +21,7 @@ pub(super) fn is_purge_requested(resource: &Resource) -> bool {
 }
 
 /// Accepts `true`, `false` or paths.
-pub(super) fn check_purge_value(resource: &Resource) -> Result<(), EngineError> {
+pub(super) fn check_purge_value(resource: &Resource) -> Result<()> {
     let words = resource.get_list("purge_ssh_keys");
     let is_single = words.len() == 1;
     let is_invalid = |word: &&&str| match **word {
@@ -44,7 +44,7 @@ pub(super) fn generate_absent_keys(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     siblings: &dyn CatalogResources,
-) -> Result<Vec<Resource>, EngineError> {
+) -> Result<Vec<Resource>> {
     let to_error = EngineError::during(resource, "looking up the user");
     let account = account_names::find_user(cx, &resource.name).map_err(to_error)?;
     let home = match (resource.get_text("home"), account) {
@@ -73,7 +73,7 @@ pub(super) fn generate_absent_keys(
     Ok(absent_keys)
 }
 
-fn absent_key(user: &Resource, name: &str, target: &str) -> Result<Resource, EngineError> {
+fn absent_key(user: &Resource, name: &str, target: &str) -> Result<Resource> {
     let attributes = serde_json::json!({"ensure": "absent", "user": user.name, "target": target});
     let attributes = attributes.as_object().cloned().unwrap_or_default();
     let mut key = SshAuthorizedKeyResourceType.check(munge_resource(

@@ -5,12 +5,13 @@ use std::path::Path;
 use muster_base::nearest_name;
 
 use super::builtin_types;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::munge::munge_resource;
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{List, Text};
 use crate::schema::{
-    AttributeKind, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema,
+    METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema, flag_parameter, parameter,
 };
 use muster_system::error::found_or_none;
 
@@ -19,27 +20,14 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "All resources of a type; with `purge`, those that are not in the catalog are removed.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::parameter(
-            "name",
-            AttributeKind::Text,
-            "The type: `host`, `user`, `cron`, ...",
-        ),
-        AttributeSchema::parameter(
-            "purge",
-            AttributeKind::Bool,
-            "Whether to remove resources that are not in the catalog.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
+        parameter("name", Text, "The type: `host`, `user`, `cron`, ..."),
+        flag_parameter("purge", "Whether to remove resources that are not in the catalog."),
+        parameter(
             "unless_system_user",
-            AttributeKind::Text,
+            Text,
             "For users: whether system users are kept, or the highest UID that is kept.",
         ),
-        AttributeSchema::parameter(
-            "unless_uid",
-            AttributeKind::List,
-            "For users: UIDs that are kept.",
-        ),
+        parameter("unless_uid", List, "For users: UIDs that are kept."),
     ],
 };
 
@@ -61,7 +49,7 @@ impl ResourceType for ResourcesResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         let resource_type = managed_type(&resource)?;
         if resource.get_flag("purge") {
             let is_listable = !matches!(resource.name.as_str(), "ssh_authorized_key" | "file");
@@ -100,7 +88,7 @@ impl ResourceType for ResourcesResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
+    ) -> Result<Vec<Resource>> {
         if !resource.get_flag("purge") {
             return Ok(Vec::new());
         }
@@ -121,7 +109,7 @@ impl ResourceType for ResourcesResourceType {
     }
 }
 
-fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineError> {
+fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>> {
     let types = builtin_types();
     let names: Vec<&str> = types.iter().map(|known| known.schema().type_name).collect();
     let suggestion = nearest_name(&resource.name, names);
@@ -149,7 +137,7 @@ impl SparedUsers {
     }
 }
 
-fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedUsers, EngineError> {
+fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedUsers> {
     let max_system_uid = match resource.get_text("unless_system_user") {
         Some("false") => None,
         Some(number) if number != "true" => number.parse().ok(),
@@ -164,7 +152,7 @@ fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedU
 }
 
 /// `UID_MIN` of `login.defs` minus one.
-fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64, EngineError> {
+fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64> {
     let path = Path::new("/etc/login.defs");
     let bytes = found_or_none(cx.system.read_file(path, MAX_LOGIN_DEFS_BYTES))
         .map_err(EngineError::during(resource, "reading /etc/login.defs"))?
@@ -183,7 +171,7 @@ fn absent_resource(
     resource: &Resource,
     title: &str,
     values: &ResourceValues,
-) -> Result<Resource, EngineError> {
+) -> Result<Resource> {
     let schema = resource_type.schema();
     let mut attributes = serde_json::Map::from_iter([("ensure".to_owned(), "absent".into())]);
     for name in LOCATION_ATTRIBUTES {

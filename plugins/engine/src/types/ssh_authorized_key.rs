@@ -4,58 +4,37 @@ use std::path::{Path, PathBuf};
 
 use muster_system::{FileAttributes, FileEntryKind, SystemError};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::account_names::{self, PasswdUser};
 use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{AbsolutePath, Bool, List, Text};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "ssh_authorized_key",
     doc: "An SSH public key that is authorized to log in to an account.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the key exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property(
-            "type",
-            AttributeKind::Text,
-            "The key type: `ssh-ed25519`, `ssh-rsa`, ...",
-        ),
-        AttributeSchema::property("key", AttributeKind::Text, "The key in base64."),
-        AttributeSchema::property(
-            "user",
-            AttributeKind::Text,
-            "The user whose account accepts the key.",
-        ),
-        AttributeSchema::property(
+        presence_property("Whether the key exists."),
+        property("type", Text, "The key type: `ssh-ed25519`, `ssh-rsa`, ..."),
+        property("key", Text, "The key in base64."),
+        property("user", Text, "The user whose account accepts the key."),
+        property(
             "target",
-            AttributeKind::Path,
+            AbsolutePath,
             "The file; defaults to `.ssh/authorized_keys` of the user.",
         ),
-        AttributeSchema::property(
-            "options",
-            AttributeKind::List,
-            "Options of the key, each `word` or `word=\"value\"`.",
-        ),
-        AttributeSchema::parameter(
+        property("options", List, "Options of the key, each `word` or `word=\"value\"`."),
+        parameter(
             "drop_privileges",
-            AttributeKind::Bool,
+            Bool,
             "Accepted for compatibility with Puppet; symbolic links are rejected instead.",
         ),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["parsed"]),
-            "The provider; there is only one.",
-        )
-        .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The comment after the key."),
+        provider_parameter(&["parsed"]),
+        parameter("name", Text, "The comment after the key."),
     ],
 };
 
@@ -99,7 +78,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         if resource.get("user").is_none() && resource.get("target").is_none() {
             return Err(EngineError::Missing {
                 resource: resource.reference(),
@@ -138,11 +117,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         Ok(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let Some(file) = keys_file(cx, resource)? else {
             return Ok(ResourceState::absent());
         };
@@ -158,7 +133,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         _: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
         let file = keys_file(cx, resource)?.ok_or_else(|| {
             let user = resource.get_text("user").unwrap_or_default();
@@ -172,26 +147,19 @@ impl ResourceType for SshAuthorizedKeyResourceType {
     }
 
     /// The user of the account, and the file itself.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         let user = resource.get_text("user").map(|user| ("user", user.to_owned()));
         let target = resource.get_text("target").map(|target| ("file", target.to_owned()));
         user.into_iter().chain(target).collect()
     }
 
-    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
         let all = self.list_instances(cx)?;
         let found = all.into_iter().find(|(name, _)| name == title);
         Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let to_error = |error: SystemError| EngineError::during(&all, "listing keys")(error);
         let mut instances = Vec::new();
@@ -211,10 +179,7 @@ fn default_target(user: &PasswdUser) -> PathBuf {
 }
 
 /// The key file; `None` if it depends on a user that does not exist.
-fn keys_file(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Option<ParsedFile>, EngineError> {
+fn keys_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<ParsedFile>> {
     let user = match resource.get_text("user") {
         Some(user) => account_names::find_user(cx, user)
             .map_err(EngineError::during(resource, "looking up the user"))?,
@@ -235,11 +200,7 @@ fn keys_file(
 }
 
 /// Rejects a key file or parent directory that is a symbolic link, because the user could redirect the write.
-fn refuse_links(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    path: &Path,
-) -> Result<(), EngineError> {
+fn refuse_links(cx: &ResourceContext<'_>, resource: &Resource, path: &Path) -> Result<()> {
     for path in path.parent().into_iter().chain([path]) {
         let found = cx
             .system

@@ -1,12 +1,13 @@
 //! `sshkey`: the key of another host in a known-hosts file. Hashed names and marked lines are left unchanged.
 
 use super::ssh_authorized_key::full_key_type;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::parsed_file::{
     FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{AbsolutePath, List, Text};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 const KNOWN_HOSTS_FILE: &str = "/etc/ssh/ssh_known_hosts";
 
@@ -15,32 +16,13 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "The SSH public key of a host, identified by host name and key type: `db.example.com@ssh-ed25519`.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the key exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("key", AttributeKind::Text, "The key in base64."),
-        AttributeSchema::property(
-            "host_aliases",
-            AttributeKind::List,
-            "Other names of the host, in order.",
-        ),
-        AttributeSchema::property("target", AttributeKind::Path, "The file.")
-            .with_default(KNOWN_HOSTS_FILE),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["parsed"]),
-            "The provider; there is only one.",
-        )
-        .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The host name."),
-        AttributeSchema::parameter(
-            "type",
-            AttributeKind::Text,
-            "The key type; defaults to the part of the title after `@`.",
-        ),
+        presence_property("Whether the key exists."),
+        property("key", Text, "The key in base64."),
+        property("host_aliases", List, "Other names of the host, in order."),
+        property("target", AbsolutePath, "The file.").with_default(KNOWN_HOSTS_FILE),
+        provider_parameter(&["parsed"]),
+        parameter("name", Text, "The host name."),
+        parameter("type", Text, "The key type; defaults to the part of the title after `@`."),
     ],
 };
 
@@ -66,7 +48,7 @@ pub const SSHKEY_TYPE: RecordResourceType = RecordResourceType {
 };
 
 /// Combines name and key type to the name that identifies the line.
-fn check_sshkey(mut resource: Resource) -> Result<Resource, EngineError> {
+fn check_sshkey(mut resource: Resource) -> Result<Resource> {
     let (host, kind) = match resource.name.split_once('@') {
         Some((host, kind)) => (host.to_owned(), Some(kind.to_owned())),
         None => (resource.name.clone(), None),

@@ -9,14 +9,15 @@ use std::time::{Duration, SystemTime};
 use muster_system::{FileEntryKind, FileMetadata};
 
 use super::file::FileResourceType;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::munge::munge_resource;
 use crate::providers::glob;
 use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
 use crate::resource::{Resource, ResourceValue, format_reference};
 use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{AbsolutePath, Int, List, Text, Word};
 use crate::schema::{
-    AttributeKind, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema,
+    METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema, flag_parameter, parameter,
 };
 
 static SCHEMA: TypeSchema = TypeSchema {
@@ -24,51 +25,45 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "Files to remove if they are old or large enough; without `age` and `size`, all files.",
     namevar: "path",
     attributes: &[
-        AttributeSchema::parameter("path", AttributeKind::Path, "The file or directory to tidy."),
-        AttributeSchema::parameter(
+        parameter("path", AbsolutePath, "The file or directory to tidy."),
+        parameter(
             "recurse",
-            AttributeKind::Text,
+            Text,
             "Whether to tidy the contents of the directory: `true`, `false`, or a maximum depth.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "max_files",
-            AttributeKind::Int,
+            Int,
             "Maximum number of entries, more is an error; 0 only warns above 1000.",
         )
         .with_default("0"),
-        AttributeSchema::parameter(
+        parameter(
             "matches",
-            AttributeKind::List,
+            List,
             "Patterns such as `*.tmp`; only matching names are removed; requires `recurse`.",
         ),
-        AttributeSchema::parameter(
-            "backup",
-            AttributeKind::Text,
-            "The `filebucket` that stores removed files; `false`: none.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
+        parameter("backup", Text, "The `filebucket` that stores removed files; `false`: none.")
+            .with_default("false"),
+        parameter(
             "age",
-            AttributeKind::Text,
+            Text,
             "Minimum age: a number with `s`, `m`, `h`, `d` or `w`; the default unit is days.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "size",
-            AttributeKind::Text,
+            Text,
             "Minimum size: a number with `b`, `k`, `m`, `g` or `t`; the default unit is KiB.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "type",
-            AttributeKind::Word(&["atime", "mtime", "ctime"]),
+            Word(&["atime", "mtime", "ctime"]),
             "The timestamp that determines the age: last access, modification or status change.",
         )
         .with_default("atime"),
-        AttributeSchema::parameter(
+        flag_parameter(
             "rmdirs",
-            AttributeKind::Bool,
             "Whether to remove directories too, if all their contents are removed.",
-        )
-        .with_default("false"),
+        ),
     ],
 };
 
@@ -84,7 +79,7 @@ impl ResourceType for TidyResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         let depth = recursion_depth(&resource)?;
         age_limit(&resource)?;
         size_limit(&resource)?;
@@ -108,7 +103,7 @@ impl ResourceType for TidyResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
+    ) -> Result<Vec<Resource>> {
         let entries = collect_entries(cx, resource)?;
         let rule = TidyRule::from_resource(resource, cx.system.now())?;
         let path = |entry: &DirectoryWalkEntry| path_of(resource, &entry.relative_path);
@@ -136,7 +131,7 @@ enum TidyDepth {
     All,
 }
 
-fn recursion_depth(resource: &Resource) -> Result<TidyDepth, EngineError> {
+fn recursion_depth(resource: &Resource) -> Result<TidyDepth> {
     match resource.get_text("recurse") {
         None | Some("false" | "0") => Ok(TidyDepth::PathOnly),
         Some("true" | "inf") => Ok(TidyDepth::All),
@@ -156,7 +151,7 @@ fn parse_amount(text: &str, default: char) -> Option<(u64, char)> {
     Some((number.parse().ok().filter(|_| plain)?, unit.to_ascii_lowercase()))
 }
 
-fn age_limit(resource: &Resource) -> Result<Option<Duration>, EngineError> {
+fn age_limit(resource: &Resource) -> Result<Option<Duration>> {
     let Some(text) = resource.get_text("age") else {
         return Ok(None);
     };
@@ -177,7 +172,7 @@ fn age_limit(resource: &Resource) -> Result<Option<Duration>, EngineError> {
     })
 }
 
-fn size_limit(resource: &Resource) -> Result<Option<u64>, EngineError> {
+fn size_limit(resource: &Resource) -> Result<Option<u64>> {
     let Some(text) = resource.get_text("size") else {
         return Ok(None);
     };
@@ -195,7 +190,7 @@ fn size_limit(resource: &Resource) -> Result<Option<u64>, EngineError> {
 fn collect_entries(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
+) -> Result<Vec<DirectoryWalkEntry>> {
     let path = Path::new(&resource.name);
     let to_error = EngineError::during(resource, format!("inspecting {}", resource.name));
     let Some(metadata) = cx.system.metadata(path).map_err(to_error)? else {
@@ -236,7 +231,7 @@ struct TidyRule<'a> {
 }
 
 impl<'a> TidyRule<'a> {
-    fn from_resource(resource: &'a Resource, now: SystemTime) -> Result<Self, EngineError> {
+    fn from_resource(resource: &'a Resource, now: SystemTime) -> Result<Self> {
         Ok(Self {
             now,
             min_age: age_limit(resource)?,
@@ -288,7 +283,7 @@ fn without_kept(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     chosen: &[&DirectoryWalkEntry],
-) -> Result<BTreeSet<PathBuf>, EngineError> {
+) -> Result<BTreeSet<PathBuf>> {
     let mut selected: BTreeSet<PathBuf> =
         chosen.iter().map(|entry| entry.relative_path.clone()).collect();
     let mut directories: Vec<&Path> = chosen
@@ -314,7 +309,7 @@ fn absent_file(
     resource: &Resource,
     relative_path: &Path,
     chosen: &BTreeSet<PathBuf>,
-) -> Result<Resource, EngineError> {
+) -> Result<Resource> {
     let path = path_of(resource, relative_path);
     let attributes = serde_json::json!({"ensure": "absent", "force": true});
     let attributes = attributes.as_object().cloned().unwrap_or_default();

@@ -5,124 +5,74 @@
 use std::collections::BTreeSet;
 
 use super::purge_keys;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::accounts::{
     self, CryptedPassword, NewUser, UserAccount as Account, UserChange, account_name, dates,
 };
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{
-    AutorequireTarget, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
+    AutoRequire, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
 };
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
-
-const BOOL_KIND: AttributeKind = AttributeKind::Bool;
+use crate::schema::AttributeKind::{AbsolutePath, Int, List, Text, Word, WordOr};
+use crate::schema::{
+    TypeSchema, flag_parameter, parameter, presence_property, property, provider_parameter,
+};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "user",
     doc: "A user account.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the user exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("home", AttributeKind::Path, "Home directory."),
-        AttributeSchema::property(
-            "uid",
-            AttributeKind::Int,
-            "The UID; chosen automatically by default.",
-        ),
-        AttributeSchema::property(
-            "gid",
-            AttributeKind::Text,
-            "Primary group, by name or GID; it must exist.",
-        ),
-        AttributeSchema::property(
-            "comment",
-            AttributeKind::Text,
-            "Comment, usually the full name.",
-        ),
-        AttributeSchema::property(
-            "shell",
-            AttributeKind::Path,
-            "Login shell; it must exist and be executable.",
-        ),
-        AttributeSchema::property(
-            "password",
-            AttributeKind::Text,
-            "Encrypted password, in the format of `/etc/shadow`.",
-        )
-        .with_hidden_value(),
-        AttributeSchema::property(
+        presence_property("Whether the user exists."),
+        property("home", AbsolutePath, "Home directory."),
+        property("uid", Int, "The UID; chosen automatically by default."),
+        property("gid", Text, "Primary group, by name or GID; it must exist."),
+        property("comment", Text, "Comment, usually the full name."),
+        property("shell", AbsolutePath, "Login shell; it must exist and be executable."),
+        property("password", Text, "Encrypted password, in the format of `/etc/shadow`.")
+            .with_hidden_value(),
+        property(
             "password_min_age",
-            AttributeKind::Int,
+            Int,
             "Minimum days between password changes; -1 for no limit.",
         ),
-        AttributeSchema::property(
+        property(
             "password_max_age",
-            AttributeKind::Int,
+            Int,
             "Maximum days before the password must be changed; -1 for no limit.",
         ),
-        AttributeSchema::property(
+        property(
             "password_warn_days",
-            AttributeKind::Int,
+            Int,
             "Days of warning before the password must be changed; -1 for no warning.",
         ),
-        AttributeSchema::property(
-            "groups",
-            AttributeKind::List,
-            "Names of the supplementary groups; they must exist.",
-        ),
-        AttributeSchema::property(
+        property("groups", List, "Names of the supplementary groups; they must exist."),
+        property(
             "expiry",
-            AttributeKind::WordOr(&["absent"]),
+            WordOr(&["absent"]),
             "Expiry date of the account, `YYYY-MM-DD`; `absent` for no expiry.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "purge_ssh_keys",
-            AttributeKind::List,
+            List,
             "Whether to remove SSH keys that are not in the catalog: `true`, or the key files.",
         ),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["useradd"]),
-            "The provider; there is only one.",
-        )
-        .with_default("useradd"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "Login name."),
-        AttributeSchema::parameter(
+        provider_parameter(&["useradd"]),
+        parameter("name", Text, "Login name."),
+        parameter(
             "membership",
-            AttributeKind::Word(&["inclusive", "minimum"]),
+            Word(&["inclusive", "minimum"]),
             "Whether `groups` is the complete list (`inclusive`) or not (`minimum`).",
         )
         .with_default("minimum"),
-        AttributeSchema::parameter(
+        flag_parameter(
             "managehome",
-            BOOL_KIND,
             "Whether the home directory is created and removed with the user.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "system",
-            BOOL_KIND,
-            "Whether a new user gets a UID of the system range.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "allowdupe",
-            BOOL_KIND,
-            "Whether the UID may be in use by another user.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "forcelocal",
-            BOOL_KIND,
-            "Whether to use only local files, not a directory service.",
-        )
-        .with_default("false"),
+        ),
+        flag_parameter("system", "Whether a new user gets a UID of the system range."),
+        flag_parameter("allowdupe", "Whether the UID may be in use by another user."),
+        flag_parameter("forcelocal", "Whether to use only local files, not a directory service."),
     ],
 };
 
@@ -135,7 +85,7 @@ impl ResourceType for UserResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         purge_keys::check_purge_value(&resource)?;
         if let Some(problem) = account_name::invalid_name_reason(&resource.name) {
             let problem = format!("is `{}`, {problem}", resource.name.escape_debug());
@@ -153,11 +103,7 @@ impl ResourceType for UserResourceType {
         Ok(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let local = resource.get_flag("forcelocal");
         let found = accounts
@@ -201,7 +147,7 @@ impl ResourceType for UserResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let resource = &plan.resource;
         let result = if change.property != "ensure" {
@@ -230,7 +176,7 @@ impl ResourceType for UserResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
+    ) -> Result<Vec<Resource>> {
         if purge_keys::is_purge_requested(resource) {
             purge_keys::generate_absent_keys(cx, resource, siblings)
         } else {
@@ -243,7 +189,7 @@ impl ResourceType for UserResourceType {
         &self,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    ) -> Vec<AutoRequire> {
         let primary = match resource.get("gid") {
             Some(ResourceValue::Int(number)) => {
                 let groups = siblings.resources_of_type("group");
@@ -258,10 +204,7 @@ impl ResourceType for UserResourceType {
         primary.into_iter().chain(others).map(|group| ("group", group)).collect()
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let users = accounts::choose_provider(cx.system, cx.cancel.clone()).list_users();
         let users = users.map_err(|error| error.into_engine_error(&all))?;

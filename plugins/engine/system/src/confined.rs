@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
 use crate::real::convert_metadata;
-use crate::{FileEntryKind, FileMetadata, SystemError};
+use crate::{FileEntryKind, FileMetadata, SystemError, SystemResult};
 
 /// Maximum depth of a directory tree that is removed; each level holds one descriptor.
 const MAX_TREE_DEPTH: usize = 128;
@@ -77,7 +77,7 @@ impl EntryStatus {
 
 impl ConfinedRoot {
     /// Opens the root directory. Follows links in its path.
-    pub fn open(root: &Path) -> Result<Self, SystemError> {
+    pub fn open(root: &Path) -> SystemResult<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root =
             rustix::fs::open(root, flags, Mode::empty()).map_err(errno_error("open", root))?;
@@ -85,7 +85,7 @@ impl ConfinedRoot {
     }
 
     /// The entry at an absolute path; `None` if a parent directory does not exist.
-    pub fn find_entry(&self, path: &Path) -> Result<Option<ConfinedEntry>, SystemError> {
+    pub fn find_entry(&self, path: &Path) -> SystemResult<Option<ConfinedEntry>> {
         let mut names = path_components(path)?;
         let name = names.pop();
         let mut directory =
@@ -108,7 +108,7 @@ impl ConfinedRoot {
 
 impl ConfinedEntry {
     /// Status of the entry without following a link; `None` if it does not exist.
-    pub fn status(&self) -> Result<Option<EntryStatus>, SystemError> {
+    pub fn status(&self) -> SystemResult<Option<EntryStatus>> {
         match self.open_at(OFlags::PATH) {
             Ok(file) => EntryStatus::of_descriptor(&file)
                 .map(Some)
@@ -119,14 +119,14 @@ impl ConfinedEntry {
     }
 
     /// The target of a link.
-    pub fn read_link(&self) -> Result<PathBuf, SystemError> {
+    pub fn read_link(&self) -> SystemResult<PathBuf> {
         let target = rustix::fs::readlinkat(&self.directory, self.name(), Vec::new());
         let target = target.map_err(errno_error("read link", &self.path))?;
         Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
     /// Opens a file or directory for reading; does not block on a pipe. Rejects links, devices, pipes and sockets.
-    pub fn open(&self) -> Result<ConfinedFile, SystemError> {
+    pub fn open(&self) -> SystemResult<ConfinedFile> {
         let kind_error = || {
             let source = io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -153,7 +153,7 @@ impl ConfinedEntry {
     }
 
     /// Creates an empty file with this mode. Fails if the entry exists.
-    pub fn create_file(&self, mode: u32) -> Result<(), SystemError> {
+    pub fn create_file(&self, mode: u32) -> SystemResult<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = self.open_at(flags).map_err(errno_error("create", &self.path))?;
         file.set_permissions(Permissions::from_mode(mode))
@@ -162,7 +162,7 @@ impl ConfinedEntry {
     }
 
     /// Creates a directory with this mode. Fails if the entry exists.
-    pub fn create_directory(&self, mode: u32) -> Result<(), SystemError> {
+    pub fn create_directory(&self, mode: u32) -> SystemResult<()> {
         rustix::fs::mkdirat(&self.directory, self.name(), Mode::RWXU)
             .map_err(errno_error("create directory", &self.path))?;
         let created = self.open_at(OFlags::RDONLY | OFlags::DIRECTORY);
@@ -173,14 +173,14 @@ impl ConfinedEntry {
     }
 
     /// Removes a file, a link, or with `directory` an empty directory. Fails if the entry does not exist.
-    pub fn remove_entry(&self, directory: bool) -> Result<(), SystemError> {
+    pub fn remove_entry(&self, directory: bool) -> SystemResult<()> {
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(&self.directory, self.name(), flags)
             .map_err(errno_error("remove", &self.path))
     }
 
     /// Removes a directory tree, on its own file system only.
-    pub fn remove_tree(&self) -> Result<(), SystemError> {
+    pub fn remove_tree(&self) -> SystemResult<()> {
         let fail = errno_error("remove", &self.path);
         let top = open_listed(&self.directory, self.name()).map_err(&fail)?;
         let device = rustix::fs::fstat(&top).map_err(&fail)?.st_dev;
@@ -211,7 +211,7 @@ impl ConfinedFile {
     }
 
     /// The content; fails if larger than `limit` bytes.
-    pub fn read_content(&self, limit: u64) -> Result<Vec<u8>, SystemError> {
+    pub fn read_content(&self, limit: u64) -> SystemResult<Vec<u8>> {
         let mut content = Vec::new();
         (&self.file)
             .take(limit.saturating_add(1))
@@ -225,7 +225,7 @@ impl ConfinedFile {
     }
 
     /// Sets access and modification time to now.
-    pub fn set_times_to_now(&self) -> Result<(), SystemError> {
+    pub fn set_times_to_now(&self) -> SystemResult<()> {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
         rustix::fs::futimens(&self.file, &times)
@@ -233,7 +233,7 @@ impl ConfinedFile {
     }
 
     /// Entry names, sorted. Fails if a name is not UTF-8.
-    pub fn list_entries(&self) -> Result<Vec<String>, SystemError> {
+    pub fn list_entries(&self) -> SystemResult<Vec<String>> {
         let fail = errno_error("list", &self.path);
         let mut found = Vec::new();
         for name in list_names(&self.file).map_err(fail)? {
@@ -248,7 +248,7 @@ impl ConfinedFile {
     }
 
     /// Status of one name in the directory; `None` if it does not exist.
-    pub fn status_of(&self, name: &str) -> Result<Option<EntryStatus>, SystemError> {
+    pub fn status_of(&self, name: &str) -> SystemResult<Option<EntryStatus>> {
         let entry = ConfinedEntry {
             directory: self
                 .file
@@ -268,7 +268,7 @@ pub(crate) fn read_world_readable(
     root: &Path,
     path: &Path,
     limit: u64,
-) -> Result<Option<Vec<u8>>, SystemError> {
+) -> SystemResult<Option<Vec<u8>>> {
     let Some(entry) = ConfinedRoot::open(root)?.find_entry(path)? else {
         return Ok(None);
     };
@@ -331,7 +331,7 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
 }
 
 /// Components of an absolute path; rejects `..`.
-fn path_components(path: &Path) -> Result<Vec<OsString>, SystemError> {
+fn path_components(path: &Path) -> SystemResult<Vec<OsString>> {
     let invalid_path = || SystemError::Path { path: path.to_owned() };
     let mut parts = path.components();
     if parts.next() != Some(Component::RootDir) {

@@ -4,6 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// A result of a call on the machine.
+pub type SystemResult<T> = Result<T, SystemError>;
+
 /// A failed call on the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
@@ -104,7 +107,7 @@ impl SystemError {
 }
 
 /// Converts the error of something that does not exist to `None`.
-pub fn found_or_none<T>(result: Result<T, SystemError>) -> Result<Option<T>, SystemError> {
+pub fn found_or_none<T>(result: SystemResult<T>) -> SystemResult<Option<T>> {
     match result {
         Err(error) if error.is_not_found() => Ok(None),
         result => result.map(Some),

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use crate::error::SystemError;
+use crate::error::{SystemError, SystemResult};
 
 /// Maximum number of links followed in one path, as in the Linux kernel.
 const MAX_LINKS: usize = 40;
@@ -21,7 +21,7 @@ pub(crate) fn resolve_path(
     path: &Path,
     follow: bool,
     read_link: &dyn Fn(&Path) -> io::Result<Option<PathBuf>>,
-) -> Result<PathBuf, SystemError> {
+) -> SystemResult<PathBuf> {
     check_path(path)?;
     let mut pending: VecDeque<OsString> = path_steps(path).collect();
     let mut resolved = PathBuf::from("/");
@@ -56,7 +56,7 @@ pub(crate) fn resolve_path(
 }
 
 /// Rejects anything but an absolute path inside the machine.
-pub(crate) fn check_path(path: &Path) -> Result<(), SystemError> {
+pub(crate) fn check_path(path: &Path) -> SystemResult<()> {
     let invalid_path = || SystemError::Path { path: path.to_owned() };
     if !path.is_absolute() {
         return Err(invalid_path());

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::SystemError;
+use crate::error::{SystemError, SystemResult};
 
 /// Name of this process while it holds the lock.
 const LOCK_PROCESS_NAME: &str = "rpcd-puppet";
@@ -25,7 +25,7 @@ pub struct PidLock {
 
 impl PidLock {
     /// Takes the lock, or returns the process that holds it. The directory must exist; host path.
-    pub fn acquire(path: &Path) -> Result<Result<Self, u32>, SystemError> {
+    pub fn acquire(path: &Path) -> SystemResult<Result<Self, u32>> {
         // Rename first: the lock must be valid from the moment the file exists.
         let name = rename_process(LOCK_PROCESS_NAME);
         let mut lock = Self { path: path.to_owned(), name };

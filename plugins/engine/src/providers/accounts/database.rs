@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use muster_system::error::found_or_none;
-use muster_system::{FileAttributes, System, SystemError};
+use muster_system::{FileAttributes, System, SystemError, SystemResult};
 
 use super::model::{CryptedPassword, GroupAccount, ShadowEntry, UserAccount};
 use super::table::{AccountTable, parse_members};
@@ -35,7 +35,7 @@ pub struct AccountDatabase {
 
 impl AccountDatabase {
     /// Reads all four files. A missing file counts as empty.
-    pub fn load(system: &dyn System) -> Result<Self, SystemError> {
+    pub fn load(system: &dyn System) -> SystemResult<Self> {
         let has_gshadow = system.metadata(Path::new(GSHADOW_FILE))?.is_some();
         Ok(Self {
             passwd: load_table(system, PASSWD_FILE)?,
@@ -51,7 +51,7 @@ impl AccountDatabase {
 
     /// Writes the files that differ from `before`. passwd is written last: an interrupted change is detected as missing
     /// and repeated.
-    pub fn save(&self, system: &dyn System, before: &Self) -> Result<(), SystemError> {
+    pub fn save(&self, system: &dyn System, before: &Self) -> SystemResult<()> {
         if self.gshadow != before.gshadow {
             save_table(system, GSHADOW_FILE, self.gshadow.as_ref(), 0o600)?;
         }
@@ -126,14 +126,12 @@ impl AccountDatabase {
     }
 }
 
-fn load_table(system: &dyn System, path: &str) -> Result<AccountTable, SystemError> {
+fn load_table(system: &dyn System, path: &str) -> SystemResult<AccountTable> {
     let content = found_or_none(system.read_file(Path::new(path), MAX_ACCOUNT_FILE_BYTES))?;
     Ok(AccountTable::parse(content.as_deref().unwrap_or_default()))
 }
 
-fn table_if_permitted(
-    table: Result<AccountTable, SystemError>,
-) -> Result<Option<AccountTable>, SystemError> {
+fn table_if_permitted(table: SystemResult<AccountTable>) -> SystemResult<Option<AccountTable>> {
     match table {
         Err(SystemError::File { source, .. })
             if source.kind() == io::ErrorKind::PermissionDenied =>
@@ -150,7 +148,7 @@ fn save_table(
     path: &str,
     table: Option<&AccountTable>,
     mode: u32,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     let Some(table) = table else { return Ok(()) };
     let path = Path::new(path);
     let is_new = system.metadata(path)?.is_none();

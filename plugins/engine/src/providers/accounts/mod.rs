@@ -30,34 +30,34 @@ pub use model::{
 /// Reads and changes users and groups.
 pub trait AccountProvider: fmt::Debug {
     /// Looks up a user; with `local`, only in the machine's own files, not in a directory service.
-    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>, AccountError>;
+    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>>;
 
     /// All users in the machine's own files.
-    fn list_users(&self) -> Result<Vec<UserAccount>, AccountError>;
+    fn list_users(&self) -> Result<Vec<UserAccount>>;
 
     /// Creates a user with the given properties.
-    fn create_user(&self, new: &NewUser) -> Result<(), AccountError>;
+    fn create_user(&self, new: &NewUser) -> Result<()>;
 
     /// Changes one property.
-    fn change_user(&self, name: &str, change: &UserChange) -> Result<(), AccountError>;
+    fn change_user(&self, name: &str, change: &UserChange) -> Result<()>;
 
     /// Removes a user from all files, and its home directory if `with_home` is set.
-    fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError>;
+    fn remove_user(&self, name: &str, with_home: bool) -> Result<()>;
 
     /// Looks up a group; `local` as for [`Self::find_user`].
-    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>, AccountError>;
+    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>>;
 
     /// All groups in the machine's own files.
-    fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError>;
+    fn list_groups(&self) -> Result<Vec<GroupAccount>>;
 
     /// Creates a group.
-    fn create_group(&self, new: &NewGroup) -> Result<(), AccountError>;
+    fn create_group(&self, new: &NewGroup) -> Result<()>;
 
     /// Changes one property.
-    fn change_group(&self, name: &str, change: &GroupChange) -> Result<(), AccountError>;
+    fn change_group(&self, name: &str, change: &GroupChange) -> Result<()>;
 
     /// Removes a group that is not the primary group of any user.
-    fn remove_group(&self, name: &str) -> Result<(), AccountError>;
+    fn remove_group(&self, name: &str) -> Result<()>;
 }
 
 /// Chooses the implementation for the machine.
@@ -68,6 +68,9 @@ pub fn choose_provider(system: &dyn System, cancel: CancelFlag) -> Box<dyn Accou
         Box::new(files::FileAccountProvider::new(system))
     }
 }
+
+/// A result about users and groups.
+pub type Result<T, E = AccountError> = std::result::Result<T, E>;
 
 /// Errors of reading or changing users and groups.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use muster_system::{Command, FileEntryKind, System};
 use super::database::{self, AccountDatabase};
 use super::{
     AccountError, AccountProvider, CryptedPassword, GroupAccount, GroupChange, NewGroup, NewUser,
-    UserAccount, UserChange,
+    Result, UserAccount, UserChange,
 };
 use crate::providers::paths;
 
@@ -31,17 +31,13 @@ impl<'a> ShadowUtilsProvider<'a> {
         Self { system, cancel }
     }
 
-    fn load_database(&self) -> Result<AccountDatabase, AccountError> {
+    fn load_database(&self) -> Result<AccountDatabase> {
         AccountDatabase::load(self.system)
             .map_err(AccountError::during("read the users and groups"))
     }
 
     /// The fields of a name service entry.
-    fn query_getent(
-        &self,
-        database: &str,
-        name: &str,
-    ) -> Result<Option<Vec<String>>, AccountError> {
+    fn query_getent(&self, database: &str, name: &str) -> Result<Option<Vec<String>>> {
         let command = self.build_command(&["getent", "--", database, name]);
         let output = match self.system.run_command(&command) {
             // A machine without getent uses its files only.
@@ -65,11 +61,11 @@ impl<'a> ShadowUtilsProvider<'a> {
         command
     }
 
-    fn run_tool<S: AsRef<str>>(&self, argv: &[S]) -> Result<(), AccountError> {
+    fn run_tool<S: AsRef<str>>(&self, argv: &[S]) -> Result<()> {
         self.run_command(&self.build_command(argv))
     }
 
-    fn run_command(&self, command: &Command) -> Result<(), AccountError> {
+    fn run_command(&self, command: &Command) -> Result<()> {
         let program = command.program_name();
         let output = self
             .system
@@ -82,13 +78,13 @@ impl<'a> ShadowUtilsProvider<'a> {
     }
 
     /// Uses standard input, because arguments are readable by all local users.
-    fn set_password(&self, name: &str, password: &CryptedPassword) -> Result<(), AccountError> {
+    fn set_password(&self, name: &str, password: &CryptedPassword) -> Result<()> {
         let mut command = self.build_command(&["chpasswd", "-e"]);
         command.stdin = format!("{name}:{}\n", password.expose()).into_bytes();
         self.run_command(&command)
     }
 
-    fn check_shell(&self, shell: &str) -> Result<(), AccountError> {
+    fn check_shell(&self, shell: &str) -> Result<()> {
         let found = paths::follow_links(self.system, Path::new(shell))
             .map_err(AccountError::during("inspect the shell"))?;
         match found {
@@ -100,7 +96,7 @@ impl<'a> ShadowUtilsProvider<'a> {
 }
 
 impl AccountProvider for ShadowUtilsProvider<'_> {
-    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>, AccountError> {
+    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>> {
         let found = self.load_database()?.find_user(name);
         if found.is_some() || local {
             return Ok(found);
@@ -108,11 +104,11 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         Ok(self.query_getent("passwd", name)?.and_then(|entry| database::parse_user(&entry, None)))
     }
 
-    fn list_users(&self) -> Result<Vec<UserAccount>, AccountError> {
+    fn list_users(&self) -> Result<Vec<UserAccount>> {
         Ok(self.load_database()?.list_users())
     }
 
-    fn create_user(&self, new: &NewUser) -> Result<(), AccountError> {
+    fn create_user(&self, new: &NewUser) -> Result<()> {
         if let Some(shell) = &new.shell {
             self.check_shell(shell)?;
         }
@@ -125,7 +121,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         chage_arguments(new).map_or(Ok(()), |argv| self.run_tool(&argv))
     }
 
-    fn change_user(&self, name: &str, change: &UserChange) -> Result<(), AccountError> {
+    fn change_user(&self, name: &str, change: &UserChange) -> Result<()> {
         match change {
             UserChange::Uid(uid, allowdupe) => {
                 let uid = uid.to_string();
@@ -154,14 +150,14 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         }
     }
 
-    fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError> {
+    fn remove_user(&self, name: &str, with_home: bool) -> Result<()> {
         let mut argv = vec!["userdel"];
         argv.extend(with_home.then_some("-r"));
         argv.push(name);
         self.run_tool(&argv)
     }
 
-    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>, AccountError> {
+    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>> {
         let found = self.load_database()?.find_group(name);
         if found.is_some() || local {
             return Ok(found);
@@ -169,11 +165,11 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         Ok(self.query_getent("group", name)?.and_then(|entry| database::parse_group(&entry)))
     }
 
-    fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError> {
+    fn list_groups(&self) -> Result<Vec<GroupAccount>> {
         Ok(self.load_database()?.list_groups())
     }
 
-    fn create_group(&self, new: &NewGroup) -> Result<(), AccountError> {
+    fn create_group(&self, new: &NewGroup) -> Result<()> {
         let gid = new.gid.map(|gid| gid.to_string());
         let mut argv = vec!["groupadd"];
         argv.extend(gid.iter().flat_map(|gid| ["-g", gid]));
@@ -187,7 +183,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         self.change_group(&new.name, &GroupChange::Members(new.members.clone()))
     }
 
-    fn change_group(&self, name: &str, change: &GroupChange) -> Result<(), AccountError> {
+    fn change_group(&self, name: &str, change: &GroupChange) -> Result<()> {
         match change {
             GroupChange::Gid(gid, allowdupe) => {
                 let gid = gid.to_string();
@@ -202,7 +198,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         }
     }
 
-    fn remove_group(&self, name: &str) -> Result<(), AccountError> {
+    fn remove_group(&self, name: &str) -> Result<()> {
         self.run_tool(&["groupdel", name])
     }
 }

@@ -2,7 +2,7 @@
 //! are kept.
 
 use super::{OutdatedPackage, PackageOperation, PackageProvider, PackageState, dpkg, tool};
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -11,11 +11,7 @@ use crate::resource_type::ResourceContext;
 pub struct AptPackageProvider;
 
 impl PackageProvider for AptPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
         dpkg::query_package(cx, resource)
     }
 
@@ -23,7 +19,7 @@ impl PackageProvider for AptPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<String>> {
         let output = tool::run_tool(cx, resource, &["apt-cache", "policy", "--", &resource.name])?;
         let output = tool::require_success(resource, "apt-cache policy", output)?;
         Ok(parse_candidate(&output.combined_text()))
@@ -34,7 +30,7 @@ impl PackageProvider for AptPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let name = resource.name.clone();
         let force = format!("DPkg::Options::={}", dpkg::conffile_flag(resource));
         preseed_answers(cx, resource, operation)?;
@@ -80,7 +76,7 @@ impl PackageProvider for AptPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
+    ) -> Result<Vec<PackageState>> {
         dpkg::list_packages(cx, resource).map(|list| dpkg::without_architectures(&list))
     }
 
@@ -88,7 +84,7 @@ impl PackageProvider for AptPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<OutdatedPackage>, EngineError> {
+    ) -> Result<Vec<OutdatedPackage>> {
         dpkg::require_database(cx, resource)?;
         // Simulation only, without the lock, so that it does not block real installations.
         let argv = ["apt-get", "-q", "-s", "-o", "Debug::NoLocking=true", "dist-upgrade"];
@@ -96,11 +92,7 @@ impl PackageProvider for AptPackageProvider {
         Ok(parse_outdated(&String::from_utf8_lossy(&output.stdout)))
     }
 
-    fn refresh_lists(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<String, EngineError> {
+    fn refresh_lists(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<String> {
         dpkg::require_database(cx, resource)?;
         // Without this option apt exits with 0 even if no source could be reached.
         let argv = ["apt-get", "-q", "-y", "-o", "APT::Update::Error-Mode=any", "update"];
@@ -113,7 +105,7 @@ fn preseed_answers(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     operation: PackageOperation<'_>,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     match resource.get_text("responsefile") {
         Some(file) if !matches!(operation, PackageOperation::Hold | PackageOperation::Unhold) => {
             tool::run_change(cx, resource, &["debconf-set-selections", "--", file])

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, tool,
 };
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -20,11 +20,7 @@ const LIST_FORMAT: &str = "${Status} ${Package} ${Version} ${Architecture}\\n";
 pub struct DpkgPackageProvider;
 
 impl PackageProvider for DpkgPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
         query_package(cx, resource)
     }
 
@@ -33,7 +29,7 @@ impl PackageProvider for DpkgPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<String>> {
         let source = tool::source_file(resource, "dpkg")?;
         let output = tool::run_tool(cx, resource, &["dpkg-deb", "--show", "--", source])?;
         let output = tool::require_success(resource, "dpkg-deb --show", output)?;
@@ -46,7 +42,7 @@ impl PackageProvider for DpkgPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let name = resource.name.as_str();
         let force = conffile_flag(resource);
         match operation {
@@ -67,7 +63,7 @@ impl PackageProvider for DpkgPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
+    ) -> Result<Vec<PackageState>> {
         list_packages(cx, resource).map(|list| without_architectures(&list))
     }
 }
@@ -81,11 +77,7 @@ pub(super) fn conffile_flag(resource: &Resource) -> &'static str {
     }
 }
 
-fn set_selection(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    selection: &str,
-) -> Result<(), EngineError> {
+fn set_selection(cx: &ResourceContext<'_>, resource: &Resource, selection: &str) -> Result<()> {
     let mut command = tool::build_command(cx, &["dpkg", "--set-selections"]);
     command.stdin = format!("{} {selection}\n", resource.name).into_bytes();
     tool::run_change_command(cx, resource, &command).map(drop)
@@ -95,7 +87,7 @@ fn set_selection(
 pub(super) fn list_packages(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<Arc<Vec<PackageState>>, EngineError> {
+) -> Result<Arc<Vec<PackageState>>> {
     require_database(cx, resource)?;
     list_cache::cached_list(cx, resource, "dpkg", Path::new(DPKG_STATUS_FILE), || {
         let output = tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", LIST_FORMAT])?;
@@ -117,10 +109,7 @@ pub(super) fn without_architectures(list: &[PackageState]) -> Vec<PackageState> 
 }
 
 /// State of one package; with `allow_virtual`, also of a package that provides the name.
-pub(super) fn query_package(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<PackageState, EngineError> {
+pub(super) fn query_package(cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
     let found = find_package(&list_packages(cx, resource)?, &resource.name);
     if found.status != PackageInstallStatus::Purged || !resource.get_flag("allow_virtual") {
         return Ok(found);
@@ -167,10 +156,7 @@ pub(super) fn find_package(all: &[PackageState], name: &str) -> PackageState {
     }
 }
 
-pub(super) fn require_database(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<(), EngineError> {
+pub(super) fn require_database(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     let found = cx.system.metadata(Path::new(DPKG_STATUS_FILE));
     let to_error = EngineError::during(resource, format!("inspecting {DPKG_STATUS_FILE}"));
     if found.map_err(to_error)?.is_none() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{
     PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, tool,
 };
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -14,11 +14,7 @@ use crate::resource_type::ResourceContext;
 pub struct GemPackageProvider;
 
 impl PackageProvider for GemPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
         let all = self.list_packages(cx, resource)?;
         let versions: Vec<PackageState> =
             all.into_iter().filter(|package| package.name == resource.name).collect();
@@ -34,7 +30,7 @@ impl PackageProvider for GemPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<String>> {
         let gem = tool::find_program(cx, resource, &["gem"])?;
         let pattern = format!("\\A{}\\z", resource.name);
         let mut argv = vec![&*gem, "list", "--remote"];
@@ -57,7 +53,7 @@ impl PackageProvider for GemPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let gem = tool::find_program(cx, resource, &["gem"])?;
         let version = match operation {
             PackageOperation::InstallVersion(version) => Some(version),
@@ -99,7 +95,7 @@ impl PackageProvider for GemPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
+    ) -> Result<Vec<PackageState>> {
         let gem = tool::find_program(cx, resource, &["gem"])?;
         let list =
             list_cache::cached_list(cx, resource, &format!("gem {gem}"), Path::new(&gem), || {
@@ -112,11 +108,7 @@ impl PackageProvider for GemPackageProvider {
 }
 
 /// gem exits with 0 after some errors, so the output is checked.
-fn run_gem_change(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    argv: &[&str],
-) -> Result<(), EngineError> {
+fn run_gem_change(cx: &ResourceContext<'_>, resource: &Resource, argv: &[&str]) -> Result<()> {
     let output = tool::run_change_command(cx, resource, &tool::build_command(cx, argv))?;
     if output.combined_text().contains("ERROR") {
         return Err(tool::tool_error(resource, &argv.join(" "), &output));

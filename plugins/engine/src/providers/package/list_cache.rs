@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::PackageState;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
@@ -47,8 +47,8 @@ pub(crate) fn cached_list(
     resource: &Resource,
     tool: &str,
     database: &Path,
-    query: impl FnOnce() -> Result<Vec<PackageState>, EngineError>,
-) -> Result<Arc<Vec<PackageState>>, EngineError> {
+    query: impl FnOnce() -> Result<Vec<PackageState>>,
+) -> Result<Arc<Vec<PackageState>>> {
     // A program known only by name has no known database file.
     let fingerprint = if database.is_absolute() {
         let to_error = EngineError::during(resource, format!("inspecting {}", database.display()));

@@ -12,7 +12,7 @@ mod tool;
 
 use std::path::Path;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -76,18 +76,14 @@ pub struct OutdatedPackage {
 /// Queries and changes packages.
 pub trait PackageProvider: Sync {
     /// State of one package.
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError>;
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState>;
 
     /// Newest installable version; `None` if no source offers the package.
     fn candidate_version(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError>;
+    ) -> Result<Option<String>>;
 
     /// Performs the operation.
     fn run_operation(
@@ -95,14 +91,14 @@ pub trait PackageProvider: Sync {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError>;
+    ) -> Result<()>;
 
     /// All packages known on the machine.
     fn list_packages(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError>;
+    ) -> Result<Vec<PackageState>>;
 
     /// Packages that a full upgrade would change, according to the current package lists, sorted by
     /// name. Excludes held packages. The resource is used only in error messages.
@@ -110,17 +106,13 @@ pub trait PackageProvider: Sync {
         &self,
         _: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<OutdatedPackage>, EngineError> {
+    ) -> Result<Vec<OutdatedPackage>> {
         let problem = "this provider cannot list outdated packages";
         Err(EngineError::failed(resource, problem))
     }
 
     /// Updates the package lists and returns the tool's output. An unreachable source is an error.
-    fn refresh_lists(
-        &self,
-        _: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<String, EngineError> {
+    fn refresh_lists(&self, _: &ResourceContext<'_>, resource: &Resource) -> Result<String> {
         let problem = "this provider has no package lists to refresh";
         Err(EngineError::failed(resource, problem))
     }
@@ -137,7 +129,7 @@ static PIP3_PROVIDER: pip::PipPackageProvider = pip::PipPackageProvider(&["pip3"
 pub fn choose_provider(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<(&'static str, &'static dyn PackageProvider), EngineError> {
+) -> Result<(&'static str, &'static dyn PackageProvider)> {
     let named = resource.get_text("provider");
     let word = match named.and_then(|name| PACKAGE_PROVIDERS.iter().find(|known| **known == name)) {
         Some(known) => known,
@@ -158,10 +150,7 @@ pub fn choose_provider(
 }
 
 /// The provider of the machine's own package system. Falls back to apt, whose error names the missing program.
-fn native_provider_name(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<&'static str, EngineError> {
+fn native_provider_name(cx: &ResourceContext<'_>, resource: &Resource) -> Result<&'static str> {
     for (path, word) in [
         (dpkg::DPKG_STATUS_FILE, "apt"),
         ("/usr/bin/dnf", "dnf"),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{
     PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, tool,
 };
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -29,11 +29,7 @@ struct NpmDependency {
 }
 
 impl PackageProvider for NpmPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
         let all = self.list_packages(cx, resource)?;
         let found = all.into_iter().find(|package| package.name == resource.name);
         Ok(found.unwrap_or_else(|| PackageState::absent(&resource.name)))
@@ -43,7 +39,7 @@ impl PackageProvider for NpmPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<String>> {
         let npm = tool::find_program(cx, resource, &["npm"])?;
         let spec = resource.get_text("source").unwrap_or(&resource.name);
         let argv = [&*npm, "view", spec, "version"];
@@ -57,7 +53,7 @@ impl PackageProvider for NpmPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let npm = tool::find_program(cx, resource, &["npm"])?;
         let name = &resource.name;
         let spec = match (operation, resource.get_text("source")) {
@@ -89,7 +85,7 @@ impl PackageProvider for NpmPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
+    ) -> Result<Vec<PackageState>> {
         let npm = tool::find_program(cx, resource, &["npm"])?;
         let list =
             list_cache::cached_list(cx, resource, &format!("npm {npm}"), Path::new(&npm), || {

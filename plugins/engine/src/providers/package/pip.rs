@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{
     PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, tool,
 };
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -37,11 +37,7 @@ struct PipPlannedInstall {
 }
 
 impl PackageProvider for PipPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
         let all = self.list_packages(cx, resource)?;
         let normalised_name = normalise_name(&resource.name);
         let found =
@@ -57,7 +53,7 @@ impl PackageProvider for PipPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<String>> {
         let pip = self.find_program(cx, resource)?;
         let mut argv = vec![&*pip, "install", NO_VERSION_CHECK_FLAG, "--quiet", "--dry-run"];
         argv.extend(["--ignore-installed", "--no-deps", "--report", "-"]);
@@ -77,7 +73,7 @@ impl PackageProvider for PipPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let pip = self.find_program(cx, resource)?;
         let version = match operation {
             PackageOperation::InstallVersion(version) => Some(version),
@@ -106,7 +102,7 @@ impl PackageProvider for PipPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
+    ) -> Result<Vec<PackageState>> {
         let pip = self.find_program(cx, resource)?;
         let list =
             list_cache::cached_list(cx, resource, &format!("pip {pip}"), Path::new(&pip), || {
@@ -126,11 +122,7 @@ impl PackageProvider for PipPackageProvider {
 }
 
 impl PipPackageProvider {
-    fn find_program(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<String, EngineError> {
+    fn find_program(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<String> {
         tool::find_program(cx, resource, self.0)
     }
 }

@@ -9,7 +9,7 @@ use super::{
     PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, rpm_version,
     tool,
 };
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -29,11 +29,7 @@ pub enum RpmPackageProvider {
 }
 
 impl PackageProvider for RpmPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
         Ok(find_package(&list_installed(cx, resource)?, &resource.name))
     }
 
@@ -43,7 +39,7 @@ impl PackageProvider for RpmPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<String>> {
         let updates = self.list_updates(cx, resource)?;
         if let PackageInstallStatus::Installed(version) =
             find_package(&updates, &resource.name).status
@@ -63,7 +59,7 @@ impl PackageProvider for RpmPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         match operation {
             PackageOperation::Install => self.install_package(cx, resource, None),
             PackageOperation::InstallVersion(version) => {
@@ -100,7 +96,7 @@ impl PackageProvider for RpmPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
+    ) -> Result<Vec<PackageState>> {
         let bare = |package: &PackageState| PackageState {
             name: without_architecture(&package.name).to_owned(),
             ..package.clone()
@@ -123,7 +119,7 @@ impl RpmPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         version: Option<&str>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let name = &resource.name;
         let found = self.query_package(cx, resource)?.status;
         let source = resource.get_text("source").filter(|_| self != Self::Zypper);
@@ -181,7 +177,7 @@ impl RpmPackageProvider {
         self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Arc<Vec<PackageState>>, EngineError> {
+    ) -> Result<Arc<Vec<PackageState>>> {
         let key = format!("{} updates", self.program_name());
         list_cache::cached_list(cx, resource, &key, Path::new(RPM_DATABASE), || {
             let argv = match self {
@@ -203,10 +199,7 @@ impl RpmPackageProvider {
 }
 
 /// All packages known to rpm; cached until a change.
-fn list_installed(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Arc<Vec<PackageState>>, EngineError> {
+fn list_installed(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Arc<Vec<PackageState>>> {
     list_cache::cached_list(cx, resource, "rpm", Path::new(RPM_DATABASE), || {
         let output = tool::run_tool(cx, resource, &["rpm", "-qa", "--qf", QUERY_FORMAT])?;
         let output = tool::require_success(resource, "rpm -qa", output)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_system::{Command, CommandOutput};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -35,7 +35,7 @@ pub(super) fn run_tool(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     run_tool_command(cx, resource, &build_command(cx, argv))
 }
 
@@ -44,7 +44,7 @@ pub(super) fn run_query(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     require_success(resource, &argv.join(" "), run_tool(cx, resource, argv)?)
 }
 
@@ -53,7 +53,7 @@ pub(super) fn require_success(
     resource: &Resource,
     command_line: &str,
     output: CommandOutput,
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     if output.is_success() { Ok(output) } else { Err(tool_error(resource, command_line, &output)) }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn run_tool_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     command: &Command,
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     let operation = format!("running {}", command.argv.join(" "));
     cx.system.run_command(command).map_err(EngineError::during(resource, operation))
 }
@@ -72,7 +72,7 @@ pub(super) fn run_change(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<(), EngineError> {
+) -> Result<()> {
     run_change_command(cx, resource, &build_command(cx, argv)).map(drop)
 }
 
@@ -81,14 +81,14 @@ pub(super) fn run_change_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     command: &Command,
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     cx.cache.packages.clear();
     let output = run_tool_command(cx, resource, command)?;
     require_success(resource, &command.argv.join(" "), output)
 }
 
 /// The file in `source`, for tools that cannot install otherwise.
-pub(super) fn source_file<'a>(resource: &'a Resource, tool: &str) -> Result<&'a str, EngineError> {
+pub(super) fn source_file<'a>(resource: &'a Resource, tool: &str) -> Result<&'a str> {
     resource.get_text("source").ok_or_else(|| {
         let problem = format!("You cannot install {tool} packages without a source");
         EngineError::failed(resource, problem)
@@ -127,7 +127,7 @@ pub(super) fn find_program(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     names: &[&str],
-) -> Result<String, EngineError> {
+) -> Result<String> {
     if let Some(command) = resource.get_text("command").filter(|word| *word != "default") {
         return Ok(command.to_owned());
     }

@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_system::error::found_or_none;
-use muster_system::{Command, FileAttributes, LockGuard, System, SystemError};
+use muster_system::{Command, FileAttributes, LockGuard, System, SystemError, SystemResult};
 
 pub use document::{FileRecord, IncompleteRecord, ParsedDocument, RecordFormat};
 pub use record_type::RecordResourceType;
 
 use super::paths;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{ResourcePlan, ResourceState, is_absent};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, ResourceContext};
+use crate::resource_type::{AutoRequire, ResourceContext};
 use crate::schema::TypeSchema;
 
 /// Maximum file size, in bytes.
@@ -53,15 +53,12 @@ impl ParsedFile {
     }
 
     /// Autorequires the file itself, if it is in the catalog.
-    pub fn autorequires(&self) -> Vec<AutorequireTarget> {
+    pub fn autorequires(&self) -> Vec<AutoRequire> {
         vec![("file", self.path.to_string_lossy().into_owned())]
     }
 
     /// Reads the records; a missing file has none.
-    pub fn load_document(
-        &self,
-        system: &dyn System,
-    ) -> Result<ParsedDocument<'static>, SystemError> {
+    pub fn load_document(&self, system: &dyn System) -> SystemResult<ParsedDocument<'static>> {
         let bytes = found_or_none(system.read_file(&self.path, MAX_FILE_BYTES))?;
         let bytes = bytes.as_deref().unwrap_or_default();
         Ok(ParsedDocument::parse(self.format, bytes))
@@ -72,7 +69,7 @@ impl ParsedFile {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    ) -> Result<ResourceState> {
         let document =
             self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
         Ok(document
@@ -95,7 +92,7 @@ impl ParsedFile {
     pub fn list_instances(
         &self,
         system: &dyn System,
-    ) -> Result<Vec<(String, ResourceValues)>, SystemError> {
+    ) -> SystemResult<Vec<(String, ResourceValues)>> {
         let document = self.load_document(system)?;
         let instance =
             |record: &FileRecord| (record.name.clone(), self.record_state(record).values);
@@ -108,7 +105,7 @@ impl ParsedFile {
         cx: &ResourceContext<'_>,
         schema: &TypeSchema,
         plan: &ResourcePlan,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
         let name = record_name(plan);
         let _lock = self.acquire_lock(cx.system).map_err(self.error_during("locking", resource))?;
@@ -140,7 +137,7 @@ impl ParsedFile {
         &self,
         cx: &ResourceContext<'_>,
         content: &[u8],
-    ) -> Result<Option<String>, SystemError> {
+    ) -> SystemResult<Option<String>> {
         if let Some(argv) = &self.installer {
             let mut command = Command::new(argv.clone());
             command.stdin = content.to_vec();
@@ -164,7 +161,7 @@ impl ParsedFile {
         cx.system.write_file(&self.path, content, &attributes).map(|()| None)
     }
 
-    fn acquire_lock(&self, system: &dyn System) -> Result<Box<dyn LockGuard>, SystemError> {
+    fn acquire_lock(&self, system: &dyn System) -> SystemResult<Box<dyn LockGuard>> {
         paths::create_dirs(system, Path::new(LOCK_DIRECTORY), &FileAttributes::default())?;
         let name = self.path.to_string_lossy().replace('/', "-");
         system.lock_file(&Path::new(LOCK_DIRECTORY).join(format!("file{name}.lock")), LOCK_TIMEOUT)

@@ -2,7 +2,7 @@
 //! `binary`, which also identifies the process.
 
 use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -14,11 +14,7 @@ const UNMANAGED_ENABLE: &str = "unmanaged";
 pub struct BaseServiceProvider;
 
 impl ServiceProvider for BaseServiceProvider {
-    fn query_service(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ServiceState, EngineError> {
+    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
         let running = match resource.get_text("status") {
             Some(line) => run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success(),
             None => find_process(cx, resource)?.is_some(),
@@ -31,7 +27,7 @@ impl ServiceProvider for BaseServiceProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: ServiceOperation,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         match operation {
             ServiceOperation::Start => {
                 match resource.get_text("start").or(resource.get_text("binary")) {
@@ -65,20 +61,13 @@ impl ServiceProvider for BaseServiceProvider {
         }
     }
 
-    fn list_names(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
-    ) -> Result<Vec<String>, EngineError> {
+    fn list_names(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
 }
 
 /// Pid of the first process whose line in the process table matches.
-fn find_process(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Option<String>, EngineError> {
+fn find_process(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<String>> {
     let given = resource.get_text("pattern").or(resource.get_text("binary"));
     let pattern = given.unwrap_or(&resource.name);
     let pattern = regex::Regex::new(pattern).map_err(|error| {

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::SystemError;
+use muster_system::SystemResult;
 use muster_system::error::found_or_none;
 
 use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
@@ -22,11 +22,7 @@ const KILL_RUNLEVELS: [&str; 3] = ["0", "1", "6"];
 pub struct InitServiceProvider;
 
 impl ServiceProvider for InitServiceProvider {
-    fn query_service(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ServiceState, EngineError> {
+    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
         let script = script_path(resource);
         let to_error = EngineError::during(resource, format!("inspecting {script}"));
         let script_exists =
@@ -57,7 +53,7 @@ impl ServiceProvider for InitServiceProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: ServiceOperation,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let run_verb = |name: &str, verb: &str| match resource
             .get_text(name)
             .or(resource.get_text("binary").filter(|_| verb == "start"))
@@ -88,11 +84,7 @@ impl ServiceProvider for InitServiceProvider {
         }
     }
 
-    fn list_names(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<String>, EngineError> {
+    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
         let operation = format!("listing {SCRIPT_DIRECTORY}");
         let names = found_or_none(cx.system.read_dir(Path::new(SCRIPT_DIRECTORY)))
             .map_err(EngineError::during(resource, operation))?
@@ -112,7 +104,7 @@ fn script_path(resource: &Resource) -> String {
 }
 
 /// Whether the pattern matches the command line of any process.
-fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
+fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
     let given = resource.get_text("pattern").or(resource.get_text("binary"));
     let pattern = given.unwrap_or(&resource.name);
     let pattern = regex::Regex::new(pattern).map_err(|error| {
@@ -132,7 +124,7 @@ fn runlevel_links(
     cx: &ResourceContext<'_>,
     name: &str,
     letter: char,
-) -> Result<Vec<PathBuf>, SystemError> {
+) -> SystemResult<Vec<PathBuf>> {
     let mut links = Vec::new();
     for level in START_RUNLEVELS.iter().chain(&KILL_RUNLEVELS) {
         let directory = PathBuf::from(format!("/etc/rc{level}.d"));
@@ -149,7 +141,7 @@ fn runlevel_links(
 }
 
 /// `update-rc.d` handles dependencies between services; in a scratch root the links are created here.
-fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Result<(), EngineError> {
+fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Result<()> {
     if cx.system.root() == Path::new("/") {
         run_checked(cx, resource, &["update-rc.d", &resource.name, "defaults"])?;
         return run_checked(
@@ -162,11 +154,7 @@ fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Resul
         .map_err(EngineError::during(resource, "changing the links in /etc/rc?.d"))
 }
 
-fn replace_runlevel_links(
-    cx: &ResourceContext<'_>,
-    name: &str,
-    on: bool,
-) -> Result<(), SystemError> {
+fn replace_runlevel_links(cx: &ResourceContext<'_>, name: &str, on: bool) -> SystemResult<()> {
     for letter in ['S', 'K'] {
         for path in runlevel_links(cx, name, letter)? {
             cx.system.remove_file(&path)?;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use muster_system::{Command, CommandOutput};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -27,7 +27,7 @@ pub struct ServiceState {
 
 impl ServiceState {
     /// Returns `self`, or an error listing the places searched.
-    pub fn require_known(self, resource: &Resource) -> Result<Self, EngineError> {
+    pub fn require_known(self, resource: &Resource) -> Result<Self> {
         match &self.missing {
             None => Ok(self),
             Some(searched) => Err(EngineError::failed(
@@ -58,11 +58,7 @@ pub enum ServiceOperation {
 /// Queries and changes services.
 pub trait ServiceProvider: fmt::Debug {
     /// State of one service.
-    fn query_service(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ServiceState, EngineError>;
+    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState>;
 
     /// Performs the operation.
     fn run_operation(
@@ -70,21 +66,17 @@ pub trait ServiceProvider: fmt::Debug {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: ServiceOperation,
-    ) -> Result<(), EngineError>;
+    ) -> Result<()>;
 
     /// The names of all services.
-    fn list_names(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<String>, EngineError>;
+    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>>;
 }
 
 /// The provider named by the resource; otherwise systemd where it is running, and init scripts elsewhere.
 pub fn choose_provider(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<&'static dyn ServiceProvider, EngineError> {
+) -> Result<&'static dyn ServiceProvider> {
     Ok(match resource.get_text("provider") {
         Some("systemd") => &systemd::SystemdServiceProvider,
         Some("base") => &base::BaseServiceProvider,
@@ -107,7 +99,7 @@ pub(super) fn run_program(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
     cx.system
@@ -120,7 +112,7 @@ pub(super) fn run_checked(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let output = run_program(cx, resource, argv)?;
     if output.is_success() {
         return Ok(());

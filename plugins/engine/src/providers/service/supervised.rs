@@ -12,7 +12,7 @@ use muster_system::process::wait_until;
 use muster_system::{Command, FileAttributes, ProcessId, ProcessSpool, Signal};
 
 use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
@@ -32,11 +32,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct SupervisedServiceProvider;
 
 impl ServiceProvider for SupervisedServiceProvider {
-    fn query_service(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ServiceState, EngineError> {
+    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
         let running = match resource.get_text("status") {
             Some(line) => run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success(),
             None => find_process(cx, resource)?.is_some(),
@@ -49,7 +45,7 @@ impl ServiceProvider for SupervisedServiceProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: ServiceOperation,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         match operation {
             ServiceOperation::Start => start_service(cx, resource),
             ServiceOperation::Stop => stop_service(cx, resource),
@@ -69,11 +65,7 @@ impl ServiceProvider for SupervisedServiceProvider {
         }
     }
 
-    fn list_names(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<String>, EngineError> {
+    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
         let operation = format!("listing {SERVICES_DIRECTORY}");
         found_or_none(cx.system.read_dir(Path::new(SERVICES_DIRECTORY)))
             .map(Option::unwrap_or_default)
@@ -86,10 +78,7 @@ fn service_directory(resource: &Resource) -> PathBuf {
 }
 
 /// The process, if it is running.
-fn find_process(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Option<ProcessId>, EngineError> {
+fn find_process(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<ProcessId>> {
     let path = service_directory(resource).join("process");
     let operation = format!("reading {}", path.display());
     let bytes = found_or_none(cx.system.read_file(&path, MAX_STATE_FILE_BYTES))
@@ -99,7 +88,7 @@ fn find_process(
     Ok(process.filter(|process| cx.system.is_running(process)))
 }
 
-fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     let line = resource.get_text("start").or(resource.get_text("binary"));
     let line = line.ok_or_else(|| {
         let problem = "Services must specify a start command or a binary";
@@ -140,7 +129,7 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
 }
 
 /// Terminates the process; kills it after the timeout.
-fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     if let Some(line) = resource.get_text("stop") {
         return run_checked(cx, resource, &["/bin/sh", "-c", line]);
     }

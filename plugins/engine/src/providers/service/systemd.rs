@@ -1,7 +1,7 @@
 //! Services through `systemctl`.
 
 use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -10,11 +10,7 @@ use crate::resource_type::ResourceContext;
 pub struct SystemdServiceProvider;
 
 impl ServiceProvider for SystemdServiceProvider {
-    fn query_service(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ServiceState, EngineError> {
+    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
         let unit = unit_name(&resource.name);
         let argv =
             ["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState", "--", &unit];
@@ -36,7 +32,7 @@ impl ServiceProvider for SystemdServiceProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: ServiceOperation,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let unit = unit_name(&resource.name);
         let run_systemctl = |verb| run_checked(cx, resource, &["systemctl", verb, "--", &unit]);
         match operation {
@@ -55,11 +51,7 @@ impl ServiceProvider for SystemdServiceProvider {
         }
     }
 
-    fn list_names(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<String>, EngineError> {
+    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
         let argv = [
             "systemctl",
             "list-unit-files",

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use muster_system::Command;
+use muster_system::{Command, SystemResult};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::account_names;
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
@@ -19,7 +19,7 @@ const SHELL_WORDS: [&str; 31] = [
 ];
 
 /// Checks that need no access to the machine: qualified programs, environment, umask.
-pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
+pub(super) fn check_command(resource: &Resource) -> Result<()> {
     let mut lines = vec![("command", first_word(resource))];
     lines.extend(resource.get_text("refresh").map(|line| ("refresh", line.to_owned())));
     for guard in ["unless", "onlyif"] {
@@ -57,10 +57,7 @@ pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
 }
 
 /// The main command.
-pub(super) fn main_command(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Command, EngineError> {
+pub(super) fn main_command(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Command> {
     match resource.get("command") {
         Some(ResourceValue::List(words)) if words.len() > 1 => {
             command_from_argv(cx, resource, words.clone())
@@ -74,7 +71,7 @@ pub(super) fn command_from_line(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     line: &str,
-) -> Result<Command, EngineError> {
+) -> Result<Command> {
     let argv = if resource.get_text("provider") == Some("shell") || needs_shell(line) {
         vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()]
     } else {
@@ -102,7 +99,7 @@ fn command_from_argv(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: Vec<String>,
-) -> Result<Command, EngineError> {
+) -> Result<Command> {
     let mut command = Command::new(argv);
     if resource.get("path").is_some() {
         command.env.insert("PATH".to_owned(), resource.get_list("path").join(":"));
@@ -125,14 +122,14 @@ fn command_from_argv(
     Ok(command)
 }
 
-type IdLookup = fn(&ResourceContext<'_>, &str) -> Result<Option<u32>, muster_system::SystemError>;
+type IdLookup = fn(&ResourceContext<'_>, &str) -> SystemResult<Option<u32>>;
 
 fn lookup_id(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     name: &str,
     look_up: IdLookup,
-) -> Result<Option<u32>, EngineError> {
+) -> Result<Option<u32>> {
     let Some(account) = resource.get_text(name) else {
         return Ok(None);
     };

@@ -12,95 +12,57 @@ use muster_system::command::CancelFlag;
 use muster_system::process::pause;
 use muster_system::{Command, CommandOutput, SystemError};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::paths;
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{AbsolutePath, Bool, Commands, Int, List, Seconds, Text, Word};
+use crate::schema::{TypeSchema, parameter, property};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "exec",
     doc: "A command. It must be safe to run more than once; `creates`, `unless` and `onlyif` decide whether it runs.",
     namevar: "command",
     attributes: &[
-        AttributeSchema::property(
-            "returns",
-            AttributeKind::List,
-            "Exit codes that count as success.",
-        )
-        .with_default("0"),
-        AttributeSchema::parameter(
+        property("returns", List, "Exit codes that count as success.").with_default("0"),
+        parameter(
             "command",
-            AttributeKind::List,
+            List,
             "The command line, or a list of program and arguments, which is run without a shell.",
         ),
-        AttributeSchema::parameter(
-            "creates",
-            AttributeKind::List,
-            "Paths; if one of them exists, the command does not run.",
-        ),
-        AttributeSchema::parameter(
+        parameter("creates", List, "Paths; if one of them exists, the command does not run."),
+        parameter(
             "unless",
-            AttributeKind::Commands,
+            Commands,
             "Commands; if one of them exits with 0, the command does not run.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "onlyif",
-            AttributeKind::Commands,
+            Commands,
             "Commands; the command runs only if all of them exit with 0.",
         ),
-        AttributeSchema::parameter(
-            "refreshonly",
-            AttributeKind::Bool,
-            "Whether the command runs only on a refresh.",
-        ),
-        AttributeSchema::parameter(
-            "refresh",
-            AttributeKind::Text,
-            "The command to run on a refresh instead of `command`.",
-        ),
-        AttributeSchema::parameter("cwd", AttributeKind::Path, "Working directory; it must exist."),
-        AttributeSchema::parameter(
-            "environment",
-            AttributeKind::List,
-            "Environment settings `NAME=value`.",
-        ),
-        AttributeSchema::parameter(
-            "path",
-            AttributeKind::List,
-            "Search path for programs; a list is joined with `:`.",
-        ),
-        AttributeSchema::parameter(
-            "user",
-            AttributeKind::Text,
-            "User that runs the command, by name or UID.",
-        ),
-        AttributeSchema::parameter(
-            "group",
-            AttributeKind::Text,
-            "Group that runs the command, by name or GID.",
-        ),
-        AttributeSchema::parameter("umask", AttributeKind::Text, "File creation mask, octal."),
-        AttributeSchema::parameter(
-            "timeout",
-            AttributeKind::Seconds,
-            "Timeout of each try in seconds; 0 means no limit.",
-        )
-        .with_default("300"),
-        AttributeSchema::parameter("tries", AttributeKind::Int, "Maximum number of tries.")
-            .with_default("1"),
-        AttributeSchema::parameter("try_sleep", AttributeKind::Seconds, "Seconds between tries.")
-            .with_default("0"),
-        AttributeSchema::parameter(
+        parameter("refreshonly", Bool, "Whether the command runs only on a refresh."),
+        parameter("refresh", Text, "The command to run on a refresh instead of `command`."),
+        parameter("cwd", AbsolutePath, "Working directory; it must exist."),
+        parameter("environment", List, "Environment settings `NAME=value`."),
+        parameter("path", List, "Search path for programs; a list is joined with `:`."),
+        parameter("user", Text, "User that runs the command, by name or UID."),
+        parameter("group", Text, "Group that runs the command, by name or GID."),
+        parameter("umask", Text, "File creation mask, octal."),
+        parameter("timeout", Seconds, "Timeout of each try in seconds; 0 means no limit.")
+            .with_default("300"),
+        parameter("tries", Int, "Maximum number of tries.").with_default("1"),
+        parameter("try_sleep", Seconds, "Seconds between tries.").with_default("0"),
+        parameter(
             "logoutput",
-            AttributeKind::Word(&["true", "false", "on_failure"]),
+            Word(&["true", "false", "on_failure"]),
             "Whether to log the output.",
         )
         .with_default("on_failure"),
-        AttributeSchema::parameter(
+        parameter(
             "provider",
-            AttributeKind::Word(&["posix", "shell"]),
+            Word(&["posix", "shell"]),
             "`shell` runs every command with `/bin/sh -c`.",
         )
         .with_default("posix"),
@@ -119,7 +81,7 @@ impl ResourceType for ExecResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         command::check_command(&resource)?;
         if resource.get("tries").and_then(ResourceValue::as_int).is_some_and(|tries| tries < 1) {
             return Err(EngineError::invalid_value(&resource, "tries", "is less than 1"));
@@ -145,11 +107,7 @@ impl ResourceType for ExecResourceType {
     }
 
     /// `returns` is `notrun` if the command should run, otherwise equal to the desired value.
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let notrun = ResourceValue::from("notrun");
         let returns = match resource.get("returns") {
             Some(desired) if !should_run(cx, resource)? => desired.clone(),
@@ -171,7 +129,7 @@ impl ResourceType for ExecResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         _: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         run_resource(cx, &plan.resource)
     }
 
@@ -180,7 +138,7 @@ impl ResourceType for ExecResourceType {
     }
 
     /// Runs the `refresh` command if set, otherwise the command, unless a guard prevents it.
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
         if !guards_allow(cx, resource)? {
             return Ok(());
         }
@@ -199,12 +157,8 @@ impl ResourceType for ExecResourceType {
     }
 
     /// The working directory, each absolute path at the start of or quoted in the command and its guards, and the user.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
-        let mut targets: Vec<AutorequireTarget> = Vec::new();
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
+        let mut targets: Vec<AutoRequire> = Vec::new();
         targets.extend(resource.get_text("cwd").map(|cwd| ("file", cwd.to_owned())));
         for name in ["command", "onlyif", "unless"] {
             let lines = resource.get_list(name);
@@ -222,7 +176,7 @@ impl ResourceType for ExecResourceType {
 }
 
 /// Runs the command with the configured number of tries.
-fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     cx.cache.packages.clear();
     let output = run_tries(cx, resource)?;
     let is_success = is_expected_exit(resource, &output);
@@ -241,12 +195,12 @@ fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), Eng
 }
 
 /// Whether all guards allow the command, evaluated in Puppet's order; stops at the first refusal.
-fn should_run(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
+fn should_run(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
     Ok(!resource.get_flag("refreshonly") && guards_allow(cx, resource)?)
 }
 
 /// Whether all guards except `refreshonly` allow the command.
-fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
+fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
     for path in resource.get_list("creates") {
         let found = paths::follow_links(cx.system, Path::new(path));
         if found.map_err(EngineError::during(resource, format!("inspecting {path}")))?.is_some() {
@@ -270,7 +224,7 @@ fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, E
 }
 
 /// Output of the last try: the first success, or the last failure.
-fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOutput, EngineError> {
+fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOutput> {
     let tries = resource.get("tries").and_then(ResourceValue::as_int).unwrap_or(1);
     let delay = duration_parameter(resource, "try_sleep").unwrap_or_default();
     let run_once = || run_command(cx, resource, command::main_command(cx, resource)?, "command");
@@ -295,7 +249,7 @@ fn run_command(
     resource: &Resource,
     mut command: Command,
     label: &str,
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     command.timeout = duration_parameter(resource, "timeout");
     let program = command.program_name().to_owned();
     let output = cx.system.run_command(&command).map_err(|error| match error {

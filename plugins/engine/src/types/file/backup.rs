@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileAttributes, FileEntryKind, FileMetadata};
+use muster_system::{FileAttributes, FileEntryKind, FileMetadata, SystemResult};
 
 use super::MAX_CONTENT_BYTES;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::bucket;
 use crate::providers::walk::DirectoryWalk;
 use crate::resource::Resource;
@@ -17,7 +17,7 @@ pub(super) fn back_up_entry(
     resource: &Resource,
     path: &Path,
     found: &FileMetadata,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     match resource.get_text("backup") {
         None | Some("false") => Ok(()),
         Some(suffix) if suffix.starts_with('.') => copy_beside(cx, resource, path, found, suffix),
@@ -30,7 +30,7 @@ pub(super) fn bucket_directory(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     name: &str,
-) -> Result<PathBuf, EngineError> {
+) -> Result<PathBuf> {
     cx.cache.buckets.bucket_path(name).ok_or_else(|| {
         let problem = format!("Could not find filebucket {name} specified in backup");
         EngineError::failed(resource, problem)
@@ -43,7 +43,7 @@ fn store_in_bucket(
     path: &Path,
     found: &FileMetadata,
     name: &str,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let directory = bucket_directory(cx, resource, name)?;
     for path in list_files(cx, resource, path, found)? {
         let to_error = || {
@@ -66,7 +66,7 @@ fn list_files(
     resource: &Resource,
     path: &Path,
     found: &FileMetadata,
-) -> Result<Vec<PathBuf>, EngineError> {
+) -> Result<Vec<PathBuf>> {
     match found.kind {
         FileEntryKind::File => Ok(vec![path.to_owned()]),
         FileEntryKind::Directory => {
@@ -84,7 +84,7 @@ fn copy_beside(
     path: &Path,
     found: &FileMetadata,
     suffix: &str,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let copy = PathBuf::from(format!("{}{suffix}", path.display()));
     let to_error = || {
         let operation = format!("copying {} to {}", path.display(), copy.display());
@@ -114,7 +114,7 @@ fn list_below(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     path: &Path,
-) -> Result<Vec<(PathBuf, FileMetadata)>, EngineError> {
+) -> Result<Vec<(PathBuf, FileMetadata)>> {
     let walk = DirectoryWalk { depth: None, ignore: &[], follow: false, max_entries: None };
     let entries = walk.collect_entries(cx.system, path).map_err(|problem| {
         EngineError::failed(resource, format!("listing {}: {problem}", path.display()))
@@ -127,7 +127,7 @@ fn copy_entry(
     from: &Path,
     to: &Path,
     found: &FileMetadata,
-) -> Result<(), muster_system::SystemError> {
+) -> SystemResult<()> {
     let attributes =
         FileAttributes { mode: Some(found.mode), uid: Some(found.uid), gid: Some(found.gid) };
     match found.kind {

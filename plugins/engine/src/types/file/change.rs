@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use muster_system::{Command, FileAttributes, FileEntryKind};
 
 use super::{backup, mode, read, source};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::{account_names, bucket, digest, paths};
 use crate::resource::{Resource, ResourceValue};
@@ -24,7 +24,7 @@ pub(super) fn apply_change(
     cx: &ResourceContext<'_>,
     plan: &ResourcePlan,
     change: &PropertyChange,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let resource = &plan.resource;
     let to_error = || EngineError::during(resource, format!("changing {}", resource.name));
     let file_change = FileChangeContext {
@@ -51,14 +51,14 @@ pub(super) fn apply_change(
 }
 
 impl FileChangeContext<'_> {
-    fn create_directory(&self) -> Result<(), EngineError> {
+    fn create_directory(&self) -> Result<()> {
         self.clear_path(Some(FileEntryKind::Directory))?;
         self.check_parent()?;
         let attributes = self.desired_attributes(Some((0o755, true)))?;
         self.cx.system.create_dir(&self.path, &attributes).map_err(self.error_during("creating"))
     }
 
-    fn create_link(&self) -> Result<(), EngineError> {
+    fn create_link(&self) -> Result<()> {
         self.clear_path(Some(FileEntryKind::Link))?;
         self.check_parent()?;
         let target = self.resource.get_text("target").unwrap_or_default();
@@ -71,7 +71,7 @@ impl FileChangeContext<'_> {
     }
 
     /// Replaces the path by a file with the desired content, or an empty one.
-    fn write_file(&self) -> Result<(), EngineError> {
+    fn write_file(&self) -> Result<()> {
         let content = self.desired_content()?;
         self.check_parent()?;
         self.validate_content(&content)?;
@@ -86,7 +86,7 @@ impl FileChangeContext<'_> {
         Ok(())
     }
 
-    fn desired_content(&self) -> Result<Vec<u8>, EngineError> {
+    fn desired_content(&self) -> Result<Vec<u8>> {
         let resource = self.resource;
         let content = match resource.get_text("content") {
             Some(content) => match digest::parse_checksum(content) {
@@ -112,7 +112,7 @@ impl FileChangeContext<'_> {
     }
 
     /// Content stored in a file bucket under a checksum.
-    fn bucket_content(&self, content: &str, sum: &str) -> Result<Vec<u8>, EngineError> {
+    fn bucket_content(&self, content: &str, sum: &str) -> Result<Vec<u8>> {
         let backup = self.resource.get_text("backup");
         let name = backup
             .filter(|name| *name != "false" && !name.starts_with('.'))
@@ -129,7 +129,7 @@ impl FileChangeContext<'_> {
     }
 
     /// Backs up the current entry, and removes it if its kind differs from the new one.
-    fn clear_path(&self, new_kind: Option<FileEntryKind>) -> Result<(), EngineError> {
+    fn clear_path(&self, new_kind: Option<FileEntryKind>) -> Result<()> {
         let found = self.cx.system.metadata(&self.path);
         let Some(found) = found.map_err(self.error_during("inspecting"))? else {
             return Ok(());
@@ -158,7 +158,7 @@ impl FileChangeContext<'_> {
     }
 
     /// Runs the validation command on the new content in a private file.
-    fn validate_content(&self, content: &[u8]) -> Result<(), EngineError> {
+    fn validate_content(&self, content: &[u8]) -> Result<()> {
         let resource = self.resource;
         let Some(line) = resource.get_text("validate_cmd") else {
             return Ok(());
@@ -190,7 +190,7 @@ impl FileChangeContext<'_> {
         Err(EngineError::failed(resource, problem))
     }
 
-    fn check_parent(&self) -> Result<(), EngineError> {
+    fn check_parent(&self) -> Result<()> {
         let parent = self.path.parent().unwrap_or(Path::new("/"));
         let to_error =
             EngineError::during(self.resource, format!("inspecting {}", parent.display()));
@@ -208,10 +208,7 @@ impl FileChangeContext<'_> {
 
     /// Desired mode, owner and group, with names resolved. A symbolic mode is applied to the existing entry, or to `new_file`, the mode of a new
     /// file and whether it is a directory.
-    fn desired_attributes(
-        &self,
-        new_file: Option<(u32, bool)>,
-    ) -> Result<FileAttributes, EngineError> {
+    fn desired_attributes(&self, new_file: Option<(u32, bool)>) -> Result<FileAttributes> {
         let text = |name| self.state.get(name).and_then(ResourceValue::as_text);
         let found = text("mode").and_then(|mode| u32::from_str_radix(mode, 8).ok());
         let kind = text("ensure");

@@ -1,6 +1,6 @@
 //! Validation of a `file` without access to the machine: mutually exclusive values and derived values.
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::digest::ChecksumKind;
 use crate::resource::{Resource, ResourceValue};
 
@@ -8,7 +8,7 @@ use crate::resource::{Resource, ResourceValue};
 const DEFAULT_BACKUP_SUFFIX: &str = ".puppet-bak";
 
 /// Validates the resource and fills in derived values.
-pub(super) fn check_file(mut resource: Resource) -> Result<Resource, EngineError> {
+pub(super) fn check_file(mut resource: Resource) -> Result<Resource> {
     let given: Vec<&str> = ["content", "source", "target"]
         .into_iter()
         .filter(|name| resource.get(name).is_some())
@@ -38,7 +38,7 @@ pub(super) fn check_file(mut resource: Resource) -> Result<Resource, EngineError
 
 /// A path in `ensure` makes a link to it; content implies a file, and a target implies a link. The kind implied by a source
 /// is known only once the source is read.
-fn check_ensure(resource: &mut Resource) -> Result<(), EngineError> {
+fn check_ensure(resource: &mut Resource) -> Result<()> {
     let ensure = resource.get_text("ensure").map(str::to_owned);
     let word = match ensure.as_deref() {
         Some("present" | "absent" | "file" | "directory" | "link") => return Ok(()),
@@ -61,7 +61,7 @@ fn check_ensure(resource: &mut Resource) -> Result<(), EngineError> {
 }
 
 /// Paths are normalized, `file:` URLs become paths, `puppet:` URLs are unchanged.
-fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
+fn check_sources(resource: &mut Resource) -> Result<()> {
     if resource.get("source").is_none() {
         return Ok(());
     }
@@ -89,7 +89,7 @@ fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn check_backup(resource: &mut Resource) -> Result<(), EngineError> {
+fn check_backup(resource: &mut Resource) -> Result<()> {
     match resource.get_text("backup") {
         Some("true") => {
             let suffix = ResourceValue::from(DEFAULT_BACKUP_SUFFIX);
@@ -104,7 +104,7 @@ fn check_backup(resource: &mut Resource) -> Result<(), EngineError> {
     }
 }
 
-fn check_checksum(resource: &Resource) -> Result<(), EngineError> {
+fn check_checksum(resource: &Resource) -> Result<()> {
     let kind = resource.get_text("checksum").unwrap_or("sha256");
     let ignores_content = matches!(kind, "none" | "mtime" | "ctime");
     let conflict = if ignores_content && resource.get("content").is_some() {
@@ -131,7 +131,7 @@ fn check_checksum(resource: &Resource) -> Result<(), EngineError> {
     }
 }
 
-fn check_recursion(resource: &Resource) -> Result<(), EngineError> {
+fn check_recursion(resource: &Resource) -> Result<()> {
     if resource.get_text("recurse") == Some("remote") && resource.get("source").is_none() {
         let problem = "is `remote`, which needs a `source`";
         return Err(EngineError::invalid_value(resource, "recurse", problem));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use muster_system::FileEntryKind;
 
 use super::source;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::{CatalogResources, ResourceContext};
@@ -48,7 +48,7 @@ pub(super) fn generate_children(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     siblings: &dyn CatalogResources,
-) -> Result<Vec<Resource>, EngineError> {
+) -> Result<Vec<Resource>> {
     let mut children = BTreeMap::new();
     if resource.get_text("recurse") == Some("true") {
         for entry in walk_directory(cx, resource, Path::new(&resource.name))? {
@@ -90,7 +90,7 @@ fn walk_directory(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     directory: &Path,
-) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
+) -> Result<Vec<DirectoryWalkEntry>> {
     let number = |name| resource.get(name).and_then(ResourceValue::as_int);
     let max_files = number("max_files").unwrap_or(0);
     let ignore: Vec<&str> =
@@ -120,7 +120,7 @@ fn add_target_children(
     resource: &Resource,
     target: &str,
     children: &mut BTreeMap<PathBuf, ChildFile>,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     for entry in walk_directory(cx, resource, Path::new(target))? {
         let link_target = Path::new(target).join(&entry.relative_path);
         let child =
@@ -147,7 +147,7 @@ fn add_source_children(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     children: &mut BTreeMap<PathBuf, ChildFile>,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let all = resource.get_text("sourceselect") == Some("all");
     for source in resource.get_list("source") {
         // A missing source is reported by the directory itself.

@@ -17,11 +17,11 @@ mod source;
 
 use std::path::Path;
 
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
 use crate::resource_type::{
-    AutorequireTarget, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
+    AutoRequire, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
 };
 use crate::schema::TypeSchema;
 use schema::SCHEMA;
@@ -38,15 +38,11 @@ impl ResourceType for FileResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         check::check_file(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         read::read_state(cx, resource)
     }
 
@@ -59,7 +55,7 @@ impl ResourceType for FileResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         change::apply_change(cx, plan, change)
     }
 
@@ -68,8 +64,8 @@ impl ResourceType for FileResourceType {
         &self,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
-        let mut targets: Vec<AutorequireTarget> = Vec::new();
+    ) -> Vec<AutoRequire> {
+        let mut targets: Vec<AutoRequire> = Vec::new();
         let ancestors = || {
             let ancestors = Path::new(&resource.name).ancestors().skip(1);
             ancestors.map(|path| path.to_string_lossy().into_owned())
@@ -107,7 +103,7 @@ impl ResourceType for FileResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
+    ) -> Result<Vec<Resource>> {
         if children::is_recursive(resource) {
             children::generate_children(cx, resource, siblings)
         } else {

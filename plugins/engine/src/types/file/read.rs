@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileEntryKind, FileMetadata, SystemError};
+use muster_system::{FileEntryKind, FileMetadata, SystemResult};
 
 use super::compare::ContentComparison;
 use super::{MAX_CONTENT_BYTES, SCHEMA, source};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::ResourceState;
 use crate::providers::digest::ChecksumKind;
 use crate::providers::{account_names, paths};
@@ -15,10 +15,7 @@ use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::ResourceContext;
 
 /// The effective path: with `links => follow`, after following links.
-pub(super) fn resolve_path(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<PathBuf, SystemError> {
+pub(super) fn resolve_path(cx: &ResourceContext<'_>, resource: &Resource) -> SystemResult<PathBuf> {
     let path = Path::new(&resource.name);
     // For `absent` and `link` the link itself is meant.
     let manages_link = matches!(resource.get_text("ensure"), Some("absent" | "link"));
@@ -29,10 +26,7 @@ pub(super) fn resolve_path(
 }
 
 /// The current state.
-pub(super) fn read_state(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<ResourceState, EngineError> {
+pub(super) fn read_state(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
     let to_error = || EngineError::during(resource, format!("inspecting {}", resource.name));
     let path = resolve_path(cx, resource).map_err(to_error())?;
     let mut state = match cx.system.metadata(&path).map_err(to_error())? {
@@ -50,7 +44,7 @@ fn found_values(
     resource: &Resource,
     path: &Path,
     found: &FileMetadata,
-) -> Result<ResourceValues, SystemError> {
+) -> SystemResult<ResourceValues> {
     let read_all = !resource.is_managed(&SCHEMA) && resource.get("source").is_none();
     let mut values = ResourceValues::from([
         ("ensure".to_owned(), ResourceValue::from(kind_word(found.kind))),
@@ -97,7 +91,7 @@ fn found_owner(
     cx: &ResourceContext<'_>,
     desired: Option<&str>,
     found: u32,
-) -> Result<String, SystemError> {
+) -> SystemResult<String> {
     match desired {
         Some(desired) if account_names::resolve_uid(cx, desired)? == Some(found) => {
             Ok(desired.to_owned())
@@ -111,7 +105,7 @@ fn found_group(
     cx: &ResourceContext<'_>,
     desired: Option<&str>,
     found: u32,
-) -> Result<String, SystemError> {
+) -> SystemResult<String> {
     match desired {
         Some(desired) if account_names::resolve_gid(cx, desired)? == Some(found) => {
             Ok(desired.to_owned())

@@ -6,7 +6,7 @@ use muster_system::{FileEntryKind, FileMetadata};
 
 use super::MAX_CONTENT_BYTES;
 use super::compare::ContentComparison;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::ResourceState;
 use crate::providers::{account_names, paths};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
@@ -29,10 +29,7 @@ pub(super) struct FileSource {
 }
 
 /// The first existing source of the resource.
-pub(super) fn first_source(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<FileSource, EngineError> {
+pub(super) fn first_source(cx: &ResourceContext<'_>, resource: &Resource) -> Result<FileSource> {
     for source in resource.get_list("source") {
         if let Some(found) = locate_source(cx, resource, source)? {
             return Ok(found);
@@ -49,7 +46,7 @@ pub(super) fn locate_source(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     source: &str,
-) -> Result<Option<FileSource>, EngineError> {
+) -> Result<Option<FileSource>> {
     let to_error = || EngineError::during(resource, format!("inspecting the source {source}"));
     let path = if source.starts_with("puppet:") {
         let Some(sources) = cx.sources else {
@@ -80,7 +77,7 @@ pub(super) fn describe_source(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     values: &mut ResourceValues,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     if resource.get("source").is_none() || resource.get("checksum_value").is_some() {
         return Ok(());
     }
@@ -157,10 +154,7 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
 }
 
 /// The content of the first existing source, for writing.
-pub(super) fn read_content(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Vec<u8>, EngineError> {
+pub(super) fn read_content(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<u8>> {
     let source = first_source(cx, resource)?;
     let path: &Path = &source.path;
     let to_error = EngineError::during(resource, format!("reading the source {}", path.display()));

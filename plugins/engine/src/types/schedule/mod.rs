@@ -6,11 +6,12 @@ mod window;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::munge::munge_resource;
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceType;
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{Int, List, Text, Word};
+use crate::schema::{TypeSchema, parameter};
 pub use window::ScheduleWindow;
 use window::{SchedulePeriod, ScheduleTimeRange, parse_weekday};
 
@@ -19,32 +20,27 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "The times at which resources with this schedule may be changed.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::parameter(
-            "name",
-            AttributeKind::Text,
-            "The name, as used in `schedule` of a resource.",
-        ),
-        AttributeSchema::parameter(
+        parameter("name", Text, "The name, as used in `schedule` of a resource."),
+        parameter(
             "range",
-            AttributeKind::List,
+            List,
             "Times of day such as `2 - 4:30`, or across midnight `22:00 - 04:00`.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "period",
-            AttributeKind::Word(&["hourly", "daily", "weekly", "monthly", "never"]),
+            Word(&["hourly", "daily", "weekly", "monthly", "never"]),
             "How often resources are applied; in every run by default.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "periodmatch",
-            AttributeKind::Word(&["number", "distance"]),
+            Word(&["number", "distance"]),
             "`number`: once per calendar hour (day, ...); `distance`: a full period must pass.",
         )
         .with_default("distance"),
-        AttributeSchema::parameter("repeat", AttributeKind::Int, "Number of times per period.")
-            .with_default("1"),
-        AttributeSchema::parameter(
+        parameter("repeat", Int, "Number of times per period.").with_default("1"),
+        parameter(
             "weekday",
-            AttributeKind::List,
+            List,
             "Days by name or as 0 (Sunday) to 6; for a range across midnight, the day on which it begins.",
         ),
     ],
@@ -83,7 +79,7 @@ impl ScheduleResourceType {
         checked: Option<Timestamp>,
         now: Timestamp,
         zone: &TimeZone,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<bool> {
         schedule_window(schedule).map(|window| window.allows_change(checked, now, zone))
     }
 }
@@ -93,14 +89,14 @@ impl ResourceType for ScheduleResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         schedule_window(&resource)?;
         Ok(resource)
     }
 }
 
 /// Converts the resource's values to a window.
-fn schedule_window(resource: &Resource) -> Result<ScheduleWindow, EngineError> {
+fn schedule_window(resource: &Resource) -> Result<ScheduleWindow> {
     let range = |text: &str| {
         ScheduleTimeRange::parse(text).ok_or_else(|| {
             let problem = format!("contains `{text}`, must be a range of times such as `2 - 4:30`");

@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use crate::command::OutputStream;
 use crate::{
     Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
-    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError,
+    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError, SystemResult,
 };
 use interactive::{FakeInteractiveProcess, FakeLineHandler};
 use tree::{FakeFileTree, FakeNodeContent};
@@ -172,7 +172,7 @@ impl FakeSystem {
         path: &Path,
         follow: bool,
         operation: impl FnOnce(&mut FakeSystemState, &Path) -> io::Result<T>,
-    ) -> Result<T, SystemError> {
+    ) -> SystemResult<T> {
         let mut inner = self.lock_state();
         let resolved = inner.tree.resolve_path(path, follow)?;
         let result = if inner.faults.contains(&(path.to_owned(), verb.to_owned())) {
@@ -201,13 +201,13 @@ impl System for FakeSystem {
         &self.root
     }
 
-    fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
+    fn metadata(&self, path: &Path) -> SystemResult<Option<FileMetadata>> {
         self.with_resolved_path("stat", path, false, |inner, resolved| {
             Ok(inner.tree.get_metadata(resolved))
         })
     }
 
-    fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
+    fn read_file(&self, path: &Path, limit: u64) -> SystemResult<Vec<u8>> {
         let bytes = self.with_resolved_path("read", path, true, |inner, resolved| {
             match inner.tree.get_content(resolved)? {
                 FakeNodeContent::File(bytes) => Ok(bytes.clone()),
@@ -222,7 +222,7 @@ impl System for FakeSystem {
         Ok(bytes)
     }
 
-    fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
+    fn read_link(&self, path: &Path) -> SystemResult<PathBuf> {
         self.with_resolved_path("read link", path, false, |inner, resolved| {
             match inner.tree.get_content(resolved)? {
                 FakeNodeContent::Link(target) => Ok(target.clone()),
@@ -231,7 +231,7 @@ impl System for FakeSystem {
         })
     }
 
-    fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
+    fn read_dir(&self, path: &Path) -> SystemResult<Vec<String>> {
         self.with_resolved_path("list", path, true, |inner, resolved| {
             inner.tree.list_names(resolved)
         })
@@ -242,7 +242,7 @@ impl System for FakeSystem {
         path: &Path,
         content: &[u8],
         attributes: &FileAttributes,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         self.with_resolved_path("write", path, true, |inner, resolved| {
             if inner
                 .tree
@@ -260,7 +260,7 @@ impl System for FakeSystem {
         })
     }
 
-    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
         self.with_resolved_path("create directory", path, false, |inner, resolved| {
             if inner.tree.get_metadata(resolved).is_some() {
                 return Err(Errno::EEXIST.into());
@@ -269,7 +269,7 @@ impl System for FakeSystem {
         })
     }
 
-    fn create_symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
+    fn create_symlink(&self, target: &Path, path: &Path) -> SystemResult<()> {
         self.with_resolved_path("link", path, false, |inner, resolved| {
             inner.tree.remove_file(resolved)?;
             inner.tree.put_node(
@@ -281,32 +281,32 @@ impl System for FakeSystem {
         })
     }
 
-    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
         self.with_resolved_path("set the attributes of", path, false, |inner, resolved| {
             inner.tree.set_attributes(resolved, attributes, inner.now)
         })
     }
 
-    fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_file(&self, path: &Path) -> SystemResult<()> {
         self.with_resolved_path("remove", path, false, |inner, resolved| {
             inner.tree.remove_file(resolved)
         })
     }
 
-    fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_tree(&self, path: &Path) -> SystemResult<()> {
         self.with_resolved_path("remove", path, false, |inner, resolved| {
             inner.tree.remove_tree(resolved)
         })
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError> {
+    fn rename(&self, from: &Path, to: &Path) -> SystemResult<()> {
         self.with_resolved_path("rename", from, false, |inner, resolved| {
             let to = inner.tree.resolve_path(to, false).map_err(io::Error::other)?;
             inner.tree.rename_node(resolved, &to)
         })
     }
 
-    fn lock_file(&self, path: &Path, timeout: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
+    fn lock_file(&self, path: &Path, timeout: Duration) -> SystemResult<Box<dyn LockGuard>> {
         let resolved = self.with_resolved_path("lock", path, false, |inner, resolved| {
             if inner.tree.get_metadata(resolved).is_none() {
                 let private = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
@@ -331,7 +331,7 @@ impl System for FakeSystem {
         Ok(Box::new(FakeLock { system: self.clone(), path: resolved }))
     }
 
-    fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError> {
+    fn run_command(&self, command: &Command) -> SystemResult<CommandOutput> {
         let program = || command.program_name().to_owned();
         let handler = {
             let mut inner = self.lock_state();
@@ -355,11 +355,7 @@ impl System for FakeSystem {
     }
 
     /// Runs the scripted program to completion and stores its output in the spool.
-    fn start_detached(
-        &self,
-        command: &Command,
-        spool: &ProcessSpool,
-    ) -> Result<ProcessId, SystemError> {
+    fn start_detached(&self, command: &Command, spool: &ProcessSpool) -> SystemResult<ProcessId> {
         let output = self.run_command(command)?;
         let limit = usize::try_from(spool.limit).unwrap_or(usize::MAX);
         let stdout = output.stdout.get(..limit).unwrap_or(&output.stdout);
@@ -374,10 +370,7 @@ impl System for FakeSystem {
         Ok(ProcessId { pid: 0, started: 0 })
     }
 
-    fn start_interactive(
-        &self,
-        command: &Command,
-    ) -> Result<Box<dyn InteractiveProcess>, SystemError> {
+    fn start_interactive(&self, command: &Command) -> SystemResult<Box<dyn InteractiveProcess>> {
         let mut inner = self.lock_state();
         inner.commands.push(command.clone());
         let mut scripts = inner.interactive_programs.iter().rev();
@@ -400,7 +393,7 @@ impl System for FakeSystem {
         process: &ProcessId,
         signal: Signal,
         group: bool,
-    ) -> Result<bool, SystemError> {
+    ) -> SystemResult<bool> {
         self.lock_state().signals.push((*process, signal, group));
         Ok(false)
     }

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use crate::path::{check_path, resolve_path};
 use crate::{
     Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
-    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError,
+    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError, SystemResult,
 };
 
 /// Default mode of a new file.
@@ -58,14 +58,14 @@ impl RealSystem {
     }
 
     /// The path on the host: links before the last component are resolved, and with `follow` the last component too.
-    fn host_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
+    fn host_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
         let inside = resolve_path(path, follow, &|link| read_link(&join_root(&self.root, link)))?;
         Ok(join_root(&self.root, &inside))
     }
 
     /// The path on the host, for read-only access. On the local machine the kernel resolves the links
     /// before the last component, which saves a system call for each component.
-    fn inspected_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
+    fn inspected_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
         if !self.is_host() {
             return self.host_path(path, follow);
         }
@@ -80,7 +80,7 @@ impl RealSystem {
         path: &Path,
         follow: bool,
         operation: impl FnOnce(&Path) -> io::Result<T>,
-    ) -> Result<T, SystemError> {
+    ) -> SystemResult<T> {
         let host = self.inspected_path(path, follow)?;
         operation(&host).map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
     }
@@ -92,7 +92,7 @@ impl RealSystem {
         path: &Path,
         follow: bool,
         operation: impl FnOnce(&Path) -> io::Result<T>,
-    ) -> Result<T, SystemError> {
+    ) -> SystemResult<T> {
         let host = self.host_path(path, follow)?;
         operation(&host).map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
     }
@@ -103,14 +103,14 @@ impl System for RealSystem {
         &self.root
     }
 
-    fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
+    fn metadata(&self, path: &Path) -> SystemResult<Option<FileMetadata>> {
         self.with_inspected_path("stat", path, false, |host| {
             absent_is_none(fs::symlink_metadata(host))
         })
         .map(|found| found.as_ref().map(convert_metadata))
     }
 
-    fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
+    fn read_file(&self, path: &Path, limit: u64) -> SystemResult<Vec<u8>> {
         let too_large = |size| SystemError::TooLarge { path: path.to_owned(), size, limit };
         let (size, content) =
             self.with_inspected_path("read", path, true, |host| read_limited(host, limit))?;
@@ -120,16 +120,16 @@ impl System for RealSystem {
         Ok(content)
     }
 
-    fn read_world_readable(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
+    fn read_world_readable(&self, path: &Path, limit: u64) -> SystemResult<Option<Vec<u8>>> {
         let inside = resolve_path(path, false, &|link| read_link(&join_root(&self.root, link)))?;
         crate::confined::read_world_readable(&self.root, &inside, limit)
     }
 
-    fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
+    fn read_link(&self, path: &Path) -> SystemResult<PathBuf> {
         self.with_inspected_path("read link", path, false, |host| fs::read_link(host))
     }
 
-    fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
+    fn read_dir(&self, path: &Path) -> SystemResult<Vec<String>> {
         self.with_inspected_path("list", path, true, |host| {
             let mut names = fs::read_dir(host)?
                 .map(|entry| entry?.file_name().into_string().map_err(|name| not_text(&name)))
@@ -144,7 +144,7 @@ impl System for RealSystem {
         path: &Path,
         content: &[u8],
         attributes: &FileAttributes,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         self.with_host_path("write", path, true, |host| {
             replace_file(host, content, attributes, WriteDurability::Immediate)
         })
@@ -155,7 +155,7 @@ impl System for RealSystem {
         path: &Path,
         content: &[u8],
         attributes: &FileAttributes,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         self.with_host_path("write", path, true, |host| {
             let durability = match absent_is_none(fs::symlink_metadata(host))? {
                 None => WriteDurability::Deferred,
@@ -165,7 +165,7 @@ impl System for RealSystem {
         })
     }
 
-    fn sync_file_systems(&self, directories: &[PathBuf]) -> Result<(), SystemError> {
+    fn sync_file_systems(&self, directories: &[PathBuf]) -> SystemResult<()> {
         let mut synced_devices = Vec::new();
         for directory in directories {
             self.with_host_path("sync", directory, true, |host| {
@@ -183,7 +183,7 @@ impl System for RealSystem {
         Ok(())
     }
 
-    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
         self.with_host_path("create directory", path, false, |host| {
             fs::DirBuilder::new().mode(0o700).create(host)?;
             apply_attributes(
@@ -193,7 +193,7 @@ impl System for RealSystem {
         })
     }
 
-    fn create_symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
+    fn create_symlink(&self, target: &Path, path: &Path) -> SystemResult<()> {
         self.with_host_path("link", path, false, |host| {
             let link = temporary_builder().make_in(parent_directory(host)?, |temporary| {
                 std::os::unix::fs::symlink(target, temporary)
@@ -203,18 +203,18 @@ impl System for RealSystem {
         })
     }
 
-    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
         self.with_host_path("set the attributes of", path, false, |host| {
             apply_attributes(host, attributes)
         })
     }
 
-    fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_file(&self, path: &Path) -> SystemResult<()> {
         self.with_host_path("remove", path, false, |host| absent_is_none(fs::remove_file(host)))?;
         Ok(())
     }
 
-    fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_tree(&self, path: &Path) -> SystemResult<()> {
         self.with_host_path("remove", path, false, |host| {
             if host == self.root {
                 return Err(io::Error::new(
@@ -231,7 +231,7 @@ impl System for RealSystem {
         Ok(())
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError> {
+    fn rename(&self, from: &Path, to: &Path) -> SystemResult<()> {
         let to = self.host_path(to, false)?;
         self.with_host_path("rename", from, false, |host| {
             fs::rename(host, &to)?;
@@ -240,7 +240,7 @@ impl System for RealSystem {
         })
     }
 
-    fn lock_file(&self, path: &Path, timeout: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
+    fn lock_file(&self, path: &Path, timeout: Duration) -> SystemResult<Box<dyn LockGuard>> {
         let locked = self
             .with_host_path("lock", path, false, |host| lock::acquire_file_lock(host, timeout))?;
         match locked {
@@ -249,27 +249,20 @@ impl System for RealSystem {
         }
     }
 
-    fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError> {
+    fn run_command(&self, command: &Command) -> SystemResult<CommandOutput> {
         let process = process_setup::prepare_process(self, command)?;
         let output = process::run_process(&process, command)?;
         process_setup::check_wrapper_failure(self, command, output)
     }
 
-    fn start_detached(
-        &self,
-        command: &Command,
-        spool: &ProcessSpool,
-    ) -> Result<ProcessId, SystemError> {
+    fn start_detached(&self, command: &Command, spool: &ProcessSpool) -> SystemResult<ProcessId> {
         let process = process_setup::prepare_process(self, command)?;
         detached::start_detached(&process, &command.stdin, spool).map_err(|source| {
             SystemError::Start { program: command.program_name().to_owned(), source }
         })
     }
 
-    fn start_interactive(
-        &self,
-        command: &Command,
-    ) -> Result<Box<dyn InteractiveProcess>, SystemError> {
+    fn start_interactive(&self, command: &Command) -> SystemResult<Box<dyn InteractiveProcess>> {
         let process = process_setup::prepare_process(self, command)?;
         Ok(Box::new(interactive::start_process(&process, command)?))
     }
@@ -283,7 +276,7 @@ impl System for RealSystem {
         process: &ProcessId,
         signal: Signal,
         group: bool,
-    ) -> Result<bool, SystemError> {
+    ) -> SystemResult<bool> {
         detached::signal_process(process, signal, group)
             .map_err(|source| SystemError::Signal { pid: process.pid, source })
     }

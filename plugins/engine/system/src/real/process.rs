@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 
 use crate::command::OutputStream;
 use crate::process::OUTPUT_DRAIN_TIMEOUT;
-use crate::{Command, CommandOutput, SystemError};
+use crate::{Command, CommandOutput, SystemError, SystemResult};
 
 /// Time between TERM and KILL.
 const KILL_GRACE_PERIOD: Duration = Duration::from_secs(2);
@@ -61,7 +61,7 @@ enum TerminationReason {
 pub(super) fn run_process(
     prepared: &PreparedProcess,
     command: &Command,
-) -> Result<CommandOutput, SystemError> {
+) -> SystemResult<CommandOutput> {
     let start_error =
         |source| SystemError::Start { program: command.program_name().to_owned(), source };
     if command.cancel.is_cancelled() {

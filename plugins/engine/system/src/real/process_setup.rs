@@ -13,7 +13,7 @@ use nix::unistd::{Gid, Uid, User, geteuid};
 
 use super::RealSystem;
 use super::process::PreparedProcess;
-use crate::{Command, CommandOutput, System, SystemError};
+use crate::{Command, CommandOutput, System, SystemError, SystemResult};
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Host directories mounted in a scratch root that lacks them.
@@ -63,7 +63,7 @@ exec "$@"
 pub(super) fn prepare_process(
     system: &RealSystem,
     command: &Command,
-) -> Result<PreparedProcess, SystemError> {
+) -> SystemResult<PreparedProcess> {
     let start_error =
         |source| SystemError::Start { program: command.program_name().to_owned(), source };
     let identity = resolve_identity(system, command).map_err(start_error)?;
@@ -107,7 +107,7 @@ pub(super) fn check_wrapper_failure(
     system: &RealSystem,
     command: &Command,
     output: CommandOutput,
-) -> Result<CommandOutput, SystemError> {
+) -> SystemResult<CommandOutput> {
     if system.is_host() {
         return Ok(output);
     }

@@ -5,7 +5,7 @@
 use std::io;
 use std::path::Path;
 
-use muster_system::{FileAttributes, FileEntryKind, System, SystemError};
+use muster_system::{FileAttributes, FileEntryKind, System, SystemError, SystemResult};
 
 use super::super::UserAccount;
 use super::super::defaults::AccountDefaults;
@@ -24,7 +24,7 @@ pub(super) fn create_home(
     system: &dyn System,
     user: &UserAccount,
     defaults: &AccountDefaults,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     let home = Path::new(&user.home);
     if system.metadata(home)?.is_some() {
         return Ok(());
@@ -47,7 +47,7 @@ fn copy_tree(
     to: &Path,
     user: &UserAccount,
     depth: usize,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     for name in system.read_dir(from)? {
         let (from, to) = (from.join(&name), to.join(&name));
         let Some(found) = system.metadata(&from)? else {
@@ -78,7 +78,7 @@ pub(super) fn change_home_owner(
     system: &dyn System,
     user: &UserAccount,
     uid: u32,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     if is_user_directory(&user.home) {
         change_tree_owner(system, Path::new(&user.home), user.uid, uid, MAX_HOME_DEPTH)?;
     }
@@ -91,7 +91,7 @@ fn change_tree_owner(
     from: u32,
     to: u32,
     depth: usize,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     let Some(found) = system.metadata(path)? else {
         return Ok(());
     };
@@ -131,7 +131,7 @@ fn mode_attributes(mode: u32) -> FileAttributes {
     FileAttributes { mode: Some(mode), ..FileAttributes::default() }
 }
 
-fn set_owner(system: &dyn System, path: &Path, uid: u32, gid: u32) -> Result<(), SystemError> {
+fn set_owner(system: &dyn System, path: &Path, uid: u32, gid: u32) -> SystemResult<()> {
     let owner = FileAttributes { mode: None, uid: Some(uid), gid: Some(gid) };
     match system.set_attributes(path, &owner) {
         Err(SystemError::File { source, .. })

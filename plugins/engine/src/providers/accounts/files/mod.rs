@@ -17,8 +17,8 @@ use super::database::AccountDatabase;
 use super::defaults::AccountDefaults;
 use super::table::AccountTable;
 use super::{
-    AccountError, AccountProvider, GroupAccount, GroupChange, NewGroup, NewUser, UserAccount,
-    UserChange, dates,
+    AccountError, AccountProvider, GroupAccount, GroupChange, NewGroup, NewUser, Result,
+    UserAccount, UserChange, dates,
 };
 
 /// The lock of `lckpwdf(3)`, which shadow-utils also take.
@@ -40,7 +40,7 @@ impl<'a> FileAccountProvider<'a> {
         Self { system }
     }
 
-    fn load_database(&self) -> Result<AccountDatabase, AccountError> {
+    fn load_database(&self) -> Result<AccountDatabase> {
         AccountDatabase::load(self.system)
             .map_err(AccountError::during("read the users and groups"))
     }
@@ -48,8 +48,8 @@ impl<'a> FileAccountProvider<'a> {
     /// Reads, changes and writes the files; writes nothing if the change is rejected.
     fn edit_database<T>(
         &self,
-        change: impl FnOnce(&mut AccountDatabase) -> Result<T, AccountError>,
-    ) -> Result<T, AccountError> {
+        change: impl FnOnce(&mut AccountDatabase) -> Result<T>,
+    ) -> Result<T> {
         let etc = Path::new("/etc");
         if self.system.metadata(etc).map_err(AccountError::during("inspect /etc"))?.is_none() {
             self.system
@@ -85,15 +85,15 @@ impl<'a> FileAccountProvider<'a> {
 }
 
 impl AccountProvider for FileAccountProvider<'_> {
-    fn find_user(&self, name: &str, _local: bool) -> Result<Option<UserAccount>, AccountError> {
+    fn find_user(&self, name: &str, _local: bool) -> Result<Option<UserAccount>> {
         Ok(self.load_database()?.find_user(name))
     }
 
-    fn list_users(&self) -> Result<Vec<UserAccount>, AccountError> {
+    fn list_users(&self) -> Result<Vec<UserAccount>> {
         Ok(self.load_database()?.list_users())
     }
 
-    fn create_user(&self, new: &NewUser) -> Result<(), AccountError> {
+    fn create_user(&self, new: &NewUser) -> Result<()> {
         let defaults = self.load_defaults();
         self.edit_database(|database| {
             let user = users::create_user(database, new, &defaults, self.current_day())?;
@@ -106,7 +106,7 @@ impl AccountProvider for FileAccountProvider<'_> {
         })
     }
 
-    fn change_user(&self, name: &str, change: &UserChange) -> Result<(), AccountError> {
+    fn change_user(&self, name: &str, change: &UserChange) -> Result<()> {
         let before = self.edit_database(|database| {
             users::change_user(database, name, change, self.current_day())
         })?;
@@ -117,7 +117,7 @@ impl AccountProvider for FileAccountProvider<'_> {
         Ok(())
     }
 
-    fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError> {
+    fn remove_user(&self, name: &str, with_home: bool) -> Result<()> {
         let user_groups = self.load_defaults().user_groups;
         self.edit_database(|database| {
             let user = users::require_user(database, name)?;
@@ -131,30 +131,30 @@ impl AccountProvider for FileAccountProvider<'_> {
         })
     }
 
-    fn find_group(&self, name: &str, _local: bool) -> Result<Option<GroupAccount>, AccountError> {
+    fn find_group(&self, name: &str, _local: bool) -> Result<Option<GroupAccount>> {
         Ok(self.load_database()?.find_group(name))
     }
 
-    fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError> {
+    fn list_groups(&self) -> Result<Vec<GroupAccount>> {
         Ok(self.load_database()?.list_groups())
     }
 
-    fn create_group(&self, new: &NewGroup) -> Result<(), AccountError> {
+    fn create_group(&self, new: &NewGroup) -> Result<()> {
         let defaults = self.load_defaults();
         self.edit_database(|database| groups::create_group(database, new, &defaults))
     }
 
-    fn change_group(&self, name: &str, change: &GroupChange) -> Result<(), AccountError> {
+    fn change_group(&self, name: &str, change: &GroupChange) -> Result<()> {
         self.edit_database(|database| groups::change_group(database, name, change))
     }
 
-    fn remove_group(&self, name: &str) -> Result<(), AccountError> {
+    fn remove_group(&self, name: &str) -> Result<()> {
         self.edit_database(|database| groups::remove_group(database, name))
     }
 }
 
 /// The shadow file; required for any write.
-fn require_shadow(database: &mut AccountDatabase) -> Result<&mut AccountTable, AccountError> {
+fn require_shadow(database: &mut AccountDatabase) -> Result<&mut AccountTable> {
     database.shadow.as_mut().ok_or_else(|| {
         AccountError::Refused("this process is not permitted to read /etc/shadow".to_owned())
     })

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::database::AccountDatabase;
 use super::super::defaults::{AccountDefaults, free_id, free_system_id};
-use super::super::{AccountError, NewUser, UserAccount, UserChange, dates};
+use super::super::{AccountError, NewUser, Result, UserAccount, UserChange, dates};
 use super::{groups, require_shadow};
 
 /// A password that never matches.
@@ -16,7 +16,7 @@ pub(super) fn create_user(
     new: &NewUser,
     defaults: &AccountDefaults,
     today: i64,
-) -> Result<UserAccount, AccountError> {
+) -> Result<UserAccount> {
     let name = new.name.as_str();
     if database.find_user(name).is_some() {
         return Err(AccountError::Refused(format!("user '{name}' already exists")));
@@ -62,7 +62,7 @@ fn primary_group(
     new: &NewUser,
     uid: u32,
     defaults: &AccountDefaults,
-) -> Result<u32, AccountError> {
+) -> Result<u32> {
     if let Some(gid) = &new.gid {
         return group_number(database, gid);
     }
@@ -77,7 +77,7 @@ fn primary_group(
     Ok(gid)
 }
 
-fn group_number(database: &AccountDatabase, group: &str) -> Result<u32, AccountError> {
+fn group_number(database: &AccountDatabase, group: &str) -> Result<u32> {
     match group.parse::<u32>() {
         Ok(gid) if database.list_groups().iter().any(|group| group.gid == gid) => Ok(gid),
         _ => groups::require_group(database, group).map(|group| group.gid),
@@ -90,7 +90,7 @@ pub(super) fn change_user(
     name: &str,
     change: &UserChange,
     today: i64,
-) -> Result<UserAccount, AccountError> {
+) -> Result<UserAccount> {
     let before = require_user(database, name)?;
     match change {
         UserChange::Uid(uid, allowdupe) => {
@@ -129,7 +129,7 @@ pub(super) fn remove_user(
     database: &mut AccountDatabase,
     user: &UserAccount,
     user_groups: bool,
-) -> Result<(), AccountError> {
+) -> Result<()> {
     database.passwd.remove(&user.name);
     require_shadow(database)?.remove(&user.name);
     groups::remove_from_all_groups(database, &user.name)?;
@@ -146,21 +146,13 @@ pub(super) fn remove_user(
 }
 
 /// The user of that name, or an error.
-pub(super) fn require_user(
-    database: &AccountDatabase,
-    name: &str,
-) -> Result<UserAccount, AccountError> {
+pub(super) fn require_user(database: &AccountDatabase, name: &str) -> Result<UserAccount> {
     let user = database.find_user(name);
     user.ok_or_else(|| AccountError::Refused(format!("user '{name}' does not exist")))
 }
 
 /// Sets a field of shadow; a user without a line gets one with a locked password.
-fn set_shadow(
-    database: &mut AccountDatabase,
-    name: &str,
-    field: usize,
-    value: &str,
-) -> Result<(), AccountError> {
+fn set_shadow(database: &mut AccountDatabase, name: &str, field: usize, value: &str) -> Result<()> {
     let passwd_password = database.passwd.get(name).and_then(|entry| entry.into_iter().nth(1));
     let table = require_shadow(database)?;
     if table.get(name).is_none() {
@@ -173,11 +165,7 @@ fn set_shadow(
     Ok(())
 }
 
-fn free_uid(
-    database: &AccountDatabase,
-    defaults: &AccountDefaults,
-    system: bool,
-) -> Result<u32, AccountError> {
+fn free_uid(database: &AccountDatabase, defaults: &AccountDefaults, system: bool) -> Result<u32> {
     let taken: BTreeSet<u32> = database.list_users().iter().map(|user| user.uid).collect();
     let found = if system {
         free_system_id(&taken, &defaults.system_uids)
@@ -187,7 +175,7 @@ fn free_uid(
     found.ok_or_else(|| AccountError::Refused("no UID of the configured range is free".to_owned()))
 }
 
-fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<(), AccountError> {
+fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<()> {
     let owner = database.list_users().into_iter().find(|user| user.uid == uid && !allowdupe);
     owner.map_or(Ok(()), |owner| {
         let problem = format!("UID {uid} already exists, it belongs to user '{}'", owner.name);
@@ -200,7 +188,7 @@ fn age_field(age: i64) -> String {
     if age < 0 { String::new() } else { age.to_string() }
 }
 
-fn expiry_day(date: &str) -> Result<String, AccountError> {
+fn expiry_day(date: &str) -> Result<String> {
     let day = dates::parse_day(date).map(|day| day.to_string());
     day.ok_or_else(|| AccountError::Refused(format!("`{date}` is not a date such as 2030-12-31")))
 }
