@@ -9,6 +9,7 @@ use muster_system::command::CancelFlag;
 use muster_system::{FileMetadata, System, SystemResult};
 
 use crate::error::Result;
+use crate::munge::munge_resource;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::account_names::AccountNameCache;
 use crate::providers::bucket::BucketRegistry;
@@ -111,6 +112,31 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     fn list_instances(&self, _: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         Ok(Vec::new())
     }
+}
+
+/// Finds a resource by its title among all of its type.
+pub(crate) fn find_instance(
+    resource_type: &dyn ResourceType,
+    cx: &ResourceContext<'_>,
+    title: &str,
+) -> Result<ResourceState> {
+    let found = resource_type.list_instances(cx)?.into_iter().find(|(name, _)| name == title);
+    Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
+}
+
+/// A generated resource that is to be removed, with the metaparameters of the resource that generates it.
+pub(crate) fn absent_resource(
+    resource_type: &dyn ResourceType,
+    generator: &Resource,
+    title: &str,
+    attributes: &[(&str, &str)],
+) -> Result<Resource> {
+    let attributes = attributes.iter().chain(&[("ensure", "absent")]);
+    let attributes = attributes.map(|(name, value)| ((*name).to_owned(), (*value).into()));
+    let resource = munge_resource(resource_type.schema(), title, &attributes.collect())?;
+    let mut absent = resource_type.check(resource)?;
+    absent.inherit_metaparameters(generator);
+    Ok(absent)
 }
 
 /// The other resources of a catalog.

@@ -61,11 +61,10 @@ pub fn store_content(
 ) -> SystemResult<String> {
     let sum = ChecksumKind::Sha256.hex_checksum(content);
     let directory = content_directory(bucket, &sum);
-    let with_mode = |mode| FileAttributes { mode: Some(mode), ..FileAttributes::default() };
-    make_dirs(system, &directory, &with_mode(0o750))?;
+    make_dirs(system, &directory, &FileAttributes::with_mode(0o750))?;
     let contents = directory.join("contents");
     if system.metadata(&contents)?.is_none_or(|found| found.size != content.len() as u64) {
-        system.write_file(&contents, content, &with_mode(0o440))?;
+        system.write_file(&contents, content, &FileAttributes::with_mode(0o440))?;
     }
     let paths = directory.join("paths");
     let mut lines = found_or_none(system.read_file(&paths, MAX_CONTENT_BYTES))?.unwrap_or_default();
@@ -73,7 +72,7 @@ pub fn store_content(
     if !lines.split(|byte| *byte == b'\n').any(|existing| existing == line.as_bytes()) {
         lines.extend_from_slice(line.as_bytes());
         lines.push(b'\n');
-        system.write_file(&paths, &lines, &with_mode(0o640))?;
+        system.write_file(&paths, &lines, &FileAttributes::with_mode(0o640))?;
     }
     Ok(sum)
 }

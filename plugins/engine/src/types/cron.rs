@@ -6,12 +6,14 @@ use muster_system::error::found_or_none;
 use muster_system::{FileAttributes, FileEntryKind};
 
 use crate::error::{EngineError, Result};
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState, is_absent};
 use crate::providers::account_names;
 use crate::providers::parsed_file::crontab::{CrontabFormat, TIME_FIELDS, UNMANAGED_PREFIX};
 use crate::providers::parsed_file::{FOUND_NAME_KEY, ParsedFile};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::resource_type::{
+    AutoRequire, CatalogResources, ResourceContext, ResourceType, find_instance,
+};
 use crate::schema::AttributeKind::{List, Text, Word};
 use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
@@ -68,36 +70,26 @@ impl ResourceType for CronResourceType {
     fn check(&self, mut resource: Resource) -> Result<Resource> {
         for name in ["name", "command", "user", "target"] {
             if resource.get_text(name).is_some_and(|text| text.contains(['\n', '\r'])) {
-                return Err(EngineError::invalid_value(
-                    &resource,
-                    name,
-                    "has several lines, must be one",
-                ));
+                let problem = "has several lines, must be one";
+                return Err(EngineError::invalid_value(&resource, name, problem));
             }
         }
         if let Some(command) = resource.get_text("command").map(|command| command.trim().to_owned())
         {
-            resource.values.insert("command".to_owned(), ResourceValue::Text(command));
+            resource.set_value("command", command);
         }
         for name in ["user", "target"] {
             let is_invalid = |user: &str| {
                 user.is_empty() || user.starts_with(['-', '.']) || user.contains(['/', ' '])
             };
             if resource.get_text(name).is_some_and(is_invalid) {
-                return Err(EngineError::invalid_value(
-                    &resource,
-                    name,
-                    "must be the name of a user",
-                ));
+                let problem = "must be the name of a user";
+                return Err(EngineError::invalid_value(&resource, name, problem));
             }
         }
-        let is_invalid =
-            |setting: &&str| *setting != "absent" && !CrontabFormat::is_setting(setting);
-        if let Some(setting) = resource.get_list("environment").into_iter().find(is_invalid) {
-            let problem =
-                format!("contains `{}`, must be `NAME=value` on one line", setting.escape_debug());
-            return Err(EngineError::invalid_value(&resource, "environment", problem));
-        }
+        resource.check_items("environment", "`NAME=value` on one line", |setting| {
+            setting == "absent" || CrontabFormat::is_setting(setting)
+        })?;
         check_times(resource)
     }
 
@@ -114,9 +106,7 @@ impl ResourceType for CronResourceType {
         let mut state = file.record_state(record);
         set_crontab_user(&mut state.values, crontab_user(resource));
         if record.name != resource.name {
-            state
-                .values
-                .insert(FOUND_NAME_KEY.to_owned(), ResourceValue::Text(record.name.clone()));
+            state.values.insert(FOUND_NAME_KEY.to_owned(), record.name.clone().into());
         }
         Ok(state)
     }
@@ -137,8 +127,7 @@ impl ResourceType for CronResourceType {
     }
 
     fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
-        let found = self.list_instances(cx)?.into_iter().find(|(name, _)| name == title);
-        Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
+        find_instance(self, cx, title)
     }
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
@@ -148,8 +137,8 @@ impl ResourceType for CronResourceType {
         let mut instances = Vec::new();
         for name in crontabs.into_iter().flatten() {
             let path = Path::new(CRONTAB_DIRECTORY).join(&name);
-            let found =
-                cx.system.metadata(&path).map_err(EngineError::during(&all, "listing crontabs"))?;
+            let found = cx.system.metadata(&path);
+            let found = found.map_err(EngineError::during(&all, "listing crontabs"))?;
             if found.is_none_or(|found| found.kind != FileEntryKind::File) {
                 continue;
             }
@@ -173,7 +162,7 @@ fn crontab_user(resource: &Resource) -> &str {
 /// Sets the location of a job as this type expresses it: by user, not by path.
 fn set_crontab_user(values: &mut ResourceValues, crontab: &str) {
     for name in ["user", "target"] {
-        values.insert(name.to_owned(), ResourceValue::from(crontab));
+        values.insert(name.to_owned(), crontab.into());
     }
 }
 
@@ -189,7 +178,7 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
         .map_err(EngineError::during(resource, "inspecting the root directory"))?;
     Ok(ParsedFile {
         created: FileAttributes { mode: Some(0o600), ..owner },
-        directory: Some(FileAttributes { mode: Some(0o1730), ..FileAttributes::default() }),
+        directory: Some(FileAttributes::with_mode(0o1730)),
         installer: is_local.then_some(installer),
         ..ParsedFile::new(&CrontabFormat, path)
     })
@@ -198,15 +187,13 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
 /// An unmarked job with the same command and times is treated as this resource, as in Puppet.
 fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool {
     let same = |field: &&str| match (resource.get(field), found.get(*field)) {
-        (Some(desired), found) => {
-            found.map_or_else(|| crate::plan::is_absent(desired), |found| found == desired)
-        }
-        (None, found) => found.is_none(),
+        (Some(desired), None) => is_absent(desired),
+        (desired, found) => found == desired,
     };
-    let command =
-        resource.get("command").is_some_and(|command| found.get("command") == Some(command));
+    let command = resource.get("command");
     name.starts_with(UNMANAGED_PREFIX)
-        && command
+        && command.is_some()
+        && found.get("command") == command
         && TIME_FIELDS.iter().chain(&["special"]).all(same)
 }
 
@@ -236,23 +223,17 @@ fn check_times(mut resource: Resource) -> Result<Resource> {
         if times.iter().any(|time| time == "absent") {
             times = vec!["absent".to_owned()];
         } else if special {
-            return Err(EngineError::invalid_value(
-                &resource,
-                field,
-                "is given together with `special`; choose one",
-            ));
+            let problem = "is given together with `special`; choose one";
+            return Err(EngineError::invalid_value(&resource, field, problem));
         }
-        resource.values.insert(field.to_owned(), ResourceValue::List(times));
+        resource.set_value(field, ResourceValue::List(times));
     }
     if special {
         for field in TIME_FIELDS {
-            resource.values.insert(field.to_owned(), ResourceValue::List(Vec::new()));
+            resource.set_value(field, ResourceValue::List(Vec::new()));
         }
     } else if TIME_FIELDS.iter().any(|field| resource.get(field).is_some()) {
-        resource
-            .values
-            .entry("special".to_owned())
-            .or_insert_with(|| ResourceValue::from("absent"));
+        resource.values.entry("special".to_owned()).or_insert("absent".into());
     }
     Ok(resource)
 }
@@ -273,12 +254,11 @@ fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String>
     if let Some(number) = number(word).or_else(by_word) {
         return Some(number.to_string());
     }
-    let (range, step) =
-        word.split_once('/').map_or((word, None), |(range, step)| (range, Some(step)));
-    let is_valid_step = step.is_none_or(|step| step.parse::<u32>().is_ok_and(|step| step > 0));
+    let (range, step) = word.split_once('/').unwrap_or((word, "1"));
+    let is_valid_step = step.parse::<u32>().is_ok_and(|step| step > 0);
     let is_valid_range = match range.split_once('-') {
         Some((from, to)) => number(from)? <= number(to)?,
-        None => range == "*" && step.is_some(),
+        None => range == "*",
     };
     (is_valid_step && is_valid_range).then(|| word.to_owned())
 }

@@ -2,13 +2,14 @@
 //!
 //! Members are compared as sets: without `auth_membership` additional members are allowed.
 
-use super::user::{merge_lists, value_to_texts};
-use crate::error::{EngineError, Result};
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::accounts::{
-    self, GroupAccount as Account, GroupChange, NewGroup, account_name,
+use super::user::{
+    check_account_name, check_id, is_account_name, merge_lists, value_to_id, value_to_texts,
+    with_merged_list,
 };
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::error::Result;
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::accounts::{self, GroupAccount as Account, GroupChange, NewGroup};
+use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{Int, List, Text};
 use crate::schema::{
@@ -45,24 +46,9 @@ impl ResourceType for GroupResourceType {
     }
 
     fn check(&self, resource: Resource) -> Result<Resource> {
-        if let Some(problem) = account_name::invalid_name_reason(&resource.name) {
-            let problem = format!("is `{}`, {problem}", resource.name.escape_debug());
-            return Err(EngineError::invalid_value(&resource, "name", problem));
-        }
-        let gid = resource.get("gid").and_then(ResourceValue::as_int);
-        if let Some(gid) = gid.filter(|gid| u32::try_from(*gid).map_or(true, |gid| gid == u32::MAX))
-        {
-            let problem = format!("is {gid}, must be from 0 to 4294967294");
-            return Err(EngineError::invalid_value(&resource, "gid", problem));
-        }
-        let members = resource.get_list("members");
-        if let Some(member) =
-            members.into_iter().find(|member| account_name::invalid_name_reason(member).is_some())
-        {
-            let problem =
-                format!("contains `{}`, must be a list of user names", member.escape_debug());
-            return Err(EngineError::invalid_value(&resource, "members", problem));
-        }
+        check_account_name(&resource)?;
+        check_id(&resource, "gid")?;
+        resource.check_items("members", "a list of user names", is_account_name)?;
         Ok(resource)
     }
 
@@ -76,14 +62,8 @@ impl ResourceType for GroupResourceType {
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let mut desired = resource.clone();
-        if let Some(members) = resource.get("members") {
-            let found = state.get("members").map(ResourceValue::as_list).unwrap_or_default();
-            let members =
-                merge_lists(&members.as_list(), &found, !resource.get_flag("auth_membership"));
-            desired.values.insert("members".to_owned(), members);
-        }
-        ResourcePlan::compare(&SCHEMA, &desired, state)
+        let keep = !resource.get_flag("auth_membership");
+        ResourcePlan::compare(&SCHEMA, &with_merged_list(resource, state, "members", keep), state)
     }
 
     fn apply_change(
@@ -101,13 +81,10 @@ impl ResourceType for GroupResourceType {
             "ensure" => accounts.create_group(&new_group(resource)),
             "members" => accounts
                 .change_group(&resource.name, &GroupChange::Members(value_to_texts(&change.to))),
-            _ => match value_to_id(&change.to) {
-                Some(gid) => {
-                    let change = GroupChange::Gid(gid, resource.get_flag("allowdupe"));
-                    accounts.change_group(&resource.name, &change)
-                }
-                None => Ok(()),
-            },
+            _ => value_to_id(&change.to).map_or(Ok(()), |gid| {
+                let change = GroupChange::Gid(gid, resource.get_flag("allowdupe"));
+                accounts.change_group(&resource.name, &change)
+            }),
         };
         result.map_err(|error| error.into_engine_error(resource))
     }
@@ -121,10 +98,8 @@ impl ResourceType for GroupResourceType {
 }
 
 fn group_values(group: &Account) -> ResourceValues {
-    let mut values = ResourceValues::from([
-        ("ensure".to_owned(), ResourceValue::from("present")),
-        ("gid".to_owned(), ResourceValue::Int(group.gid.into())),
-    ]);
+    let gid = ResourceValue::Int(group.gid.into());
+    let mut values = name_values([("ensure", "present".into()), ("gid", gid)]);
     if !group.members.is_empty() {
         values.insert("members".to_owned(), ResourceValue::List(group.members.clone()));
     }
@@ -132,16 +107,11 @@ fn group_values(group: &Account) -> ResourceValues {
 }
 
 fn new_group(resource: &Resource) -> NewGroup {
-    let members = resource.get_list("members");
     NewGroup {
         name: resource.name.clone(),
         gid: resource.get("gid").and_then(value_to_id),
-        members: value_to_texts(&merge_lists(&members, &[], false)),
+        members: merge_lists(&resource.get_list("members"), &[]),
         system: resource.get_flag("system"),
         allowdupe: resource.get_flag("allowdupe"),
     }
-}
-
-fn value_to_id(value: &ResourceValue) -> Option<u32> {
-    value.as_int().and_then(|number| u32::try_from(number).ok())
 }

@@ -10,7 +10,7 @@ use muster_system::error::found_or_none;
 use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{AbsolutePath, Bool, Text, Word};
 use crate::schema::{TypeSchema, parameter, property, provider_parameter};
@@ -67,8 +67,8 @@ impl ResourceType for MountResourceType {
 
     fn check(&self, mut resource: Resource) -> Result<Resource> {
         for name in ["fstype", "options", "pass", "dump"] {
-            let is_invalid = |text: &&str| text.is_empty() || text.contains(char::is_whitespace);
-            if resource.get_text(name).as_ref().is_some_and(is_invalid) {
+            let is_invalid = |text: &str| text.is_empty() || text.contains(char::is_whitespace);
+            if resource.get_text(name).is_some_and(is_invalid) {
                 let problem = "must be one word, without blanks";
                 return Err(EngineError::invalid_value(&resource, name, problem));
             }
@@ -80,7 +80,7 @@ impl ResourceType for MountResourceType {
             return Err(EngineError::invalid_value(&resource, "device", problem));
         }
         if resource.get_text("ensure") == Some("present") {
-            resource.values.insert("ensure".to_owned(), ResourceValue::from("defined"));
+            resource.set_value("ensure", "defined");
         }
         Ok(resource)
     }
@@ -100,7 +100,7 @@ impl ResourceType for MountResourceType {
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let found = state.get("ensure").and_then(ResourceValue::as_text).unwrap_or("absent");
+        let found = state.get_text("ensure").unwrap_or("absent");
         let in_fstab = matches!(found, "mounted" | "unmounted");
         let mut desired = resource.clone();
         if desired.get_text("ensure") == Some("defined") && in_fstab {
@@ -131,34 +131,20 @@ impl ResourceType for MountResourceType {
         change: &PropertyChange,
     ) -> Result<()> {
         let resource = &plan.resource;
-        let found = plan.state.get("ensure").and_then(ResourceValue::as_text);
+        let found = plan.state.get_text("ensure");
         let is_mounted = matches!(found, Some("mounted" | "ghost"));
-        let write_entry = || fstab_file(resource).apply_plan(cx, &SCHEMA, plan);
-        match (change.property.as_str(), change.to.as_text()) {
-            ("ensure", Some("absent")) => {
-                if is_mounted {
-                    run_mount_command(cx, resource, &["umount", &resource.name])?;
-                }
-                if found == Some("ghost") {
-                    return Ok(());
-                }
-                write_entry()
-            }
-            ("ensure", Some("mounted")) => {
-                write_entry()?;
-                if is_mounted {
-                    return Ok(());
-                }
-                run_mount_command(cx, resource, &["mount", &resource.name])
-            }
-            ("ensure", Some("unmounted")) => {
-                write_entry()?;
-                if is_mounted {
-                    run_mount_command(cx, resource, &["umount", &resource.name])?;
-                }
-                Ok(())
-            }
-            _ => write_entry(),
+        let desired = change.to.as_text().filter(|_| change.property == "ensure");
+        let run = |program: &str| run_mount_command(cx, resource, &[program, &resource.name]);
+        if desired == Some("absent") && is_mounted {
+            run("umount")?;
+        }
+        if desired != Some("absent") || found != Some("ghost") {
+            fstab_file(resource).apply_plan(cx, &SCHEMA, plan)?;
+        }
+        match desired {
+            Some("mounted") if !is_mounted => run("mount"),
+            Some("unmounted") if is_mounted => run("umount"),
+            _ => Ok(()),
         }
     }
 
@@ -208,9 +194,8 @@ impl ResourceType for MountResourceType {
             .list_instances(cx.system)
             .map_err(EngineError::during(&all, "listing mounts"))?;
         let with_ensure = |(name, mut values): (String, ResourceValues)| {
-            let is_mounted = mounted.contains(&name);
-            let word = if is_mounted { "mounted" } else { "unmounted" };
-            values.insert("ensure".to_owned(), ResourceValue::from(word));
+            let word = if mounted.contains(&name) { "mounted" } else { "unmounted" };
+            values.insert("ensure".to_owned(), word.into());
             (name, values)
         };
         Ok(entries.into_iter().map(with_ensure).collect())
@@ -259,21 +244,17 @@ fn run_mount_command(cx: &ResourceContext<'_>, resource: &Resource, argv: &[&str
 pub struct FstabFormat;
 
 impl RecordFormat for FstabFormat {
-    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
-        (1, lines.first().and_then(|line| parse_line(line)))
+    fn parse_line(&self, line: &str) -> Option<FileRecord> {
+        parse_line(line)
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
-        let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
-        let device = text("device").ok_or(IncompleteRecord("a mount needs `device`"))?;
-        let fstype = text("fstype").ok_or(IncompleteRecord("a mount needs `fstype`"))?;
-        let options = text("options").unwrap_or("defaults");
-        let (dump, pass) = (text("dump").unwrap_or("0"), text("pass").unwrap_or("0"));
-        Ok(format!(
-            "{}\t{}\t{fstype}\t{options}\t{dump}\t{pass}\n",
-            escape_field(device),
-            escape_field(&record.name)
-        ))
+        let device = escape_field(record.require_text("device", "a mount needs `device`")?);
+        let fstype = record.require_text("fstype", "a mount needs `fstype`")?;
+        let options = record.get_text("options").unwrap_or("defaults");
+        let [dump, pass] = ["dump", "pass"].map(|name| record.get_text(name).unwrap_or("0"));
+        let name = escape_field(&record.name);
+        Ok(format!("{device}\t{name}\t{fstype}\t{options}\t{dump}\t{pass}\n"))
     }
 }
 
@@ -286,7 +267,7 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     let device = unescape_field(fields.next()?);
     let name = unescape_field(fields.next()?);
     let trimmed = name.trim_end_matches('/');
-    let mut values = ResourceValues::from([("device".to_owned(), ResourceValue::Text(device))]);
+    let mut values = name_values([("device", device.into())]);
     for (field, text) in FSTAB_FIELDS.iter().zip(fields) {
         values.insert((*field).to_owned(), ResourceValue::from(text));
     }

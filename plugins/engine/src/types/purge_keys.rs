@@ -4,12 +4,10 @@ use std::path::PathBuf;
 
 use super::ssh_authorized_key::{AuthorizedKeysFormat, SshAuthorizedKeyResourceType};
 use crate::error::{EngineError, Result};
-use crate::munge::munge_resource;
 use crate::providers::account_names;
 use crate::providers::parsed_file::ParsedFile;
 use crate::resource::Resource;
-use crate::resource_type::{CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{METAPARAMETERS, RELATION_METAPARAMETERS};
+use crate::resource_type::{CatalogResources, ResourceContext, absent_resource};
 
 /// Default key file, relative to the home directory.
 const DEFAULT_KEYS_FILE: &str = ".ssh/authorized_keys";
@@ -22,21 +20,13 @@ pub(super) fn is_purge_requested(resource: &Resource) -> bool {
 
 /// Accepts `true`, `false` or paths.
 pub(super) fn check_purge_value(resource: &Resource) -> Result<()> {
-    let words = resource.get_list("purge_ssh_keys");
-    let is_single = words.len() == 1;
-    let is_invalid = |word: &&&str| match **word {
-        "true" | "false" => !is_single,
-        path => !(path.starts_with('/') || path.starts_with("%h/") || path.starts_with("~/")),
+    let is_single = resource.get_list("purge_ssh_keys").len() == 1;
+    let is_valid = |word: &str| match word {
+        "true" | "false" => is_single,
+        path => ["/", "%h/", "~/"].iter().any(|start| path.starts_with(start)),
     };
-    match words.iter().find(is_invalid) {
-        Some(word) => {
-            let problem = format!(
-                "contains `{word}`, must be true, false or paths: absolute, or below the home directory such as `%h/.ssh/authorized_keys`"
-            );
-            Err(EngineError::invalid_value(resource, "purge_ssh_keys", problem))
-        }
-        None => Ok(()),
-    }
+    let expected = "true, false or paths: absolute, or below the home directory such as `%h/.ssh/authorized_keys`";
+    resource.check_items("purge_ssh_keys", expected, is_valid)
 }
 
 /// Generates the keys to remove.
@@ -74,18 +64,6 @@ pub(super) fn generate_absent_keys(
 }
 
 fn absent_key(user: &Resource, name: &str, target: &str) -> Result<Resource> {
-    let attributes = serde_json::json!({"ensure": "absent", "user": user.name, "target": target});
-    let attributes = attributes.as_object().cloned().unwrap_or_default();
-    let mut key = SshAuthorizedKeyResourceType.check(munge_resource(
-        SshAuthorizedKeyResourceType.schema(),
-        name,
-        &attributes,
-    )?)?;
-    for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
-        let is_inherited = !RELATION_METAPARAMETERS.contains(&name) && name != "alias";
-        if let Some(value) = user.get(name).filter(|_| is_inherited) {
-            key.values.insert(name.to_owned(), value.clone());
-        }
-    }
-    Ok(key)
+    let attributes = [("user", user.name.as_str()), ("target", target)];
+    absent_resource(&SshAuthorizedKeyResourceType, user, name, &attributes)
 }

@@ -6,13 +6,12 @@ use muster_base::nearest_name;
 
 use super::builtin_types;
 use crate::error::{EngineError, Result};
-use crate::munge::munge_resource;
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
-use crate::schema::AttributeKind::{List, Text};
-use crate::schema::{
-    METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema, flag_parameter, parameter,
+use crate::resource_type::{
+    CatalogResources, GenerationPhase, ResourceContext, ResourceType, absent_resource,
 };
+use crate::schema::AttributeKind::{List, Text};
+use crate::schema::{TypeSchema, flag_parameter, parameter};
 use muster_system::error::found_or_none;
 
 static SCHEMA: TypeSchema = TypeSchema {
@@ -61,18 +60,12 @@ impl ResourceType for ResourcesResourceType {
                 return Err(EngineError::invalid_value(&resource, "purge", problem));
             }
         }
-        let is_invalid = |text: &&str| text.parse::<i64>().is_err();
-        if let Some(uid) = resource.get_list("unless_uid").into_iter().find(is_invalid) {
-            let problem = format!("contains `{uid}`, must be a list of UIDs");
-            return Err(EngineError::invalid_value(&resource, "unless_uid", problem));
-        }
-        match resource.get_text("unless_system_user") {
-            Some(word) if !matches!(word, "true" | "false") && word.parse::<i64>().is_err() => {
-                let problem = format!("is `{word}`, must be true, false or a UID");
-                Err(EngineError::invalid_value(&resource, "unless_system_user", problem))
-            }
-            _ => Ok(resource),
-        }
+        let is_uid = |text: &str| text.parse::<i64>().is_ok();
+        resource.check_items("unless_uid", "a list of UIDs", is_uid)?;
+        resource.check_text("unless_system_user", "true, false or a UID", |word| {
+            matches!(word, "true" | "false") || is_uid(word)
+        })?;
+        Ok(resource)
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
@@ -102,7 +95,14 @@ impl ResourceType for ResourcesResourceType {
                 && siblings.find_resource(&resource.name, &title).is_none()
                 && !excluded_users.contains(&title, &values)
             {
-                purged.push(absent_resource(&*resource_type, resource, &title, &values)?);
+                // The attributes of the location found.
+                let location = |name: &'static str| {
+                    resource_type.schema().find_attribute(name)?;
+                    Some((name, values.get(name)?.as_text()?))
+                };
+                let location: Vec<_> =
+                    LOCATION_ATTRIBUTES.into_iter().filter_map(location).collect();
+                purged.push(absent_resource(&*resource_type, resource, &title, &location)?);
             }
         }
         Ok(purged)
@@ -163,32 +163,4 @@ fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<
         (words.next() == Some("UID_MIN")).then(|| words.next()?.parse::<i64>().ok())?
     });
     Ok(uid_min.map_or(DEFAULT_MAX_SYSTEM_UID, |uid_min| uid_min - 1))
-}
-
-/// An absent resource at the location found, with the attributes set for the purge.
-fn absent_resource(
-    resource_type: &dyn ResourceType,
-    resource: &Resource,
-    title: &str,
-    values: &ResourceValues,
-) -> Result<Resource> {
-    let schema = resource_type.schema();
-    let mut attributes = serde_json::Map::from_iter([("ensure".to_owned(), "absent".into())]);
-    for name in LOCATION_ATTRIBUTES {
-        if let (Some(_), Some(location)) =
-            (schema.find_attribute(name), values.get(name).and_then(ResourceValue::as_text))
-        {
-            attributes.insert(name.to_owned(), location.into());
-        }
-    }
-    let mut absent = resource_type.check(munge_resource(schema, title, &attributes)?)?;
-    for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
-        if let Some(value) = resource
-            .get(name)
-            .filter(|_| !RELATION_METAPARAMETERS.contains(&name) && name != "alias")
-        {
-            absent.values.insert(name.to_owned(), value.clone());
-        }
-    }
-    Ok(absent)
 }

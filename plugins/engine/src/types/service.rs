@@ -1,9 +1,9 @@
 //! `service`: whether a service is running, and whether it starts at boot.
 
-use crate::error::{EngineError, Result};
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::error::Result;
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState, compare_properties};
 use crate::providers::service::{ServiceOperation, ServiceState, choose_provider};
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource::{Resource, ResourceValues, name_values};
 use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{Text, Word};
 use crate::schema::{TypeSchema, parameter, property};
@@ -69,7 +69,7 @@ impl ResourceType for ServiceResourceType {
             Some("false") => "stopped",
             _ => return Ok(resource),
         };
-        resource.values.insert("ensure".to_owned(), ResourceValue::from(word));
+        resource.set_value("ensure", word);
         Ok(resource)
     }
 
@@ -88,14 +88,10 @@ impl ResourceType for ServiceResourceType {
         let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
         // Puppet syncs `enable` together with `ensure` without reporting it; here it is a separate change.
         if plan.changes.iter().any(|change| change.property == "ensure") {
-            let mut rest = resource.clone();
-            rest.values.remove("ensure");
-            plan.changes.extend(crate::plan::compare_properties(&SCHEMA, &rest, state));
+            plan.changes.extend(compare_properties(&SCHEMA, &resource.without("ensure"), state));
         }
-        let fixed = state
-            .get("enable")
-            .and_then(ResourceValue::as_text)
-            .is_some_and(|word| !["true", "false", "mask"].contains(&word));
+        let enable = state.get_text("enable");
+        let fixed = enable.is_some_and(|word| !["true", "false", "mask"].contains(&word));
         // Units that systemd reports as static or generated can only be masked.
         plan.changes.retain(|change| {
             change.property != "enable" || !fixed || change.to.as_text() == Some("mask")
@@ -151,21 +147,14 @@ impl ResourceType for ServiceResourceType {
 }
 
 fn check_name(resource: &Resource) -> Result<()> {
-    let is_invalid = |c: char| !(c.is_ascii_alphanumeric() || "._@:\\-+".contains(c));
-    if !resource.name.contains(is_invalid) && !resource.name.starts_with(['-', '.']) {
-        return Ok(());
-    }
-    let problem = format!(
-        "is `{}`, must be the name of a unit or script: letters, digits, `._@:\\-+`",
-        resource.name
-    );
-    Err(EngineError::invalid_value(resource, "name", problem))
+    let expected = "the name of a unit or script: letters, digits, `._@:\\-+`";
+    resource.check_text("name", expected, |name| {
+        name.chars().all(|c| c.is_ascii_alphanumeric() || "._@:\\-+".contains(c))
+            && !name.starts_with(['-', '.'])
+    })
 }
 
 fn service_values(found: &ServiceState) -> ResourceValues {
     let ensure = if found.running { "running" } else { "stopped" };
-    ResourceValues::from([
-        ("ensure".to_owned(), ResourceValue::from(ensure)),
-        ("enable".to_owned(), ResourceValue::Text(found.enable.clone())),
-    ])
+    name_values([("ensure", ensure.into()), ("enable", found.enable.clone().into())])
 }

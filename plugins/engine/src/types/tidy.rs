@@ -10,15 +10,14 @@ use muster_system::{FileEntryKind, FileMetadata};
 
 use super::file::FileResourceType;
 use crate::error::{EngineError, Result};
-use crate::munge::munge_resource;
 use crate::providers::glob;
 use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
 use crate::resource::{Resource, ResourceValue, format_reference};
-use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
-use crate::schema::AttributeKind::{AbsolutePath, Int, List, Text, Word};
-use crate::schema::{
-    METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema, flag_parameter, parameter,
+use crate::resource_type::{
+    CatalogResources, GenerationPhase, ResourceContext, ResourceType, absent_resource,
 };
+use crate::schema::AttributeKind::{AbsolutePath, Int, List, Text, Word};
+use crate::schema::{TypeSchema, flag_parameter, parameter};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "tidy",
@@ -202,7 +201,7 @@ fn collect_entries(
         TidyDepth::Levels(levels) => Some(levels),
         TidyDepth::All => None,
     };
-    let max_files = resource.get("max_files").and_then(ResourceValue::as_int).unwrap_or(0);
+    let max_files = resource.get_int("max_files").unwrap_or(0);
     let walk = DirectoryWalk {
         depth,
         ignore: &[],
@@ -311,19 +310,9 @@ fn absent_file(
     chosen: &BTreeSet<PathBuf>,
 ) -> Result<Resource> {
     let path = path_of(resource, relative_path);
-    let attributes = serde_json::json!({"ensure": "absent", "force": true});
-    let attributes = attributes.as_object().cloned().unwrap_or_default();
-    let mut file = munge_resource(FileResourceType.schema(), &path, &attributes)?;
-    for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
-        if let Some(value) = resource
-            .get(name)
-            .filter(|_| !RELATION_METAPARAMETERS.contains(&name) && name != "alias")
-        {
-            file.values.insert(name.to_owned(), value.clone());
-        }
-    }
+    let mut file = absent_resource(&FileResourceType, resource, &path, &[("force", "true")])?;
     if let Some(backup) = resource.get("backup") {
-        file.values.insert("backup".to_owned(), backup.clone());
+        file.set_value("backup", backup.clone());
     }
     let children: Vec<String> = chosen
         .iter()
@@ -331,7 +320,7 @@ fn absent_file(
         .map(|other| format_reference("file", &path_of(resource, other)))
         .collect();
     if !children.is_empty() {
-        file.values.insert("require".to_owned(), ResourceValue::List(children));
+        file.set_value("require", ResourceValue::List(children));
     }
     Ok(file)
 }

@@ -135,6 +135,16 @@ impl CommandOutput {
         self.code == 0
     }
 
+    /// Standard output as text, invalid bytes replaced.
+    pub fn stdout_text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Describes a failure of this command line, with its output.
+    pub fn failure_text(&self, command_line: &str) -> String {
+        format!("`{command_line}` ended with code {}: {}", self.code, self.combined_text().trim())
+    }
+
     /// The combined output as text, invalid bytes replaced.
     pub fn combined_text(&self) -> String {
         String::from_utf8_lossy(&self.combined).into_owned()

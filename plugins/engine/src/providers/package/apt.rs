@@ -31,44 +31,26 @@ impl PackageProvider for AptPackageProvider {
         resource: &Resource,
         operation: PackageOperation<'_>,
     ) -> Result<()> {
-        let name = resource.name.clone();
-        let force = format!("DPkg::Options::={}", dpkg::conffile_flag(resource));
+        let name = resource.name.as_str();
         preseed_answers(cx, resource, operation)?;
+        let force = format!("DPkg::Options::={}", dpkg::conffile_flag(resource));
+        let exact = operation.version().map(|version| format!("{name}={version}"));
         let mut argv = vec!["apt-get", "-q", "-y"];
-        let argument = match operation {
+        match operation {
             PackageOperation::Install | PackageOperation::InstallVersion(_) => {
                 argv.extend(["-o", &force]);
                 argv.extend(resource.get_list("install_options"));
                 argv.push("install");
-                match operation {
-                    _ if resource.get_text("source").is_some() => {
-                        resource.get_text("source").unwrap_or_default().to_owned()
-                    }
-                    PackageOperation::InstallVersion(version) => {
-                        argv.push("--allow-downgrades");
-                        format!("{name}={version}")
-                    }
-                    _ => name,
+                if resource.get_text("source").is_none() && exact.is_some() {
+                    argv.push("--allow-downgrades");
                 }
+                argv.push(resource.get_text("source").or(exact.as_deref()).unwrap_or(name));
             }
-            PackageOperation::Remove => {
-                argv.push("remove");
-                name
-            }
-            PackageOperation::Purge => {
-                argv.extend(["remove", "--purge"]);
-                name
-            }
-            PackageOperation::Hold => {
-                argv = vec!["apt-mark", "hold"];
-                name
-            }
-            PackageOperation::Unhold => {
-                argv = vec!["apt-mark", "unhold"];
-                name
-            }
-        };
-        argv.push(&argument);
+            PackageOperation::Remove => argv.extend(["remove", name]),
+            PackageOperation::Purge => argv.extend(["remove", "--purge", name]),
+            PackageOperation::Hold => argv = vec!["apt-mark", "hold", name],
+            PackageOperation::Unhold => argv = vec!["apt-mark", "unhold", name],
+        }
         tool::run_change(cx, resource, &argv)
     }
 
@@ -89,7 +71,7 @@ impl PackageProvider for AptPackageProvider {
         // Simulation only, without the lock, so that it does not block real installations.
         let argv = ["apt-get", "-q", "-s", "-o", "Debug::NoLocking=true", "dist-upgrade"];
         let output = tool::run_query(cx, resource, &argv)?;
-        Ok(parse_outdated(&String::from_utf8_lossy(&output.stdout)))
+        Ok(parse_outdated(&output.stdout_text()))
     }
 
     fn refresh_lists(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<String> {

@@ -32,8 +32,7 @@ impl PackageProvider for DpkgPackageProvider {
     ) -> Result<Option<String>> {
         let source = tool::source_file(resource, "dpkg")?;
         let output = tool::run_tool(cx, resource, &["dpkg-deb", "--show", "--", source])?;
-        let output = tool::require_success(resource, "dpkg-deb --show", output)?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = tool::require_success(resource, "dpkg-deb --show", output)?.stdout_text();
         Ok(text.trim_end().split_once('\t').map(|(_, version)| version.to_owned()))
     }
 
@@ -44,19 +43,17 @@ impl PackageProvider for DpkgPackageProvider {
         operation: PackageOperation<'_>,
     ) -> Result<()> {
         let name = resource.name.as_str();
-        let force = conffile_flag(resource);
-        match operation {
+        let argv: &[&str] = match operation {
             PackageOperation::Install | PackageOperation::InstallVersion(_) => {
                 let source = tool::source_file(resource, "dpkg")?;
-                tool::run_change(cx, resource, &["dpkg", force, "-i", "--", source])
+                &["dpkg", conffile_flag(resource), "-i", "--", source]
             }
-            PackageOperation::Remove => tool::run_change(cx, resource, &["dpkg", "-r", "--", name]),
-            PackageOperation::Purge => {
-                tool::run_change(cx, resource, &["dpkg", "--purge", "--", name])
-            }
-            PackageOperation::Hold => set_selection(cx, resource, "hold"),
-            PackageOperation::Unhold => set_selection(cx, resource, "install"),
-        }
+            PackageOperation::Remove => &["dpkg", "-r", "--", name],
+            PackageOperation::Purge => &["dpkg", "--purge", "--", name],
+            PackageOperation::Hold => return set_selection(cx, resource, "hold"),
+            PackageOperation::Unhold => return set_selection(cx, resource, "install"),
+        };
+        tool::run_change(cx, resource, argv)
     }
 
     fn list_packages(
@@ -89,13 +86,23 @@ pub(super) fn list_packages(
     resource: &Resource,
 ) -> Result<Arc<Vec<PackageState>>> {
     require_database(cx, resource)?;
-    list_cache::cached_list(cx, resource, "dpkg", Path::new(DPKG_STATUS_FILE), || {
-        let output = tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", LIST_FORMAT])?;
+    query_database(cx, resource, "dpkg", LIST_FORMAT, parse_all)
+}
+
+fn query_database(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    key: &str,
+    format: &str,
+    parse: fn(&str) -> Vec<PackageState>,
+) -> Result<Arc<Vec<PackageState>>> {
+    list_cache::cached_list(cx, resource, key, Path::new(DPKG_STATUS_FILE), || {
+        let output = tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", format])?;
         // 1: no packages are known.
         if !matches!(output.code, 0 | 1) {
             return Err(tool::tool_error(resource, "dpkg-query", &output));
         }
-        Ok(parse_all(&String::from_utf8_lossy(&output.stdout)))
+        Ok(parse(&output.stdout_text()))
     })
 }
 
@@ -114,46 +121,20 @@ pub(super) fn query_package(cx: &ResourceContext<'_>, resource: &Resource) -> Re
     if found.status != PackageInstallStatus::Purged || !resource.get_flag("allow_virtual") {
         return Ok(found);
     }
-    let provided = list_cache::cached_list(
-        cx,
-        resource,
-        "dpkg provides",
-        Path::new(DPKG_STATUS_FILE),
-        || {
-            let output =
-                tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", PROVIDES_FORMAT])?;
-            if !matches!(output.code, 0 | 1) {
-                return Err(tool::tool_error(resource, "dpkg-query", &output));
-            }
-            Ok(parse_provides(&String::from_utf8_lossy(&output.stdout)))
-        },
-    )?;
+    let provided = query_database(cx, resource, "dpkg provides", PROVIDES_FORMAT, parse_provides)?;
     Ok(find_package(&provided, &resource.name))
 }
 
 /// The package of that name, with or without architecture; prefers the installed one.
 pub(super) fn find_package(all: &[PackageState], name: &str) -> PackageState {
-    let (bare, architecture) = name
-        .split_once(':')
-        .map_or((name, None), |(bare, architecture)| (bare, Some(architecture)));
     let is_match = |package: &&PackageState| {
-        let (candidate_name, candidate_architecture) =
+        let (bare, architecture) =
             package.name.split_once(':').unwrap_or((&package.name, "native"));
-        candidate_name == bare
-            && architecture.is_none_or(|architecture| architecture == candidate_architecture)
+        name.split_once(':').map_or(bare == name, |wanted| (bare, architecture) == wanted)
     };
-    let best = all
-        .iter()
-        .filter(is_match)
-        .max_by_key(|package| matches!(package.status, PackageInstallStatus::Installed(_)));
-    PackageState {
-        name: name.to_owned(),
-        ..best.cloned().unwrap_or(PackageState {
-            name: String::new(),
-            status: PackageInstallStatus::Purged,
-            held: false,
-        })
-    }
+    let best = all.iter().filter(is_match).max_by_key(|package| package.status.version().is_some());
+    let best = best.cloned().unwrap_or_else(|| PackageState::absent(name));
+    PackageState { name: name.to_owned(), ..best }
 }
 
 pub(super) fn require_database(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {

@@ -3,6 +3,7 @@
 pub mod apt;
 pub mod dpkg;
 pub mod gem;
+mod language;
 pub(crate) mod list_cache;
 pub mod npm;
 pub mod pip;
@@ -43,6 +44,21 @@ impl PackageState {
     pub fn absent(name: &str) -> Self {
         Self { name: name.to_owned(), status: PackageInstallStatus::Purged, held: false }
     }
+
+    fn installed(name: impl Into<String>, version: impl Into<String>) -> Self {
+        let status = PackageInstallStatus::Installed(version.into());
+        Self { name: name.into(), status, held: false }
+    }
+}
+
+impl PackageInstallStatus {
+    /// The version, if it is installed.
+    pub fn version(&self) -> Option<&str> {
+        match self {
+            Self::Installed(version) => Some(version),
+            Self::Removed | Self::Purged => None,
+        }
+    }
 }
 
 /// An operation on a package.
@@ -60,6 +76,15 @@ pub enum PackageOperation<'a> {
     Hold,
     /// Release the hold.
     Unhold,
+}
+
+impl<'a> PackageOperation<'a> {
+    fn version(self) -> Option<&'a str> {
+        match self {
+            Self::InstallVersion(version) => Some(version),
+            _ => None,
+        }
+    }
 }
 
 /// An installed package with a newer version available.

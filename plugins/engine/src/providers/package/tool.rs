@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use muster_system::error::found_or_none;
 use muster_system::{Command, CommandOutput};
+use serde::de::DeserializeOwned;
 
 use crate::error::{EngineError, Result};
 use crate::resource::Resource;
@@ -104,8 +106,7 @@ pub(super) fn tool_error(
     let text = output.combined_text();
     let lock_messages =
         ["Could not get lock", "Unable to acquire the dpkg", "frontend lock was locked"];
-    if text.lines().any(|line| lock_messages.iter().any(|lock_message| line.contains(lock_message)))
-    {
+    if lock_messages.iter().any(|lock_message| text.contains(lock_message)) {
         let problem =
             "another process holds the lock of the package system; retry when it has finished";
         return EngineError::failed(resource, problem);
@@ -116,10 +117,8 @@ pub(super) fn tool_error(
     } else {
         errors.join("; ")
     };
-    EngineError::failed(
-        resource,
-        format!("`{command_line}` ended with code {}: {message}", output.code),
-    )
+    let problem = format!("`{command_line}` ended with code {}: {message}", output.code);
+    EngineError::failed(resource, problem)
 }
 
 /// The program to run: `command`, or the first of these names that is installed.
@@ -139,15 +138,10 @@ pub(super) fn find_program(
     }
     for name in names {
         let output = cx.system.run_command(&build_command(cx, &[name, "--version"]));
-        match output {
-            Ok(_) => {
-                cx.cache.packages.remember_program(names, name);
-                return Ok((*name).to_owned());
-            }
-            Err(error) if error.is_not_found() => {}
-            Err(error) => {
-                return Err(EngineError::during(resource, format!("running {name}"))(error));
-            }
+        let to_error = EngineError::during(resource, format!("running {name}"));
+        if found_or_none(output).map_err(to_error)?.is_some() {
+            cx.cache.packages.remember_program(names, name);
+            return Ok((*name).to_owned());
         }
     }
     let problem = format!(
@@ -157,13 +151,16 @@ pub(super) fn find_program(
     Err(EngineError::failed(resource, problem))
 }
 
-/// Error for output in an unexpected format.
-pub(super) fn unreadable_output_error(
+/// Parses the JSON on standard output.
+pub(super) fn parse_json<T: DeserializeOwned>(
     resource: &Resource,
     command_line: &str,
-    error: &serde_json::Error,
-) -> EngineError {
-    EngineError::failed(resource, format!("cannot parse the output of `{command_line}`: {error}"))
+    output: &CommandOutput,
+) -> Result<T> {
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        let problem = format!("cannot parse the output of `{command_line}`: {error}");
+        EngineError::failed(resource, problem)
+    })
 }
 
 /// Error for tools that cannot hold packages.

@@ -19,7 +19,7 @@ pub use record_type::RecordResourceType;
 use super::paths;
 use crate::error::{EngineError, Result};
 use crate::plan::{ResourcePlan, ResourceState, is_absent};
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource::{Resource, ResourceValues, name_values};
 use crate::resource_type::{AutoRequire, ResourceContext};
 use crate::schema::TypeSchema;
 
@@ -72,19 +72,15 @@ impl ParsedFile {
     ) -> Result<ResourceState> {
         let document =
             self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
-        Ok(document
-            .find(&resource.name)
-            .map_or_else(ResourceState::absent, |record| self.record_state(record)))
+        let record = document.find(&resource.name);
+        Ok(record.map_or_else(ResourceState::absent, |record| self.record_state(record)))
     }
 
     /// Converts a record to a resource state.
     pub fn record_state(&self, record: &FileRecord) -> ResourceState {
+        let path = self.path.to_string_lossy().into_owned();
         let mut values = record.values.clone();
-        values.insert("ensure".to_owned(), ResourceValue::from("present"));
-        values.insert(
-            "target".to_owned(),
-            ResourceValue::from(self.path.to_string_lossy().into_owned()),
-        );
+        values.extend(name_values([("ensure", "present".into()), ("target", path.into())]));
         ResourceState { values }
     }
 
@@ -94,9 +90,8 @@ impl ParsedFile {
         system: &dyn System,
     ) -> SystemResult<Vec<(String, ResourceValues)>> {
         let document = self.load_document(system)?;
-        let instance =
-            |record: &FileRecord| (record.name.clone(), self.record_state(record).values);
-        Ok(document.records().map(instance).collect())
+        let records = document.records();
+        Ok(records.map(|record| (record.name.clone(), self.record_state(record).values)).collect())
     }
 
     /// Updates the record: desired properties override those in the file.
@@ -107,20 +102,20 @@ impl ParsedFile {
         plan: &ResourcePlan,
     ) -> Result<()> {
         let resource = &plan.resource;
-        let name = record_name(plan);
+        // The resource's name, unless the record was found under another one.
+        let name = plan.state.get_text(FOUND_NAME_KEY).unwrap_or(&resource.name);
         let _lock = self.acquire_lock(cx.system).map_err(self.error_during("locking", resource))?;
         let mut document =
             self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
         let before = document.render();
         if resource.get_text("ensure") == Some("absent") {
-            document.remove(&name);
+            document.remove(name);
         } else {
-            let found = document.find(&name).cloned();
+            let found = document.find(name).cloned();
             let mut record = overlay_desired(schema, resource, found.unwrap_or_default());
-            record.name = name;
-            document
-                .put(record)
-                .map_err(|error| EngineError::failed(resource, error.to_string()))?;
+            name.clone_into(&mut record.name);
+            let put = document.put(record);
+            put.map_err(|error| EngineError::failed(resource, error.to_string()))?;
         }
         let after = document.render();
         // An earlier change of the same plan already wrote all properties.
@@ -143,15 +138,7 @@ impl ParsedFile {
             command.stdin = content.to_vec();
             command.cancel = cx.cancel.clone();
             let output = cx.system.run_command(&command)?;
-            let failure_message = || {
-                format!(
-                    "`{}` ended with code {}: {}",
-                    argv.join(" "),
-                    output.code,
-                    output.combined_text().trim()
-                )
-            };
-            return Ok((!output.is_success()).then(failure_message));
+            return Ok((!output.is_success()).then(|| output.failure_text(&argv.join(" "))));
         }
         if let (Some(attributes), Some(directory)) = (&self.directory, self.path.parent()) {
             paths::create_dirs(cx.system, directory, attributes)?;
@@ -174,12 +161,6 @@ impl ParsedFile {
     ) -> impl FnOnce(SystemError) -> EngineError {
         EngineError::during(resource, format!("{verb} {}", self.path.display()))
     }
-}
-
-/// The record's name in the file: the resource's name, unless the record was found under another one.
-fn record_name(plan: &ResourcePlan) -> String {
-    let found = plan.state.get(FOUND_NAME_KEY).and_then(ResourceValue::as_text);
-    found.unwrap_or(&plan.resource.name).to_owned()
 }
 
 /// State key for the record's own name if it differs from the resource's name.

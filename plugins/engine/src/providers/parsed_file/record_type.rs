@@ -50,7 +50,7 @@ impl ResourceType for RecordResourceType {
             let attribute = self.schema.find_attribute(&change.property);
             let is_list = attribute.is_some_and(|attribute| attribute.kind == AttributeKind::List);
             if let Some(delimiter) = self.list_delimiter.filter(|_| is_list) {
-                *change = change.clone().with_list_delimiter(delimiter);
+                change.join_lists(delimiter);
             }
         }
         plan

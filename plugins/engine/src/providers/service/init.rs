@@ -3,10 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::SystemResult;
 use muster_system::error::found_or_none;
+use muster_system::{FileAttributes, SystemResult};
 
-use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
+use super::{
+    ServiceOperation, ServiceProvider, ServiceState, process_pattern, query_status_line,
+    run_checked, run_line, run_program,
+};
 use crate::error::{EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
@@ -30,8 +33,8 @@ impl ServiceProvider for InitServiceProvider {
         let is_set = |name| resource.get(name).is_some();
         let has_commands = (is_set("start") && is_set("stop")) || is_set("binary");
         let missing = !script_exists && !has_commands;
-        let running = if let Some(line) = resource.get_text("status") {
-            run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success()
+        let running = if let Some(running) = query_status_line(cx, resource)? {
+            running
         } else if resource.get_text("hasstatus") == Some("false") || !script_exists {
             !missing && in_process_table(cx, resource)?
         } else {
@@ -40,12 +43,9 @@ impl ServiceProvider for InitServiceProvider {
         let enabled = !runlevel_links(cx, &resource.name, 'S')
             .map_err(EngineError::during(resource, "inspecting /etc/rc?.d"))?
             .is_empty();
-        Ok(ServiceState {
-            missing: missing
-                .then(|| format!("an init script {script} (systemd does not run on this machine)")),
-            running,
-            enable: enabled.to_string(),
-        })
+        let searched = format!("an init script {script} (systemd does not run on this machine)");
+        let missing = missing.then_some(searched);
+        Ok(ServiceState { missing, running, enable: enabled.to_string() })
     }
 
     fn run_operation(
@@ -54,33 +54,33 @@ impl ServiceProvider for InitServiceProvider {
         resource: &Resource,
         operation: ServiceOperation,
     ) -> Result<()> {
-        let run_verb = |name: &str, verb: &str| match resource
-            .get_text(name)
-            .or(resource.get_text("binary").filter(|_| verb == "start"))
-        {
-            Some(line) => run_checked(cx, resource, &["/bin/sh", "-c", line]),
-            None => run_checked(cx, resource, &[&script_path(resource), verb]),
+        let run_verb = |verb: &str| {
+            let binary = resource.get_text("binary").filter(|_| verb == "start");
+            match resource.get_text(verb).or(binary) {
+                Some(line) => run_line(cx, resource, line),
+                None => run_checked(cx, resource, &[&script_path(resource), verb]),
+            }
         };
         match operation {
-            ServiceOperation::Start => run_verb("start", "start"),
-            ServiceOperation::Stop => run_verb("stop", "stop"),
+            ServiceOperation::Start => run_verb("start"),
+            ServiceOperation::Stop => run_verb("stop"),
             ServiceOperation::Restart
                 if resource.get("restart").is_some()
                     || resource.get_text("hasrestart") == Some("true") =>
             {
-                run_verb("restart", "restart")
+                run_verb("restart")
             }
             // As in Puppet, `restart` of a script is used only if the resource declares it.
             ServiceOperation::Restart => {
-                run_verb("stop", "stop")?;
-                run_verb("start", "start")
+                run_verb("stop")?;
+                run_verb("start")
             }
             ServiceOperation::Enable => set_enabled(cx, resource, true),
             ServiceOperation::Disable => set_enabled(cx, resource, false),
-            ServiceOperation::Mask => Err(EngineError::failed(
-                resource,
-                "init scripts cannot be masked; use `enable=false`",
-            )),
+            ServiceOperation::Mask => {
+                let problem = "init scripts cannot be masked; use `enable=false`";
+                Err(EngineError::failed(resource, problem))
+            }
         }
     }
 
@@ -105,18 +105,9 @@ fn script_path(resource: &Resource) -> String {
 
 /// Whether the pattern matches the command line of any process.
 fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
-    let given = resource.get_text("pattern").or(resource.get_text("binary"));
-    let pattern = given.unwrap_or(&resource.name);
-    let pattern = regex::Regex::new(pattern).map_err(|error| {
-        EngineError::invalid_value(
-            resource,
-            "pattern",
-            format!("is not a valid regular expression: {error}"),
-        )
-    })?;
+    let pattern = process_pattern(resource)?;
     let output = run_program(cx, resource, &["ps", "-eo", "args="])?;
-    Ok(output.is_success()
-        && String::from_utf8_lossy(&output.stdout).lines().any(|line| pattern.is_match(line)))
+    Ok(output.is_success() && output.stdout_text().lines().any(|line| pattern.is_match(line)))
 }
 
 /// Links with that letter to the service, in all run levels.
@@ -129,11 +120,12 @@ fn runlevel_links(
     for level in START_RUNLEVELS.iter().chain(&KILL_RUNLEVELS) {
         let directory = PathBuf::from(format!("/etc/rc{level}.d"));
         let entries = found_or_none(cx.system.read_dir(&directory))?.unwrap_or_default();
+        // The letter, two digits and the name.
         let is_link = |entry: &&String| {
-            let rest = entry.strip_prefix(letter).unwrap_or_default();
-            rest.strip_prefix(|c: char| c.is_ascii_digit())
-                .and_then(|rest| rest.strip_prefix(|c: char| c.is_ascii_digit()))
-                == Some(name)
+            let digits = entry.strip_prefix(letter).and_then(|rest| rest.strip_suffix(name));
+            digits.is_some_and(|digits| {
+                digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit())
+            })
         };
         links.extend(entries.iter().filter(is_link).map(|entry| directory.join(entry)));
     }
@@ -143,12 +135,9 @@ fn runlevel_links(
 /// `update-rc.d` handles dependencies between services; in a scratch root the links are created here.
 fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Result<()> {
     if cx.system.root() == Path::new("/") {
+        let verb = if on { "enable" } else { "disable" };
         run_checked(cx, resource, &["update-rc.d", &resource.name, "defaults"])?;
-        return run_checked(
-            cx,
-            resource,
-            &["update-rc.d", &resource.name, if on { "enable" } else { "disable" }],
-        );
+        return run_checked(cx, resource, &["update-rc.d", &resource.name, verb]);
     }
     replace_runlevel_links(cx, &resource.name, on)
         .map_err(EngineError::during(resource, "changing the links in /etc/rc?.d"))
@@ -161,16 +150,12 @@ fn replace_runlevel_links(cx: &ResourceContext<'_>, name: &str, on: bool) -> Sys
         }
     }
     let target = format!("../init.d/{name}");
-    let levels = START_RUNLEVELS
-        .iter()
-        .map(|level| (level, on))
-        .chain(KILL_RUNLEVELS.iter().map(|level| (level, false)));
-    for (level, start) in levels {
+    for level in START_RUNLEVELS.iter().chain(&KILL_RUNLEVELS) {
         let directory = PathBuf::from(format!("/etc/rc{level}.d"));
-        paths::create_dirs(cx.system, &directory, &muster_system::FileAttributes::default())?;
-        let letter = if start { 'S' } else { 'K' };
-        cx.system
-            .create_symlink(Path::new(&target), &directory.join(format!("{letter}01{name}")))?;
+        paths::create_dirs(cx.system, &directory, &FileAttributes::default())?;
+        let letter = if on && START_RUNLEVELS.contains(level) { 'S' } else { 'K' };
+        let link = directory.join(format!("{letter}01{name}"));
+        cx.system.create_symlink(Path::new(&target), &link)?;
     }
     Ok(())
 }

@@ -26,6 +26,11 @@ pub struct ServiceState {
 }
 
 impl ServiceState {
+    /// A service that cannot be started at boot.
+    fn unmanaged(running: bool) -> Self {
+        Self { missing: None, running, enable: "unmanaged".to_owned() }
+    }
+
     /// Returns `self`, or an error listing the places searched.
     pub fn require_known(self, resource: &Resource) -> Result<Self> {
         match &self.missing {
@@ -68,8 +73,10 @@ pub trait ServiceProvider: fmt::Debug {
         operation: ServiceOperation,
     ) -> Result<()>;
 
-    /// The names of all services.
-    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>>;
+    /// The names of all services; none by default.
+    fn list_names(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }
 
 /// The provider named by the resource; otherwise systemd where it is running, and init scripts elsewhere.
@@ -84,11 +91,9 @@ pub fn choose_provider(
         Some(_) => &init::InitServiceProvider,
         None => {
             let found = cx.system.metadata(Path::new("/run/systemd/system"));
-            let to_error = EngineError::during(resource, "looking for systemd");
-            if found.map_err(to_error)?.is_some() {
-                &systemd::SystemdServiceProvider
-            } else {
-                &init::InitServiceProvider
+            match found.map_err(EngineError::during(resource, "looking for systemd"))? {
+                Some(_) => &systemd::SystemdServiceProvider,
+                None => &init::InitServiceProvider,
             }
         }
     })
@@ -107,6 +112,34 @@ pub(super) fn run_program(
         .map_err(EngineError::during(resource, format!("running {}", argv.join(" "))))
 }
 
+/// Whether the command line in `status` says that the service is running; `None` without one.
+fn query_status_line(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<bool>> {
+    let run = |line| run_program(cx, resource, &["/bin/sh", "-c", line]);
+    Ok(resource.get_text("status").map(run).transpose()?.map(|output| output.is_success()))
+}
+
+/// Runs a command line in a shell and fails on a non-zero exit code.
+fn run_line(cx: &ResourceContext<'_>, resource: &Resource, line: &str) -> Result<()> {
+    run_checked(cx, resource, &["/bin/sh", "-c", line])
+}
+
+/// The line that starts a service without a script.
+fn start_line(resource: &Resource) -> Result<&str> {
+    resource.get_text("start").or(resource.get_text("binary")).ok_or_else(|| {
+        let problem = "Services must specify a start command or a binary";
+        EngineError::failed(resource, problem)
+    })
+}
+
+/// Matches the command lines of the processes of a service.
+fn process_pattern(resource: &Resource) -> Result<regex::Regex> {
+    let given = resource.get_text("pattern").or(resource.get_text("binary"));
+    regex::Regex::new(given.unwrap_or(&resource.name)).map_err(|error| {
+        let problem = format!("is not a valid regular expression: {error}");
+        EngineError::invalid_value(resource, "pattern", problem)
+    })
+}
+
 /// Runs a program and fails on a non-zero exit code.
 pub(super) fn run_checked(
     cx: &ResourceContext<'_>,
@@ -117,11 +150,5 @@ pub(super) fn run_checked(
     if output.is_success() {
         return Ok(());
     }
-    let problem = format!(
-        "`{}` ended with code {}: {}",
-        argv.join(" "),
-        output.code,
-        output.combined_text().trim()
-    );
-    Err(EngineError::failed(resource, problem))
+    Err(EngineError::failed(resource, output.failure_text(&argv.join(" "))))
 }

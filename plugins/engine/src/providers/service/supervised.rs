@@ -11,7 +11,9 @@ use muster_system::error::found_or_none;
 use muster_system::process::wait_until;
 use muster_system::{Command, FileAttributes, ProcessId, ProcessSpool, Signal};
 
-use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
+use super::{
+    ServiceOperation, ServiceProvider, ServiceState, query_status_line, run_line, start_line,
+};
 use crate::error::{EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
@@ -33,11 +35,10 @@ pub struct SupervisedServiceProvider;
 
 impl ServiceProvider for SupervisedServiceProvider {
     fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
-        let running = match resource.get_text("status") {
-            Some(line) => run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success(),
+        Ok(ServiceState::unmanaged(match query_status_line(cx, resource)? {
+            Some(running) => running,
             None => find_process(cx, resource)?.is_some(),
-        };
-        Ok(ServiceState { missing: None, running, enable: "unmanaged".to_owned() })
+        }))
     }
 
     fn run_operation(
@@ -51,16 +52,15 @@ impl ServiceProvider for SupervisedServiceProvider {
             ServiceOperation::Stop => stop_service(cx, resource),
             ServiceOperation::Restart => {
                 if let Some(line) = resource.get_text("restart") {
-                    return run_checked(cx, resource, &["/bin/sh", "-c", line]);
+                    return run_line(cx, resource, line);
                 }
                 stop_service(cx, resource)?;
                 start_service(cx, resource)
             }
             ServiceOperation::Enable | ServiceOperation::Disable | ServiceOperation::Mask => {
-                Err(EngineError::failed(
-                    resource,
-                    "a supervised service is started by catalog runs and cannot be enabled at boot",
-                ))
+                let problem =
+                    "a supervised service is started by catalog runs and cannot be enabled at boot";
+                Err(EngineError::failed(resource, problem))
             }
         }
     }
@@ -89,16 +89,13 @@ fn find_process(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<
 }
 
 fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
-    let line = resource.get_text("start").or(resource.get_text("binary"));
-    let line = line.ok_or_else(|| {
-        let problem = "Services must specify a start command or a binary";
-        EngineError::failed(resource, problem)
-    })?;
+    let line = start_line(resource)?;
     let state_directory = service_directory(resource);
     let to_error = || EngineError::during(resource, format!("starting {line}"));
-    let private = FileAttributes { mode: Some(0o700), ..FileAttributes::default() };
+    let process_file = state_directory.join("process");
+    let private = FileAttributes::with_mode(0o700);
     paths::create_dirs(cx.system, &state_directory, &private).map_err(to_error())?;
-    cx.system.remove_file(&state_directory.join("process")).map_err(to_error())?;
+    cx.system.remove_file(&process_file).map_err(to_error())?;
     let relative_path = state_directory.strip_prefix("/").unwrap_or(&state_directory);
     let spool =
         ProcessSpool { directory: cx.system.root().join(relative_path), limit: MAX_STREAM_BYTES };
@@ -106,16 +103,13 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     let process = cx.system.start_detached(&command, &spool).map_err(to_error())?;
     let text = serde_json::to_vec(&process)
         .map_err(|error| EngineError::failed(resource, error.to_string()))?;
-    let owner_only = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
-    cx.system
-        .write_file(&state_directory.join("process"), &text, &owner_only)
-        .map_err(to_error())?;
+    let owner_only = FileAttributes::with_mode(0o600);
+    cx.system.write_file(&process_file, &text, &owner_only).map_err(to_error())?;
     if wait_until(STARTUP_WATCH_TIME, || !cx.system.is_running(&process)) {
         let read_output = |name| {
-            let bytes = cx
-                .system
-                .read_file(&state_directory.join(name), MAX_STREAM_BYTES)
-                .unwrap_or_default();
+            // The error of the start is reported with whatever output there is.
+            let bytes = cx.system.read_file(&state_directory.join(name), MAX_STREAM_BYTES);
+            let bytes = bytes.unwrap_or_default();
             String::from_utf8_lossy(&bytes).trim().to_owned()
         };
         let problem = format!(
@@ -131,7 +125,7 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
 /// Terminates the process; kills it after the timeout.
 fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     if let Some(line) = resource.get_text("stop") {
-        return run_checked(cx, resource, &["/bin/sh", "-c", line]);
+        return run_line(cx, resource, line);
     }
     let Some(process) = find_process(cx, resource)? else {
         return Ok(());

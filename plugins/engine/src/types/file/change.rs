@@ -169,7 +169,7 @@ impl FileChangeContext<'_> {
         let path = Path::new(&staging_path);
         let to_error =
             || EngineError::during(resource, format!("validating content in {staging_path}"));
-        let attributes = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
+        let attributes = FileAttributes::with_mode(0o600);
         let system = self.cx.system;
         system.write_file(path, content, &attributes).map_err(to_error())?;
         let placeholder = resource.get_text("validate_replacement").unwrap_or("%");

@@ -309,7 +309,7 @@ impl System for FakeSystem {
     fn lock_file(&self, path: &Path, timeout: Duration) -> SystemResult<Box<dyn LockGuard>> {
         let resolved = self.with_resolved_path("lock", path, false, |inner, resolved| {
             if inner.tree.get_metadata(resolved).is_none() {
-                let private = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
+                let private = FileAttributes::with_mode(0o600);
                 inner.tree.put_node(
                     resolved,
                     FakeNodeContent::File(Vec::new()),

@@ -32,13 +32,13 @@ pub(super) fn create_home(
     if let Some(parent) = home.parent() {
         paths::create_dirs(system, parent, &FileAttributes::default())?;
     }
-    system.create_dir(home, &mode_attributes(0o700))?;
+    system.create_dir(home, &FileAttributes::with_mode(0o700))?;
     let skel = Path::new(&defaults.skel);
     if system.metadata(skel)?.is_some() {
         copy_tree(system, skel, home, user, MAX_HOME_DEPTH)?;
     }
     set_owner(system, home, user.uid, user.gid)?;
-    system.set_attributes(home, &mode_attributes(defaults.home_mode))
+    system.set_attributes(home, &FileAttributes::with_mode(defaults.home_mode))
 }
 
 fn copy_tree(
@@ -58,12 +58,12 @@ fn copy_tree(
                 system.write_file(
                     &to,
                     &system.read_file(&from, MAX_SKEL_FILE_BYTES)?,
-                    &mode_attributes(found.mode),
+                    &FileAttributes::with_mode(found.mode),
                 )?;
             }
             FileEntryKind::Link => system.create_symlink(&system.read_link(&from)?, &to)?,
             FileEntryKind::Directory if depth > 0 => {
-                system.create_dir(&to, &mode_attributes(found.mode))?;
+                system.create_dir(&to, &FileAttributes::with_mode(found.mode))?;
                 copy_tree(system, &from, &to, user, depth - 1)?;
             }
             FileEntryKind::Directory | FileEntryKind::Other => continue,
@@ -125,10 +125,6 @@ fn is_user_directory(home: &str) -> bool {
         && deep
         && !SYSTEM_DIRECTORIES.iter().any(|directory| path.starts_with(directory))
         && !(path.starts_with("/var") && path.components().count() == 3)
-}
-
-fn mode_attributes(mode: u32) -> FileAttributes {
-    FileAttributes { mode: Some(mode), ..FileAttributes::default() }
 }
 
 fn set_owner(system: &dyn System, path: &Path, uid: u32, gid: u32) -> SystemResult<()> {
