@@ -149,6 +149,11 @@ impl ResolvedCatalog {
         self.members.get(id)
     }
 
+    /// The resource of a member; `None` for a container.
+    pub(crate) fn resource_of(&self, id: MemberId) -> Option<&Resource> {
+        self.get_member(id)?.resource.as_ref()
+    }
+
     /// Looks up a member by reference.
     pub(crate) fn find_member(&self, reference: &ResourceReference) -> Option<MemberId> {
         if let Some(id) = self.names.get(reference) {
@@ -217,8 +222,7 @@ impl ResolvedCatalog {
 
 impl CatalogResources for ResolvedCatalog {
     fn find_resource(&self, type_name: &str, name: &str) -> Option<&Resource> {
-        let id = self.find_member(&ResourceReference::new(type_name, name))?;
-        self.get_member(id)?.resource.as_ref()
+        self.resource_of(self.find_member(&ResourceReference::new(type_name, name))?)
     }
 
     fn resources_of_type(&self, type_name: &str) -> Vec<&Resource> {

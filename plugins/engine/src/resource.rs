@@ -249,16 +249,17 @@ impl Resource {
     }
 }
 
-/// `ssh_authorized_key` and `rip` make `Ssh_authorized_key[rip]`; each segment of `a::b` is capitalised.
+/// `ssh_authorized_key` and `rip` make `Ssh_authorized_key[rip]`.
 pub fn format_reference(type_name: &str, title: &str) -> String {
-    let capitalised: Vec<String> = type_name
-        .split("::")
-        .map(|segment| {
-            let mut letters = segment.chars();
-            letters
-                .next()
-                .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-        })
-        .collect();
-    format!("{}[{title}]", capitalised.join("::"))
+    format!("{}[{title}]", capitalise_name(type_name))
+}
+
+/// Each segment of `a::b` is capitalised.
+pub fn capitalise_name(name: &str) -> String {
+    let capitalise = |segment: &str| {
+        let mut letters = segment.chars();
+        let first = letters.next().map(char::to_uppercase);
+        first.into_iter().flatten().chain(letters).collect::<String>()
+    };
+    name.split("::").map(capitalise).collect::<Vec<_>>().join("::")
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::description::{ExternalTypeDescription, leak_schema, leak_text};
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
@@ -94,8 +94,7 @@ impl ExternalResourceType {
         command.output_limit = MAX_RESPONSE_BYTES;
         command.cancel = cx.cancel.clone();
         let operation = format!("running `{program} {}`", request.op);
-        let output =
-            cx.system.run_command(&command).map_err(EngineError::during(resource, operation))?;
+        let output = cx.system.run_command(&command).during(resource, operation)?;
         if !output.is_success() {
             let (code, text) = (output.code, output.combined_text());
             let last = text.trim().lines().next_back().unwrap_or_default();

@@ -182,7 +182,7 @@ fn to_engine_error(resource: &Resource, error: BridgeError) -> EngineError {
             EngineError::Refused { resource: resource.reference(), problem }
         }
         BridgeError::System(source) => {
-            EngineError::during(resource, "Puppet did not reply")(source)
+            EngineError::system(resource, "Puppet did not reply", source)
         }
         other => EngineError::failed(resource, error_chain(&other)),
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{ResourceStatus, RunEnd};
+use crate::resource::capitalise_name;
 
 /// One group of metrics in Puppet's layout: `[name, label, value]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -65,8 +66,7 @@ fn empty_group(name: &'static str, label: &'static str) -> MetricGroup {
 fn count_resources(statuses: &[ResourceStatus]) -> MetricGroup {
     let mut resources = empty_group("resources", "Resources");
     let count = |predicate: fn(&ResourceStatus) -> bool| {
-        u64::try_from(statuses.iter().filter(|status| predicate(status)).count())
-            .unwrap_or(u64::MAX)
+        statuses.iter().filter(|status| predicate(status)).count() as u64
     };
     resources.add_count("total", count(|_| true));
     resources.add_count("skipped", count(|status| status.skipped));
@@ -109,10 +109,8 @@ fn count_changes(statuses: &[ResourceStatus]) -> MetricGroup {
 fn count_events(statuses: &[ResourceStatus]) -> MetricGroup {
     let mut events = empty_group("events", "Events");
     let all = || statuses.iter().flat_map(|status| &status.events);
-    let count = |status: &str| {
-        u64::try_from(all().filter(|event| event.status == status).count()).unwrap_or(u64::MAX)
-    };
-    events.add_count("total", u64::try_from(all().count()).unwrap_or(u64::MAX));
+    let count = |status: &str| all().filter(|event| event.status == status).count() as u64;
+    events.add_count("total", all().count() as u64);
     events.add_count("failure", count("failure"));
     events.add_count("success", count("success"));
     for status in ["noop", "audit"] {
@@ -125,8 +123,5 @@ fn count_events(statuses: &[ResourceStatus]) -> MetricGroup {
 
 /// `failed_to_restart` is labelled `Failed to restart`.
 fn metric_label(name: &str) -> String {
-    let text = name.replace('_', " ");
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string());
-    first.unwrap_or_default() + letters.as_str()
+    capitalise_name(&name.replace('_', " "))
 }

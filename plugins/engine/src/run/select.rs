@@ -67,15 +67,13 @@ impl CatalogRun<'_> {
         if self.cx.cancel.is_cancelled() {
             return Some(SkipReason::Cancelled);
         }
-        let (tags, is_virtual, reference) = {
-            let details = self.resolved.get_member(member)?;
-            let reference = details.reference.to_string();
-            (details.tags.clone(), details.is_virtual, reference)
-        };
-        if !self.options.only.is_empty() && !self.options.only.contains(&reference) {
+        let details = self.resolved.get_member(member)?;
+        let is_virtual = details.is_virtual;
+        let only = &self.options.only;
+        if !only.is_empty() && !only.contains(&details.reference.to_string()) {
             return Some(SkipReason::NotSelected);
         }
-        if let Some(skip) = self.skip_by_tags(&tags) {
+        if let Some(skip) = self.skip_by_tags(&details.tags) {
             return Some(skip);
         }
         if !self.options.ignore_schedules && self.is_outside_schedule(member) {
@@ -83,12 +81,8 @@ impl CatalogRun<'_> {
         }
         if self.depends_on_failure(node) {
             self.log_failed_dependencies(node, member);
-            self.log_member_message(
-                member,
-                None,
-                RunLogLevel::Warning,
-                "Skipping because of failed dependencies",
-            );
+            let message = "Skipping because of failed dependencies";
+            self.log_member_message(member, None, RunLogLevel::Warning, message);
             return Some(SkipReason::Dependency);
         }
         is_virtual.then_some(SkipReason::Virtual)
@@ -116,14 +110,11 @@ impl CatalogRun<'_> {
 
     /// Whether the resource has a schedule that does not allow evaluation now.
     fn is_outside_schedule(&self, member: MemberId) -> bool {
-        let Some(resource) =
-            self.resolved.get_member(member).and_then(|details| details.resource.as_ref())
-        else {
+        let Some(resource) = self.resolved.resource_of(member) else {
             return false;
         };
-        let Some(schedule) =
-            resource.get_text("schedule").and_then(|name| self.resolved.find_schedule(name))
-        else {
+        let name = resource.get_text("schedule");
+        let Some(schedule) = name.and_then(|name| self.resolved.find_schedule(name)) else {
             return false;
         };
         let stored = self.state_store.get(&resource.reference());
@@ -137,12 +128,8 @@ impl CatalogRun<'_> {
 
     /// Logs each failed resource once per run.
     fn log_failed_dependencies(&mut self, node: GraphNodeId, member: MemberId) {
-        let failed = self
-            .progress
-            .get(node)
-            .map(|progress| progress.failed_dependencies.clone())
-            .unwrap_or_default();
-        for dependency in failed {
+        let failed = self.progress.get(node).map(|progress| progress.failed_dependencies.clone());
+        for dependency in failed.unwrap_or_default() {
             if self.logged_failures.insert(dependency) {
                 let name = cycle::node_name(&self.built.graph, &self.resolved, dependency);
                 // Puppet reports `false` for a resource that only failed to refresh.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use muster_system::error::found_or_none;
 use muster_system::{FileAttributes, FileEntryKind};
 
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, is_absent};
 use crate::providers::account_names;
 use crate::providers::parsed_file::crontab::{CrontabFormat, TIME_FIELDS, UNMANAGED_PREFIX};
@@ -95,8 +95,9 @@ impl ResourceType for CronResourceType {
 
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let file = crontab_file(cx, resource)?;
-        let to_error = EngineError::during(resource, format!("reading {}", file.path.display()));
-        let document = file.load_document(cx.system).map_err(to_error)?;
+        let document = file
+            .load_document(cx.system)
+            .during(resource, format_args!("reading {}", file.path.display()))?;
         let find_unmarked = || {
             document.records().find(|record| is_same_job(resource, &record.name, &record.values))
         };
@@ -133,19 +134,19 @@ impl ResourceType for CronResourceType {
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let crontabs = found_or_none(cx.system.read_dir(Path::new(CRONTAB_DIRECTORY)))
-            .map_err(EngineError::during(&all, "listing crontabs"))?;
+            .during(&all, "listing crontabs")?;
         let mut instances = Vec::new();
         for name in crontabs.into_iter().flatten() {
             let path = Path::new(CRONTAB_DIRECTORY).join(&name);
             let found = cx.system.metadata(&path);
-            let found = found.map_err(EngineError::during(&all, "listing crontabs"))?;
+            let found = found.during(&all, "listing crontabs")?;
             if found.is_none_or(|found| found.kind != FileEntryKind::File) {
                 continue;
             }
             let file = ParsedFile::new(&CrontabFormat, path);
             let jobs = file
                 .list_instances(cx.system)
-                .map_err(EngineError::during(&all, format!("reading the crontab of {name}")))?;
+                .during(&all, format_args!("reading the crontab of {name}"))?;
             instances.extend(jobs.into_iter().map(|(title, mut values)| {
                 set_crontab_user(&mut values, &name);
                 (title, values)
@@ -172,10 +173,9 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
     let path = PathBuf::from(CRONTAB_DIRECTORY).join(user);
     let is_local = cx.system.root() == Path::new("/");
     let installer = ["crontab", "-u", user, "-"].map(str::to_owned).to_vec();
-    let account = account_names::find_user(cx, user)
-        .map_err(EngineError::during(resource, "looking up the user"))?;
+    let account = account_names::find_user(cx, user).during(resource, "looking up the user")?;
     let owner = account_names::settable_owner(cx.system, account.as_ref())
-        .map_err(EngineError::during(resource, "inspecting the root directory"))?;
+        .during(resource, "inspecting the root directory")?;
     Ok(ParsedFile {
         created: FileAttributes { mode: Some(0o600), ..owner },
         directory: Some(FileAttributes::with_mode(0o1730)),

@@ -7,7 +7,7 @@ use std::path::Path;
 use muster_system::Command;
 use muster_system::error::found_or_none;
 
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
 use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
@@ -190,9 +190,7 @@ impl ResourceType for MountResourceType {
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "/")?;
         let mounted = mounted_paths(cx, &all)?;
-        let entries = fstab_file(&all)
-            .list_instances(cx.system)
-            .map_err(EngineError::during(&all, "listing mounts"))?;
+        let entries = fstab_file(&all).list_instances(cx.system).during(&all, "listing mounts")?;
         let with_ensure = |(name, mut values): (String, ResourceValues)| {
             let word = if mounted.contains(&name) { "mounted" } else { "unmounted" };
             values.insert("ensure".to_owned(), word.into());
@@ -210,7 +208,7 @@ fn fstab_file(resource: &Resource) -> ParsedFile {
 fn mounted_paths(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
     let path = Path::new(MOUNT_TABLE_FILE);
     let bytes = found_or_none(cx.system.read_file(path, MAX_MOUNT_TABLE_BYTES))
-        .map_err(EngineError::during(resource, format!("reading {MOUNT_TABLE_FILE}")))?
+        .during(resource, format_args!("reading {MOUNT_TABLE_FILE}"))?
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mount_point = |line: &str| line.split(' ').nth(1).map(unescape_field);
@@ -225,8 +223,7 @@ fn run_mount_command(cx: &ResourceContext<'_>, resource: &Resource, argv: &[&str
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
     let operation = format!("running {}", argv.join(" "));
-    let output =
-        cx.system.run_command(&command).map_err(EngineError::during(resource, operation))?;
+    let output = cx.system.run_command(&command).during(resource, operation)?;
     if output.is_success() {
         return Ok(());
     }

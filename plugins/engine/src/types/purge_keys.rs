@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::ssh_authorized_key::{AuthorizedKeysFormat, SshAuthorizedKeyResourceType};
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, Result};
 use crate::providers::account_names;
 use crate::providers::parsed_file::ParsedFile;
 use crate::resource::Resource;
@@ -35,8 +35,8 @@ pub(super) fn generate_absent_keys(
     resource: &Resource,
     siblings: &dyn CatalogResources,
 ) -> Result<Vec<Resource>> {
-    let to_error = EngineError::during(resource, "looking up the user");
-    let account = account_names::find_user(cx, &resource.name).map_err(to_error)?;
+    let account =
+        account_names::find_user(cx, &resource.name).during(resource, "looking up the user")?;
     let home = match (resource.get_text("home"), account) {
         (Some(home), _) => home.to_owned(),
         (None, Some(user)) => user.home,
@@ -52,9 +52,8 @@ pub(super) fn generate_absent_keys(
                 None => PathBuf::from(path),
             },
         };
-        let to_error = EngineError::during(resource, format!("reading {}", path.display()));
         let keys = ParsedFile::new(&AuthorizedKeysFormat, &path).list_instances(cx.system);
-        for (name, _) in keys.map_err(to_error)? {
+        for (name, _) in keys.during(resource, format_args!("reading {}", path.display()))? {
             if siblings.find_resource("ssh_authorized_key", &name).is_none() {
                 absent_keys.push(absent_key(resource, &name, &path.to_string_lossy())?);
             }

@@ -1,11 +1,12 @@
 //! `resources`: removes resources of a type that exist on the machine but are not in the catalog.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use muster_base::nearest_name;
 
 use super::builtin_types;
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{
     CatalogResources, GenerationPhase, ResourceContext, ResourceType, absent_resource,
@@ -109,7 +110,7 @@ impl ResourceType for ResourcesResourceType {
     }
 }
 
-fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>> {
+fn managed_type(resource: &Resource) -> Result<Arc<dyn ResourceType>> {
     let types = builtin_types();
     let names: Vec<&str> = types.iter().map(|known| known.schema().type_name).collect();
     let suggestion = nearest_name(&resource.name, names);
@@ -155,7 +156,7 @@ fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedU
 fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64> {
     let path = Path::new("/etc/login.defs");
     let bytes = found_or_none(cx.system.read_file(path, MAX_LOGIN_DEFS_BYTES))
-        .map_err(EngineError::during(resource, "reading /etc/login.defs"))?
+        .during(resource, "reading /etc/login.defs")?
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let uid_min = text.lines().find_map(|line| {

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileAttributes, FileEntryKind, SystemError};
+use muster_system::{FileAttributes, FileEntryKind};
 
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::account_names::{self, PasswdUser};
 use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
@@ -150,11 +150,10 @@ impl ResourceType for SshAuthorizedKeyResourceType {
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let to_error = |error: SystemError| EngineError::during(&all, "listing keys")(error);
         let mut instances = Vec::new();
-        for user in account_names::list_users(cx).map_err(to_error)? {
+        for user in account_names::list_users(cx).during(&all, "listing keys")? {
             let file = ParsedFile::new(&AuthorizedKeysFormat, default_target(&user));
-            for (name, mut values) in file.list_instances(cx.system).map_err(to_error)? {
+            for (name, mut values) in file.list_instances(cx.system).during(&all, "listing keys")? {
                 values.insert("user".to_owned(), user.name.clone().into());
                 instances.push((name, values));
             }
@@ -170,14 +169,13 @@ fn default_target(user: &PasswdUser) -> PathBuf {
 /// The key file; `None` if it depends on a user that does not exist.
 fn keys_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<ParsedFile>> {
     let user = match resource.get_text("user") {
-        Some(user) => account_names::find_user(cx, user)
-            .map_err(EngineError::during(resource, "looking up the user"))?,
+        Some(user) => account_names::find_user(cx, user).during(resource, "looking up the user")?,
         None => None,
     };
     let target = resource.get_text("target").map(PathBuf::from);
     let target = target.or_else(|| user.as_ref().map(default_target));
     let owner = account_names::settable_owner(cx.system, user.as_ref())
-        .map_err(EngineError::during(resource, "inspecting the root directory"))?;
+        .during(resource, "inspecting the root directory")?;
     let with_mode = |mode| FileAttributes { mode: Some(mode), ..owner };
     Ok(target.map(|path| ParsedFile {
         created: with_mode(0o600),
@@ -190,7 +188,7 @@ fn keys_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<Par
 fn refuse_links(cx: &ResourceContext<'_>, resource: &Resource, path: &Path) -> Result<()> {
     for path in path.parent().into_iter().chain([path]) {
         let found = cx.system.metadata(path);
-        let found = found.map_err(EngineError::during(resource, "inspecting the file"))?;
+        let found = found.during(resource, "inspecting the file")?;
         if found.is_some_and(|found| found.kind == FileEntryKind::Link) {
             let problem =
                 format!("{} is a symbolic link; set `target` to the real path", path.display());

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use muster_system::{FileEntryKind, FileMetadata};
 
 use super::file::FileResourceType;
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::glob;
 use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
 use crate::resource::{Resource, ResourceValue, format_reference};
@@ -191,8 +191,9 @@ fn collect_entries(
     resource: &Resource,
 ) -> Result<Vec<DirectoryWalkEntry>> {
     let path = Path::new(&resource.name);
-    let to_error = EngineError::during(resource, format!("inspecting {}", resource.name));
-    let Some(metadata) = cx.system.metadata(path).map_err(to_error)? else {
+    let Some(metadata) =
+        cx.system.metadata(path).during(resource, format_args!("inspecting {}", resource.name))?
+    else {
         return Ok(Vec::new());
     };
     let mut entries = vec![DirectoryWalkEntry { relative_path: PathBuf::new(), metadata }];
@@ -294,8 +295,10 @@ fn without_kept(
     directories.sort_by_key(|relative_path| std::cmp::Reverse(relative_path.components().count()));
     for relative_path in directories {
         let path = path_of(resource, relative_path);
-        let to_error = EngineError::during(resource, format!("listing {path}"));
-        let names = cx.system.read_dir(Path::new(&path)).map_err(to_error)?;
+        let names = cx
+            .system
+            .read_dir(Path::new(&path))
+            .during(resource, format_args!("listing {path}"))?;
         if names.iter().any(|name| !selected.contains(&relative_path.join(name))) {
             selected.remove(relative_path);
         }

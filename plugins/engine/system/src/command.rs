@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use crate::error::SystemError;
 
 /// A program and its environment. The environment is clean: only `env`, plus `PATH`, `LC_ALL=C` and `HOME`.
 #[derive(Clone)]
@@ -50,6 +53,12 @@ impl Command {
             cancel: CancelFlag::default(),
             listener: None,
         }
+    }
+
+    /// Adds the program to the error of its start; for `map_err`.
+    pub(crate) fn start_error<E: Into<io::Error>>(&self) -> impl Fn(E) -> SystemError {
+        let program = self.program_name();
+        move |source| SystemError::Start { program: program.to_owned(), source: source.into() }
     }
 
     /// The program name for messages.

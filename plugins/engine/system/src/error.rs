@@ -1,7 +1,7 @@
 //! Errors of system access, with the path or program concerned.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A result of a call on the machine.
@@ -104,6 +104,14 @@ impl SystemError {
             _ => false,
         }
     }
+}
+
+/// Adds the operation and the path to an error of the kernel; for `map_err`.
+pub(crate) fn file_error<E: Into<io::Error>>(
+    verb: &'static str,
+    path: &Path,
+) -> impl Fn(E) -> SystemError {
+    move |source| SystemError::File { verb, path: path.to_owned(), source: source.into() }
 }
 
 /// Converts the error of something that does not exist to `None`.

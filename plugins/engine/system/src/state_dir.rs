@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::LockGuard;
-use crate::error::{SystemError, SystemResult};
+use crate::error::{SystemError, SystemResult, file_error};
 use crate::real::lock;
 
 /// An open state directory.
@@ -30,12 +30,8 @@ impl StateDir {
 
     /// Removes the directory's content and opens it empty.
     pub fn recreate(path: &Path) -> SystemResult<Self> {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(file_error("empty", path)(error))
-            }
-            _ => Self::open(path),
-        }
+        missing_is_none(fs::remove_dir_all(path)).map_err(file_error("empty", path))?;
+        Self::open(path)
     }
 
     /// Path of the directory.
@@ -46,18 +42,16 @@ impl StateDir {
     /// The content of a file; `None` if it does not exist. Fails if larger than `limit` bytes.
     pub fn read_file(&self, name: &str, limit: u64) -> SystemResult<Option<Vec<u8>>> {
         let path = self.path.join(name);
-        let read_error = || file_error("read", &path);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(read_error()(error)),
+        let read_error = file_error("read", &path);
+        let Some(file) = missing_is_none(File::open(&path)).map_err(&read_error)? else {
+            return Ok(None);
         };
-        let size = file.metadata().map_err(read_error())?.len();
+        let size = file.metadata().map_err(&read_error)?.len();
         if size > limit {
-            return Err(SystemError::TooLarge { path, size, limit });
+            return Err(SystemError::TooLarge { path: path.clone(), size, limit });
         }
         let mut content = Vec::new();
-        file.take(limit.saturating_add(1)).read_to_end(&mut content).map_err(read_error())?;
+        file.take(limit.saturating_add(1)).read_to_end(&mut content).map_err(read_error)?;
         Ok(Some(content))
     }
 
@@ -95,7 +89,7 @@ impl StateDir {
     /// Opens an append-only file and truncates it to the given length.
     pub fn open_appender(&self, name: &str, length: u64) -> SystemResult<FileAppender> {
         let path = self.path.join(name);
-        let open = || {
+        let open = || -> io::Result<_> {
             let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
             if file.metadata()?.len() != length {
                 file.set_len(length)?;
@@ -110,27 +104,18 @@ impl StateDir {
     /// Names in a subdirectory; empty if it does not exist.
     pub fn list_names(&self, name: &str) -> SystemResult<Vec<String>> {
         let path = self.path.join(name);
-        let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(file_error("list", &path)(error)),
-        };
+        let entries = missing_is_none(fs::read_dir(&path)).map_err(file_error("list", &path))?;
         let name = |entry: io::Result<fs::DirEntry>| {
-            let name = entry?.file_name();
-            Ok(name.to_string_lossy().into_owned())
+            entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
         };
-        entries.map(name).collect::<io::Result<_>>().map_err(file_error("list", &path))
+        let names: io::Result<_> = entries.into_iter().flatten().map(name).collect();
+        names.map_err(file_error("list", &path))
     }
 
     /// Removes a file. A missing file is not an error.
     pub fn remove_file(&self, name: &str) -> SystemResult<()> {
         let path = self.path.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(file_error("remove", &path)(error))
-            }
-            _ => Ok(()),
-        }
+        missing_is_none(fs::remove_file(&path)).map_err(file_error("remove", &path)).map(drop)
     }
 
     /// Whether the file exists.
@@ -145,6 +130,14 @@ impl StateDir {
             Some(lock) => Ok(Box::new(lock)),
             None => Err(SystemError::Locked { path, timeout }),
         }
+    }
+}
+
+/// Converts the error of a missing file to `None`.
+fn missing_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
     }
 }
 
@@ -167,9 +160,4 @@ impl FileAppender {
         let result = self.file.sync_data();
         result.map_err(file_error("sync", &self.path))
     }
-}
-
-fn file_error(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SystemError {
-    let path = path.to_owned();
-    move |source| SystemError::File { verb, path, source }
 }

@@ -100,7 +100,7 @@ impl AccountError {
     pub fn into_engine_error(self, resource: &Resource) -> EngineError {
         match self {
             Self::System { operation, source } => {
-                EngineError::during(resource, format!("cannot {operation}"))(source)
+                EngineError::system(resource, format_args!("cannot {operation}"), source)
             }
             Self::Refused(problem) => EngineError::failed(resource, problem),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, tool,
 };
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -139,8 +139,7 @@ pub(super) fn find_package(all: &[PackageState], name: &str) -> PackageState {
 
 pub(super) fn require_database(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     let found = cx.system.metadata(Path::new(DPKG_STATUS_FILE));
-    let to_error = EngineError::during(resource, format!("inspecting {DPKG_STATUS_FILE}"));
-    if found.map_err(to_error)?.is_none() {
+    if found.during(resource, format_args!("inspecting {DPKG_STATUS_FILE}"))?.is_none() {
         let problem = format!(
             "no package database at {DPKG_STATUS_FILE}; on a system without dpkg, specify another `provider`"
         );

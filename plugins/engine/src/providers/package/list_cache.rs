@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::PackageState;
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, Result};
 use crate::resource::Resource;
 use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
@@ -51,8 +51,8 @@ pub(crate) fn cached_list(
 ) -> Result<Arc<Vec<PackageState>>> {
     // A program known only by name has no known database file.
     let fingerprint = if database.is_absolute() {
-        let to_error = EngineError::during(resource, format!("inspecting {}", database.display()));
-        file_fingerprint(cx.system, database).map_err(to_error)?
+        file_fingerprint(cx.system, database)
+            .during(resource, format_args!("inspecting {}", database.display()))?
     } else {
         None
     };

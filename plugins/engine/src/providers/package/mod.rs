@@ -13,7 +13,7 @@ mod tool;
 
 use std::path::Path;
 
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -182,8 +182,12 @@ fn native_provider_name(cx: &ResourceContext<'_>, resource: &Resource) -> Result
         ("/usr/bin/yum", "yum"),
         ("/usr/bin/zypper", "zypper"),
     ] {
-        let to_error = EngineError::during(resource, format!("looking for {word}"));
-        if cx.system.metadata(Path::new(path)).map_err(to_error)?.is_some() {
+        if cx
+            .system
+            .metadata(Path::new(path))
+            .during(resource, format_args!("looking for {word}"))?
+            .is_some()
+        {
             return Ok(word);
         }
     }

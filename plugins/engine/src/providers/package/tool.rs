@@ -7,7 +7,7 @@ use muster_system::error::found_or_none;
 use muster_system::{Command, CommandOutput};
 use serde::de::DeserializeOwned;
 
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -66,7 +66,7 @@ pub(super) fn run_tool_command(
     command: &Command,
 ) -> Result<CommandOutput> {
     let operation = format!("running {}", command.argv.join(" "));
-    cx.system.run_command(command).map_err(EngineError::during(resource, operation))
+    cx.system.run_command(command).during(resource, operation)
 }
 
 /// Runs a command that changes packages and fails on a non-zero exit code. Clears the package cache.
@@ -138,8 +138,7 @@ pub(super) fn find_program(
     }
     for name in names {
         let output = cx.system.run_command(&build_command(cx, &[name, "--version"]));
-        let to_error = EngineError::during(resource, format!("running {name}"));
-        if found_or_none(output).map_err(to_error)?.is_some() {
+        if found_or_none(output).during(resource, format_args!("running {name}"))?.is_some() {
             cx.cache.packages.remember_program(names, name);
             return Ok((*name).to_owned());
         }

@@ -159,7 +159,9 @@ impl ParsedFile {
         verb: &str,
         resource: &Resource,
     ) -> impl FnOnce(SystemError) -> EngineError {
-        EngineError::during(resource, format!("{verb} {}", self.path.display()))
+        move |source| {
+            EngineError::system(resource, format_args!("{verb} {}", self.path.display()), source)
+        }
     }
 }
 

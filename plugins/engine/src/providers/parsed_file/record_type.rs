@@ -1,7 +1,7 @@
 //! A resource type whose resources are the records of one file.
 
 use super::{ParsedFile, RecordFormat};
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValues};
 use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
@@ -72,8 +72,6 @@ impl ResourceType for RecordResourceType {
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(self.schema, "*")?;
-        self.target_file(&all)
-            .list_instances(cx.system)
-            .map_err(EngineError::during(&all, self.listing))
+        self.target_file(&all).list_instances(cx.system).during(&all, self.listing)
     }
 }

@@ -10,7 +10,7 @@ use super::{
     ServiceOperation, ServiceProvider, ServiceState, process_pattern, query_status_line,
     run_checked, run_line, run_program,
 };
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
@@ -27,9 +27,9 @@ pub struct InitServiceProvider;
 impl ServiceProvider for InitServiceProvider {
     fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
         let script = script_path(resource);
-        let to_error = EngineError::during(resource, format!("inspecting {script}"));
-        let script_exists =
-            paths::follow_links(cx.system, Path::new(&script)).map_err(to_error)?.is_some();
+        let script_exists = paths::follow_links(cx.system, Path::new(&script))
+            .during(resource, format_args!("inspecting {script}"))?
+            .is_some();
         let is_set = |name| resource.get(name).is_some();
         let has_commands = (is_set("start") && is_set("stop")) || is_set("binary");
         let missing = !script_exists && !has_commands;
@@ -41,7 +41,7 @@ impl ServiceProvider for InitServiceProvider {
             run_program(cx, resource, &[&script, "status"])?.is_success()
         };
         let enabled = !runlevel_links(cx, &resource.name, 'S')
-            .map_err(EngineError::during(resource, "inspecting /etc/rc?.d"))?
+            .during(resource, "inspecting /etc/rc?.d")?
             .is_empty();
         let searched = format!("an init script {script} (systemd does not run on this machine)");
         let missing = missing.then_some(searched);
@@ -87,7 +87,7 @@ impl ServiceProvider for InitServiceProvider {
     fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
         let operation = format!("listing {SCRIPT_DIRECTORY}");
         let names = found_or_none(cx.system.read_dir(Path::new(SCRIPT_DIRECTORY)))
-            .map_err(EngineError::during(resource, operation))?
+            .during(resource, operation)?
             .unwrap_or_default();
         // Files of the init system itself, and leftovers of upgrades.
         let is_excluded = |name: &String| {
@@ -140,7 +140,7 @@ fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Resul
         return run_checked(cx, resource, &["update-rc.d", &resource.name, verb]);
     }
     replace_runlevel_links(cx, &resource.name, on)
-        .map_err(EngineError::during(resource, "changing the links in /etc/rc?.d"))
+        .during(resource, "changing the links in /etc/rc?.d")
 }
 
 fn replace_runlevel_links(cx: &ResourceContext<'_>, name: &str, on: bool) -> SystemResult<()> {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use muster_system::{Command, CommandOutput};
 
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -91,7 +91,7 @@ pub fn choose_provider(
         Some(_) => &init::InitServiceProvider,
         None => {
             let found = cx.system.metadata(Path::new("/run/systemd/system"));
-            match found.map_err(EngineError::during(resource, "looking for systemd"))? {
+            match found.during(resource, "looking for systemd")? {
                 Some(_) => &systemd::SystemdServiceProvider,
                 None => &init::InitServiceProvider,
             }
@@ -107,9 +107,7 @@ pub(super) fn run_program(
 ) -> Result<CommandOutput> {
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
-    cx.system
-        .run_command(&command)
-        .map_err(EngineError::during(resource, format!("running {}", argv.join(" "))))
+    cx.system.run_command(&command).during(resource, format_args!("running {}", argv.join(" ")))
 }
 
 /// Whether the command line in `status` says that the service is running; `None` without one.

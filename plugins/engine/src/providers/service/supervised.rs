@@ -14,7 +14,7 @@ use muster_system::{Command, FileAttributes, ProcessId, ProcessSpool, Signal};
 use super::{
     ServiceOperation, ServiceProvider, ServiceState, query_status_line, run_line, start_line,
 };
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
@@ -69,7 +69,7 @@ impl ServiceProvider for SupervisedServiceProvider {
         let operation = format!("listing {SERVICES_DIRECTORY}");
         found_or_none(cx.system.read_dir(Path::new(SERVICES_DIRECTORY)))
             .map(Option::unwrap_or_default)
-            .map_err(EngineError::during(resource, operation))
+            .during(resource, operation)
     }
 }
 
@@ -82,7 +82,7 @@ fn find_process(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<
     let path = service_directory(resource).join("process");
     let operation = format!("reading {}", path.display());
     let bytes = found_or_none(cx.system.read_file(&path, MAX_STATE_FILE_BYTES))
-        .map_err(EngineError::during(resource, operation))?;
+        .during(resource, operation)?;
     // An unreadable file was not written completely; treat the process as gone.
     let process: Option<ProcessId> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     Ok(process.filter(|process| cx.system.is_running(process)))
@@ -91,20 +91,20 @@ fn find_process(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<
 fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     let line = start_line(resource)?;
     let state_directory = service_directory(resource);
-    let to_error = || EngineError::during(resource, format!("starting {line}"));
+    let doing = format_args!("starting {line}");
     let process_file = state_directory.join("process");
     let private = FileAttributes::with_mode(0o700);
-    paths::create_dirs(cx.system, &state_directory, &private).map_err(to_error())?;
-    cx.system.remove_file(&process_file).map_err(to_error())?;
+    paths::create_dirs(cx.system, &state_directory, &private).during(resource, doing)?;
+    cx.system.remove_file(&process_file).during(resource, doing)?;
     let relative_path = state_directory.strip_prefix("/").unwrap_or(&state_directory);
     let spool =
         ProcessSpool { directory: cx.system.root().join(relative_path), limit: MAX_STREAM_BYTES };
     let command = Command::new(["/bin/sh", "-c", line]);
-    let process = cx.system.start_detached(&command, &spool).map_err(to_error())?;
+    let process = cx.system.start_detached(&command, &spool).during(resource, doing)?;
     let text = serde_json::to_vec(&process)
         .map_err(|error| EngineError::failed(resource, error.to_string()))?;
     let owner_only = FileAttributes::with_mode(0o600);
-    cx.system.write_file(&process_file, &text, &owner_only).map_err(to_error())?;
+    cx.system.write_file(&process_file, &text, &owner_only).during(resource, doing)?;
     if wait_until(STARTUP_WATCH_TIME, || !cx.system.is_running(&process)) {
         let read_output = |name| {
             // The error of the start is reported with whatever output there is.
@@ -130,12 +130,12 @@ fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     let Some(process) = find_process(cx, resource)? else {
         return Ok(());
     };
-    let to_error = || EngineError::during(resource, "stopping its process");
+    let doing = "stopping its process";
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        cx.system.signal_process(&process, signal, true).map_err(to_error())?;
+        cx.system.signal_process(&process, signal, true).during(resource, doing)?;
         if wait_until(STOP_TIMEOUT, || !cx.system.is_running(&process)) {
             let path = service_directory(resource).join("process");
-            return cx.system.remove_file(&path).map_err(to_error());
+            return cx.system.remove_file(&path).during(resource, doing);
         }
     }
     let problem = format!("process {} is still running after SIGKILL", process.pid);

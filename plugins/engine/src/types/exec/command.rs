@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use muster_system::{Command, SystemResult};
 
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::account_names;
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
@@ -133,8 +133,7 @@ fn lookup_id(
     let Some(account) = resource.get_text(name) else {
         return Ok(None);
     };
-    let id = look_up(cx, account)
-        .map_err(EngineError::during(resource, format!("looking up {name} {account}")))?;
+    let id = look_up(cx, account).during(resource, format_args!("looking up {name} {account}"))?;
     id.map(Some).ok_or_else(|| {
         EngineError::failed(resource, format!("{name} `{account}` does not exist on this machine"))
     })

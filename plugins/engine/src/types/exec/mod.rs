@@ -12,7 +12,7 @@ use muster_system::command::CancelFlag;
 use muster_system::process::pause;
 use muster_system::{Command, CommandOutput, SystemError};
 
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::paths;
 use crate::resource::{Resource, ResourceValue, ResourceValues};
@@ -203,7 +203,7 @@ fn should_run(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
 fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
     for path in resource.get_list("creates") {
         let found = paths::follow_links(cx.system, Path::new(path));
-        if found.map_err(EngineError::during(resource, format!("inspecting {path}")))?.is_some() {
+        if found.during(resource, format_args!("inspecting {path}"))?.is_some() {
             return Ok(false);
         }
     }
@@ -270,7 +270,7 @@ fn run_command(
                 },
             )
         }
-        other => EngineError::during(resource, format!("running {label}"))(other),
+        other => EngineError::system(resource, format_args!("running {label}"), other),
     })?;
     // The shell exits with 127 for a missing program. Always an error, even for a guard.
     if output.code == 127 {

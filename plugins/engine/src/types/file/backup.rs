@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use muster_system::{FileAttributes, FileEntryKind, FileMetadata, SystemResult};
 
 use super::MAX_CONTENT_BYTES;
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::bucket;
 use crate::providers::walk::DirectoryWalk;
 use crate::resource::Resource;
@@ -46,15 +46,10 @@ fn store_in_bucket(
 ) -> Result<()> {
     let directory = bucket_directory(cx, resource, name)?;
     for path in list_files(cx, resource, path, found)? {
-        let to_error = || {
-            EngineError::during(
-                resource,
-                format!("storing {} in the filebucket {name}", path.display()),
-            )
-        };
-        let content = cx.system.read_file(&path, MAX_CONTENT_BYTES).map_err(to_error())?;
-        let sum =
-            bucket::store_content(cx.system, &directory, &path, &content).map_err(to_error())?;
+        let doing = format_args!("storing {} in the filebucket {name}", path.display());
+        let content = cx.system.read_file(&path, MAX_CONTENT_BYTES).during(resource, doing)?;
+        let sum = bucket::store_content(cx.system, &directory, &path, &content)
+            .during(resource, doing)?;
         cx.log_line(format!("Filebucketed {} to {name} with sum {sum}", path.display()));
     }
     Ok(())
@@ -86,25 +81,22 @@ fn copy_beside(
     suffix: &str,
 ) -> Result<()> {
     let copy = PathBuf::from(format!("{}{suffix}", path.display()));
-    let to_error = || {
-        let operation = format!("copying {} to {}", path.display(), copy.display());
-        EngineError::during(resource, operation)
-    };
-    if let Some(existing) = cx.system.metadata(&copy).map_err(to_error())? {
+    let doing = format_args!("copying {} to {}", path.display(), copy.display());
+    if let Some(existing) = cx.system.metadata(&copy).during(resource, doing)? {
         if existing.kind == FileEntryKind::Directory {
             let problem =
                 format!("Will not remove directory backup {}; use a filebucket", copy.display());
             return Err(EngineError::failed(resource, problem));
         }
         if existing.kind != FileEntryKind::File || found.kind != FileEntryKind::File {
-            cx.system.remove_file(&copy).map_err(to_error())?;
+            cx.system.remove_file(&copy).during(resource, doing)?;
         }
     }
-    copy_entry(cx, path, &copy, found).map_err(to_error())?;
+    copy_entry(cx, path, &copy, found).during(resource, doing)?;
     if found.kind == FileEntryKind::Directory {
         for (relative_path, found) in list_below(cx, resource, path)? {
             copy_entry(cx, &path.join(&relative_path), &copy.join(&relative_path), &found)
-                .map_err(to_error())?;
+                .during(resource, doing)?;
         }
     }
     Ok(())

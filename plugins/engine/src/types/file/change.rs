@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use muster_system::{Command, FileAttributes, FileEntryKind};
 
 use super::{backup, mode, read, source};
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::{account_names, bucket, digest, paths};
 use crate::resource::{Resource, ResourceValue};
@@ -26,12 +26,12 @@ pub(super) fn apply_change(
     change: &PropertyChange,
 ) -> Result<()> {
     let resource = &plan.resource;
-    let to_error = || EngineError::during(resource, format!("changing {}", resource.name));
+    let doing = format_args!("changing {}", resource.name);
     let file_change = FileChangeContext {
         cx,
         resource,
         state: &plan.state,
-        path: read::resolve_path(cx, resource).map_err(to_error())?,
+        path: read::resolve_path(cx, resource).during(resource, doing)?,
     };
     match (change.property.as_str(), change.to.as_text()) {
         ("ensure", Some("absent")) => file_change.clear_path(None),
@@ -45,7 +45,7 @@ pub(super) fn apply_change(
                 "group" => FileAttributes { gid: desired.gid, ..FileAttributes::default() },
                 _ => FileAttributes { mode: desired.mode, ..FileAttributes::default() },
             };
-            cx.system.set_attributes(&file_change.path, &attributes).map_err(to_error())
+            cx.system.set_attributes(&file_change.path, &attributes).during(resource, doing)
         }
     }
 }
@@ -118,8 +118,8 @@ impl FileChangeContext<'_> {
             .filter(|name| *name != "false" && !name.starts_with('.'))
             .unwrap_or(bucket::PREDECLARED_BUCKET);
         let directory = backup::bucket_directory(self.cx, self.resource, name)?;
-        let to_error = EngineError::during(self.resource, format!("reading the filebucket {name}"));
-        let found = bucket::fetch_content(self.cx.system, &directory, sum).map_err(to_error)?;
+        let found = bucket::fetch_content(self.cx.system, &directory, sum)
+            .during(self.resource, format_args!("reading the filebucket {name}"))?;
         found.ok_or_else(|| {
             let problem = format!(
                 "Could not retrieve content for {content} from filebucket: {name} does not have it"
@@ -167,18 +167,17 @@ impl FileChangeContext<'_> {
             .get_text("staging_location")
             .map_or_else(|| format!("{}.muster-validate", self.path.display()), str::to_owned);
         let path = Path::new(&staging_path);
-        let to_error =
-            || EngineError::during(resource, format!("validating content in {staging_path}"));
+        let doing = format_args!("validating content in {staging_path}");
         let attributes = FileAttributes::with_mode(0o600);
         let system = self.cx.system;
-        system.write_file(path, content, &attributes).map_err(to_error())?;
+        system.write_file(path, content, &attributes).during(resource, doing)?;
         let placeholder = resource.get_text("validate_replacement").unwrap_or("%");
         let line = line.replace(placeholder, &format!("'{}'", staging_path.replace('\'', r"'\''")));
         let mut command = Command::new(["/bin/sh", "-c", &line]);
         command.cancel = self.cx.cancel.clone();
         let output = system.run_command(&command);
-        system.remove_file(path).map_err(to_error())?;
-        let output = output.map_err(to_error())?;
+        system.remove_file(path).during(resource, doing)?;
+        let output = output.during(resource, doing)?;
         if output.is_success() {
             return Ok(());
         }
@@ -192,9 +191,9 @@ impl FileChangeContext<'_> {
 
     fn check_parent(&self) -> Result<()> {
         let parent = self.path.parent().unwrap_or(Path::new("/"));
-        let to_error =
-            EngineError::during(self.resource, format!("inspecting {}", parent.display()));
-        let problem = match paths::follow_links(self.cx.system, parent).map_err(to_error)? {
+        let problem = match paths::follow_links(self.cx.system, parent)
+            .during(self.resource, format_args!("inspecting {}", parent.display()))?
+        {
             Some(found) if found.kind == FileEntryKind::Directory => return Ok(()),
             Some(_) => format!("{} is not a directory", parent.display()),
             None => format!(
@@ -228,13 +227,13 @@ impl FileChangeContext<'_> {
             ..FileAttributes::default()
         };
         if let Some(owner) = self.resource.get_text("owner") {
-            let to_error = EngineError::during(self.resource, "looking up the owner");
-            let uid = account_names::resolve_uid(self.cx, owner).map_err(to_error)?;
+            let uid = account_names::resolve_uid(self.cx, owner)
+                .during(self.resource, "looking up the owner")?;
             attributes.uid = Some(uid.ok_or_else(|| not_found("user", owner))?);
         }
         if let Some(group) = self.resource.get_text("group") {
-            let to_error = EngineError::during(self.resource, "looking up the group");
-            let gid = account_names::resolve_gid(self.cx, group).map_err(to_error)?;
+            let gid = account_names::resolve_gid(self.cx, group)
+                .during(self.resource, "looking up the group")?;
             attributes.gid = Some(gid.ok_or_else(|| not_found("group", group))?);
         }
         Ok(attributes)
@@ -244,6 +243,9 @@ impl FileChangeContext<'_> {
         &self,
         operation: &str,
     ) -> impl FnOnce(muster_system::SystemError) -> EngineError {
-        EngineError::during(self.resource, format!("{operation} {}", self.path.display()))
+        move |source| {
+            let operation = format_args!("{operation} {}", self.path.display());
+            EngineError::system(self.resource, operation, source)
+        }
     }
 }

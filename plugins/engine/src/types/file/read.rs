@@ -7,7 +7,7 @@ use muster_system::{FileEntryKind, FileMetadata, SystemResult};
 
 use super::compare::ContentComparison;
 use super::{MAX_CONTENT_BYTES, SCHEMA, source};
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, Result};
 use crate::plan::ResourceState;
 use crate::providers::digest::ChecksumKind;
 use crate::providers::{account_names, paths};
@@ -27,12 +27,12 @@ pub(super) fn resolve_path(cx: &ResourceContext<'_>, resource: &Resource) -> Sys
 
 /// The current state.
 pub(super) fn read_state(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-    let to_error = || EngineError::during(resource, format!("inspecting {}", resource.name));
-    let path = resolve_path(cx, resource).map_err(to_error())?;
-    let mut state = match cx.system.metadata(&path).map_err(to_error())? {
-        Some(found) => {
-            ResourceState { values: found_values(cx, resource, &path, &found).map_err(to_error())? }
-        }
+    let doing = format_args!("inspecting {}", resource.name);
+    let path = resolve_path(cx, resource).during(resource, doing)?;
+    let mut state = match cx.system.metadata(&path).during(resource, doing)? {
+        Some(found) => ResourceState {
+            values: found_values(cx, resource, &path, &found).during(resource, doing)?,
+        },
         None => ResourceState::absent(),
     };
     source::describe_source(cx, resource, &mut state.values)?;

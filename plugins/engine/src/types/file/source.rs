@@ -6,7 +6,7 @@ use muster_system::{FileEntryKind, FileMetadata};
 
 use super::MAX_CONTENT_BYTES;
 use super::compare::ContentComparison;
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::ResourceState;
 use crate::providers::{account_names, paths};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
@@ -47,7 +47,7 @@ pub(super) fn locate_source(
     resource: &Resource,
     source: &str,
 ) -> Result<Option<FileSource>> {
-    let to_error = || EngineError::during(resource, format!("inspecting the source {source}"));
+    let doing = format_args!("inspecting the source {source}");
     let path = if source.starts_with("puppet:") {
         let Some(sources) = cx.sources else {
             let problem = format!(
@@ -69,7 +69,7 @@ pub(super) fn locate_source(
     let follow = resource.get_text("links") == Some("follow");
     let metadata =
         if follow { paths::follow_links(cx.system, &path) } else { cx.system.metadata(&path) };
-    Ok(metadata.map_err(to_error())?.map(|metadata| FileSource { path, metadata }))
+    Ok(metadata.during(resource, doing)?.map(|metadata| FileSource { path, metadata }))
 }
 
 /// Adds data about the source to the state, if the resource has one and derives more than its content from it.
@@ -85,8 +85,7 @@ pub(super) fn describe_source(
         return Ok(());
     }
     let source = first_source(cx, resource)?;
-    let to_error =
-        || EngineError::during(resource, format!("reading the source {}", source.path.display()));
+    let doing = format_args!("reading the source {}", source.path.display());
     let mut put = |name: &str, value: String| {
         drop(values.insert(name.to_owned(), ResourceValue::Text(value)));
     };
@@ -97,11 +96,11 @@ pub(super) fn describe_source(
                 .file_checksum(&source.metadata, || {
                     cx.system.read_file(&source.path, MAX_CONTENT_BYTES)
                 });
-            put(SOURCE_CHECKSUM_KEY, sum.map_err(to_error())?);
+            put(SOURCE_CHECKSUM_KEY, sum.during(resource, doing)?);
         }
         FileEntryKind::Directory => put(SOURCE_KIND_KEY, "directory".to_owned()),
         FileEntryKind::Link => {
-            let target = cx.system.read_link(&source.path).map_err(to_error())?;
+            let target = cx.system.read_link(&source.path).during(resource, doing)?;
             put(SOURCE_KIND_KEY, "link".to_owned());
             put(SOURCE_TARGET_KEY, target.to_string_lossy().into_owned());
         }
@@ -113,8 +112,8 @@ pub(super) fn describe_source(
     }
     if resource.get_text("source_permissions").is_some_and(|word| word != "ignore") {
         let found = &source.metadata;
-        put(SOURCE_OWNER_KEY, account_names::user_name(cx, found.uid).map_err(to_error())?);
-        put(SOURCE_GROUP_KEY, account_names::group_name(cx, found.gid).map_err(to_error())?);
+        put(SOURCE_OWNER_KEY, account_names::user_name(cx, found.uid).during(resource, doing)?);
+        put(SOURCE_GROUP_KEY, account_names::group_name(cx, found.gid).during(resource, doing)?);
         put(SOURCE_MODE_KEY, format!("{:04o}", found.mode));
     }
     Ok(())
@@ -157,6 +156,7 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
 pub(super) fn read_content(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<u8>> {
     let source = first_source(cx, resource)?;
     let path: &Path = &source.path;
-    let to_error = EngineError::during(resource, format!("reading the source {}", path.display()));
-    cx.system.read_file(path, MAX_CONTENT_BYTES).map_err(to_error)
+    cx.system
+        .read_file(path, MAX_CONTENT_BYTES)
+        .during(resource, format_args!("reading the source {}", path.display()))
 }

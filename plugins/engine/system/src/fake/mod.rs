@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use nix::errno::Errno;
 
 use crate::command::OutputStream;
+use crate::error::file_error;
 use crate::{
     Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
     LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError, SystemResult,
@@ -180,7 +181,7 @@ impl FakeSystem {
         } else {
             operation(&mut inner, &resolved)
         };
-        result.map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
+        result.map_err(file_error(verb, path))
     }
 }
 
@@ -244,19 +245,12 @@ impl System for FakeSystem {
         attributes: &FileAttributes,
     ) -> SystemResult<()> {
         self.with_resolved_path("write", path, true, |inner, resolved| {
-            if inner
-                .tree
-                .get_metadata(resolved)
-                .is_some_and(|found| found.kind != FileEntryKind::File)
-            {
+            let existing = inner.tree.get_metadata(resolved);
+            if existing.is_some_and(|existing| existing.kind != FileEntryKind::File) {
                 return Err(Errno::EINVAL.into());
             }
-            inner.tree.put_node(
-                resolved,
-                FakeNodeContent::File(content.to_vec()),
-                attributes,
-                inner.now,
-            )
+            let content = FakeNodeContent::File(content.to_vec());
+            inner.tree.put_node(resolved, content, attributes, inner.now)
         })
     }
 
@@ -272,12 +266,8 @@ impl System for FakeSystem {
     fn create_symlink(&self, target: &Path, path: &Path) -> SystemResult<()> {
         self.with_resolved_path("link", path, false, |inner, resolved| {
             inner.tree.remove_file(resolved)?;
-            inner.tree.put_node(
-                resolved,
-                FakeNodeContent::Link(target.to_owned()),
-                &FileAttributes::default(),
-                inner.now,
-            )
+            let content = FakeNodeContent::Link(target.to_owned());
+            inner.tree.put_node(resolved, content, &FileAttributes::default(), inner.now)
         })
     }
 
@@ -310,12 +300,8 @@ impl System for FakeSystem {
         let resolved = self.with_resolved_path("lock", path, false, |inner, resolved| {
             if inner.tree.get_metadata(resolved).is_none() {
                 let private = FileAttributes::with_mode(0o600);
-                inner.tree.put_node(
-                    resolved,
-                    FakeNodeContent::File(Vec::new()),
-                    &private,
-                    inner.now,
-                )?;
+                let content = FakeNodeContent::File(Vec::new());
+                inner.tree.put_node(resolved, content, &private, inner.now)?;
             }
             Ok(resolved.to_owned())
         })?;
@@ -332,7 +318,6 @@ impl System for FakeSystem {
     }
 
     fn run_command(&self, command: &Command) -> SystemResult<CommandOutput> {
-        let program = || command.program_name().to_owned();
         let handler = {
             let mut inner = self.lock_state();
             inner.commands.push(command.clone());
@@ -341,12 +326,9 @@ impl System for FakeSystem {
             found.map(|(_, handler)| Arc::clone(handler))
         };
         if command.cancel.is_cancelled() {
-            return Err(SystemError::Cancelled { program: program() });
+            return Err(SystemError::Cancelled { program: command.program_name().to_owned() });
         }
-        let handler = handler.ok_or_else(|| SystemError::Start {
-            program: program(),
-            source: Errno::ENOENT.into(),
-        })?;
+        let handler = handler.ok_or(Errno::ENOENT).map_err(command.start_error())?;
         let output = handler(self, command);
         if let Some(listener) = &command.listener {
             listener.handle_output(OutputStream::Stdout, &output.stdout);
@@ -363,10 +345,7 @@ impl System for FakeSystem {
         write(ProcessSpool::STDOUT, stdout)
             .and_then(|()| write(ProcessSpool::STDERR, b""))
             .and_then(|()| write(ProcessSpool::EXIT, format!("{}\n", output.code).as_bytes()))
-            .map_err(|source| SystemError::Start {
-                program: command.program_name().to_owned(),
-                source,
-            })?;
+            .map_err(command.start_error())?;
         Ok(ProcessId { pid: 0, started: 0 })
     }
 
@@ -375,10 +354,7 @@ impl System for FakeSystem {
         inner.commands.push(command.clone());
         let mut scripts = inner.interactive_programs.iter().rev();
         let found = scripts.find(|(argv, _)| command.argv.starts_with(argv));
-        let (_, handler) = found.ok_or_else(|| SystemError::Start {
-            program: command.program_name().to_owned(),
-            source: Errno::ENOENT.into(),
-        })?;
+        let (_, handler) = found.ok_or(Errno::ENOENT).map_err(command.start_error())?;
         Ok(Box::new(FakeInteractiveProcess::new(self, Arc::clone(handler), command)))
     }
 

@@ -50,9 +50,8 @@ pub(super) fn start_process(
     prepared: &PreparedProcess,
     command: &Command,
 ) -> SystemResult<RealInteractiveProcess> {
-    let failed = |source| SystemError::Start { program: command.program_name().to_owned(), source };
-    let mut child = spawn_process(prepared, true).map_err(failed)?;
-    let group = ProcessGroup::from_child(&child).map_err(failed)?;
+    let mut child = spawn_process(prepared, true).map_err(command.start_error())?;
+    let group = ProcessGroup::from_child(&child).map_err(command.start_error())?;
     match spawn_pipe_threads(&mut child, command.output_limit) {
         Ok((input, output, stderr)) => Ok(RealInteractiveProcess {
             program: command.program_name().to_owned(),
@@ -65,7 +64,7 @@ pub(super) fn start_process(
         Err(error) => {
             group.signal(Signal::SIGKILL);
             let _ = child.wait();
-            Err(failed(error))
+            Err(command.start_error()(error))
         }
     }
 }

@@ -19,6 +19,7 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::error::file_error;
 use crate::path::{check_path, resolve_path};
 use crate::{
     Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
@@ -82,7 +83,7 @@ impl RealSystem {
         operation: impl FnOnce(&Path) -> io::Result<T>,
     ) -> SystemResult<T> {
         let host = self.inspected_path(path, follow)?;
-        operation(&host).map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
+        operation(&host).map_err(file_error(verb, path))
     }
 
     /// Resolves the path and runs one operation on it.
@@ -94,7 +95,7 @@ impl RealSystem {
         operation: impl FnOnce(&Path) -> io::Result<T>,
     ) -> SystemResult<T> {
         let host = self.host_path(path, follow)?;
-        operation(&host).map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
+        operation(&host).map_err(file_error(verb, path))
     }
 }
 
@@ -111,11 +112,10 @@ impl System for RealSystem {
     }
 
     fn read_file(&self, path: &Path, limit: u64) -> SystemResult<Vec<u8>> {
-        let too_large = |size| SystemError::TooLarge { path: path.to_owned(), size, limit };
         let (size, content) =
             self.with_inspected_path("read", path, true, |host| read_limited(host, limit))?;
         if size > limit {
-            return Err(too_large(size));
+            return Err(SystemError::TooLarge { path: path.to_owned(), size, limit });
         }
         Ok(content)
     }
@@ -186,10 +186,8 @@ impl System for RealSystem {
     fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
         self.with_host_path("create directory", path, false, |host| {
             fs::DirBuilder::new().mode(0o700).create(host)?;
-            apply_attributes(
-                host,
-                &FileAttributes { mode: attributes.mode.or(Some(DEFAULT_DIR_MODE)), ..*attributes },
-            )
+            let mode = attributes.mode.or(Some(DEFAULT_DIR_MODE));
+            apply_attributes(host, &FileAttributes { mode, ..*attributes })
         })
     }
 
@@ -217,10 +215,8 @@ impl System for RealSystem {
     fn remove_tree(&self, path: &Path) -> SystemResult<()> {
         self.with_host_path("remove", path, false, |host| {
             if host == self.root {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "the root directory cannot be removed",
-                ));
+                let problem = "the root directory cannot be removed";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
             }
             match absent_is_none(fs::symlink_metadata(host))? {
                 Some(found) if found.is_dir() => absent_is_none(fs::remove_dir_all(host)),
@@ -257,9 +253,8 @@ impl System for RealSystem {
 
     fn start_detached(&self, command: &Command, spool: &ProcessSpool) -> SystemResult<ProcessId> {
         let process = process_setup::prepare_process(self, command)?;
-        detached::start_detached(&process, &command.stdin, spool).map_err(|source| {
-            SystemError::Start { program: command.program_name().to_owned(), source }
-        })
+        let started = detached::start_detached(&process, &command.stdin, spool);
+        started.map_err(command.start_error())
     }
 
     fn start_interactive(&self, command: &Command) -> SystemResult<Box<dyn InteractiveProcess>> {
@@ -294,25 +289,17 @@ fn join_root(root: &Path, inside: &Path) -> PathBuf {
 /// The link target; `None` if the path is missing or not a link.
 fn read_link(host: &Path) -> io::Result<Option<PathBuf>> {
     match fs::read_link(host) {
-        Ok(target) => Ok(Some(target)),
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound
-            | io::ErrorKind::InvalidInput
-            | io::ErrorKind::NotADirectory => Ok(None),
-            _ => Err(error),
-        },
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+        result => absent_is_none(result),
     }
 }
 
-fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+/// Converts the error of a path that does not exist to `None`.
+pub(crate) fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{NotADirectory, NotFound};
     match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(error),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+        result => result.map(Some),
     }
 }
 
@@ -351,11 +338,8 @@ pub(crate) fn convert_metadata(found: &fs::Metadata) -> FileMetadata {
 /// Converts seconds and nanoseconds since 1970; out-of-range values become 1970.
 fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let size = Duration::from_secs(seconds.unsigned_abs());
-    let whole = if seconds < 0 {
-        SystemTime::UNIX_EPOCH.checked_sub(size)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_add(size)
-    };
+    let epoch = SystemTime::UNIX_EPOCH;
+    let whole = if seconds < 0 { epoch.checked_sub(size) } else { epoch.checked_add(size) };
     let rest = Duration::from_nanos(nanoseconds.unsigned_abs());
     whole.and_then(|whole| whole.checked_add(rest)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
@@ -398,14 +382,10 @@ fn replace_file(
     let mut new = temporary_builder().tempfile_in(parent_directory(host)?)?;
     new.write_all(content)?;
     let new_metadata = new.as_file().metadata()?;
-    let uid = attributes
-        .uid
-        .or(existing.as_ref().map(MetadataExt::uid))
-        .filter(|id| *id != new_metadata.uid());
-    let gid = attributes
-        .gid
-        .or(existing.as_ref().map(MetadataExt::gid))
-        .filter(|id| *id != new_metadata.gid());
+    let uid = attributes.uid.or(existing.as_ref().map(MetadataExt::uid));
+    let gid = attributes.gid.or(existing.as_ref().map(MetadataExt::gid));
+    let uid = uid.filter(|id| *id != new_metadata.uid());
+    let gid = gid.filter(|id| *id != new_metadata.gid());
     if uid.is_some() || gid.is_some() {
         fchown(new.as_file(), uid, gid)?;
     }
@@ -415,13 +395,11 @@ fn replace_file(
     let mode =
         attributes.mode.or(existing.as_ref().map(MetadataExt::mode)).unwrap_or(DEFAULT_FILE_MODE);
     new.as_file().set_permissions(Permissions::from_mode(mode & 0o7777))?;
-    if durability == WriteDurability::Deferred {
-        new.persist(host).map_err(|error| error.error)?;
-        return Ok(());
+    if durability == WriteDurability::Immediate {
+        new.as_file().sync_all()?;
     }
-    new.as_file().sync_all()?;
     new.persist(host).map_err(|error| error.error)?;
-    sync_parent(host)
+    if durability == WriteDurability::Immediate { sync_parent(host) } else { Ok(()) }
 }
 
 /// Owner first: changing it clears the set-user-id bits. Links have no mode of their own on Linux.
