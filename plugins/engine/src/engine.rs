@@ -59,7 +59,7 @@ impl ResourceEngine {
     #[must_use]
     pub fn to_read_only(&self) -> Self {
         Self {
-            system: Arc::new(ReadOnlySystem::new(Arc::clone(&self.system))),
+            system: Arc::new(ReadOnlySystem(Arc::clone(&self.system))),
             read_only: true,
             ..self.clone()
         }
@@ -246,7 +246,7 @@ impl ResourceEngine {
             None => None,
         };
         match found {
-            Some(found) if self.read_only => Ok(Arc::new(UnevaluatedResourceType::new(found))),
+            Some(found) if self.read_only => Ok(Arc::new(UnevaluatedResourceType(found))),
             Some(found) => Ok(found),
             None => Err(EngineError::UnknownType {
                 name: name.to_owned(),

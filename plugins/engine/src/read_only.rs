@@ -4,7 +4,6 @@
 //! closed: a command named by a resource (a guard, a `status` command, another `pip`) is not in the allow list. Resources of types
 //! that are not built in are not evaluated at all.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -53,19 +52,8 @@ const TOOL_ENVIRONMENT: [&str; 3] =
 const INIT_SCRIPTS: &str = "/etc/init.d/";
 
 /// A view of a machine that rejects changes and other programs with [`SystemError::NotAllowed`].
-pub(crate) struct ReadOnlySystem(Arc<dyn System>);
-
-impl ReadOnlySystem {
-    pub(crate) fn new(system: Arc<dyn System>) -> Self {
-        Self(system)
-    }
-}
-
-impl fmt::Debug for ReadOnlySystem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ReadOnlySystem").field(&self.0).finish()
-    }
-}
+#[derive(Debug)]
+pub(crate) struct ReadOnlySystem(pub(crate) Arc<dyn System>);
 
 /// Whether the command is one of the allowed query tools, found in the standard path, with no other settings.
 fn is_read_tool(command: &Command) -> bool {
@@ -180,13 +168,9 @@ impl System for ReadOnlySystem {
 /// A type that is not built in. A read-only engine does not pass the caller's values to it: its attributes are known, its resources are not
 /// evaluated.
 #[derive(Debug)]
-pub(crate) struct UnevaluatedResourceType(Arc<dyn ResourceType>);
+pub(crate) struct UnevaluatedResourceType(pub(crate) Arc<dyn ResourceType>);
 
 impl UnevaluatedResourceType {
-    pub(crate) fn new(resource_type: Arc<dyn ResourceType>) -> Self {
-        Self(resource_type)
-    }
-
     fn refuse_evaluation<T>(&self, resource: &Resource) -> Result<T> {
         Err(EngineError::NotEvaluated {
             resource: resource.reference(),

@@ -16,6 +16,12 @@ pub trait ResourceTypeSource: fmt::Debug + Send + Sync {
     fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>>;
 }
 
+/// Whether the text can name a type. It becomes part of the path of a file, so its characters are restricted.
+pub(crate) fn is_type_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+}
+
 /// External programs in the default directory, then the installed Puppet with its default settings.
 pub fn machine_type_sources(system: &Arc<dyn System>) -> Arc<dyn ResourceTypeSource> {
     let external = ExternalTypes::new(Arc::clone(system), external::TYPES_DIRECTORY);

@@ -19,7 +19,7 @@ use muster_system::{FileEntryKind, System};
 
 use crate::error::{EngineError, Result};
 use crate::resource_type::ResourceType;
-use crate::type_source::ResourceTypeSource;
+use crate::type_source::{ResourceTypeSource, is_type_name};
 use description::ExternalTypeDescription;
 use resource_type::ExternalResourceType;
 
@@ -93,11 +93,7 @@ impl ExternalTypes {
 
 impl ResourceTypeSource for ExternalTypes {
     fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>> {
-        let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-        if !is_name {
+        if !is_type_name(name) {
             return Ok(None);
         }
         match self.load_type(name) {

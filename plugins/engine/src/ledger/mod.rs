@@ -76,30 +76,33 @@ pub struct RefreshIntent {
 impl RefreshLedger {
     /// Reads the journal and compacts it: completed entries are dropped. Unreadable records are reported, never treated as completed.
     pub fn open(state: &StateDir) -> SystemResult<Self> {
-        let (owed_refreshes, warnings, next_id) = load_journal(state)?;
-        let content: Vec<u8> = owed_refreshes
-            .values()
-            .flat_map(|owed| LedgerRecord::Owed { refresh: owed.clone() }.to_line())
-            .collect();
+        let mut ledger = Self::open_in_memory(state)?;
+        let owed = ledger.owed_refreshes.values().cloned();
+        let content: Vec<u8> =
+            owed.flat_map(|refresh| LedgerRecord::Owed { refresh }.to_line()).collect();
         state.replace_file(JOURNAL_FILE, &content)?;
-        let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
-        Ok(Self {
-            owed_refreshes,
-            journal: Some(state.open_appender(JOURNAL_FILE, length)?),
-            next_id,
-            warnings,
-        })
+        ledger.journal = Some(state.open_appender(JOURNAL_FILE, content.len() as u64)?);
+        Ok(ledger)
     }
 
     /// Opens the ledger for a plan: records stay in memory, and the journal file is not modified.
     pub fn open_in_memory(state: &StateDir) -> SystemResult<Self> {
-        let (owed_refreshes, warnings, next_id) = load_journal(state)?;
+        let content = state.read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?.unwrap_or_default();
+        let (records, warnings) = journal::parse_journal(&content);
+        let mut owed_refreshes = BTreeMap::new();
+        let mut next_id = 1;
+        for record in records {
+            if let LedgerRecord::Owed { refresh } = &record {
+                next_id = next_id.max(refresh.id.saturating_add(1));
+            }
+            record.apply_to(&mut owed_refreshes);
+        }
         Ok(Self { owed_refreshes, journal: None, next_id, warnings })
     }
 
     /// Reads pending refreshes without modifying anything; safe while another process runs.
     pub fn read_owed(state: &StateDir) -> SystemResult<Vec<OwedRefresh>> {
-        Ok(load_journal(state)?.0.into_values().collect())
+        Ok(Self::open_in_memory(state)?.owed_refreshes.into_values().collect())
     }
 
     /// Damage found in the journal.
@@ -224,22 +227,6 @@ impl RefreshLedger {
         record.apply_to(&mut self.owed_refreshes);
         self.journal.as_mut().map_or(Ok(()), |journal| journal.append(&line))
     }
-}
-
-type LoadedLedger = (BTreeMap<u64, OwedRefresh>, Vec<String>, u64);
-
-fn load_journal(state: &StateDir) -> SystemResult<LoadedLedger> {
-    let content = state.read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?.unwrap_or_default();
-    let (records, warnings) = journal::parse_journal(&content);
-    let mut owed_refreshes = BTreeMap::new();
-    let mut next_id = 1;
-    for record in records {
-        if let LedgerRecord::Owed { refresh } = &record {
-            next_id = next_id.max(refresh.id.saturating_add(1));
-        }
-        record.apply_to(&mut owed_refreshes);
-    }
-    Ok((owed_refreshes, warnings, next_id))
 }
 
 #[cfg(test)]

@@ -32,10 +32,9 @@ pub struct PasswdUser {
 /// Cached content of passwd and group.
 #[derive(Debug, Default)]
 pub(crate) struct AccountNameCache {
-    passwd: RefCell<Option<Arc<AccountNameTable>>>,
-    group: RefCell<Option<Arc<AccountNameTable>>>,
+    tables: RefCell<HashMap<AccountNameDatabase, Arc<AccountNameTable>>>,
     /// Name service results for entries missing from the files, by file and name or id.
-    getent_results: RefCell<HashMap<(&'static str, String), String>>,
+    getent_results: RefCell<HashMap<(AccountNameDatabase, String), String>>,
 }
 
 /// Parsed content of one of the two files.
@@ -48,50 +47,43 @@ struct AccountNameTable {
     by_number: HashMap<String, usize>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum AccountNameDatabase {
-    Passwd,
-    Group,
-}
-
-impl AccountNameDatabase {
-    fn getent_database(self) -> &'static str {
-        match self {
-            Self::Passwd => "passwd",
-            Self::Group => "group",
-        }
-    }
-}
+/// One of the two databases, by its name in `/etc` and in the name service.
+type AccountNameDatabase = &'static str;
+const PASSWD: AccountNameDatabase = "passwd";
+const GROUP: AccountNameDatabase = "group";
 
 /// The user with that name, or with that uid if no user has that name.
 pub fn find_user(cx: &ResourceContext<'_>, user: &str) -> SystemResult<Option<PasswdUser>> {
-    Ok(find_line(cx, AccountNameDatabase::Passwd, user)?.as_deref().and_then(parse_user))
+    Ok(find_line(cx, PASSWD, user)?.as_deref().and_then(parse_user))
 }
 
 /// All users in the machine's own file.
 pub fn list_users(cx: &ResourceContext<'_>) -> SystemResult<Vec<PasswdUser>> {
-    let table = load_table(cx, AccountNameDatabase::Passwd)?;
+    let table = load_table(cx, PASSWD)?;
     Ok(table.lines.iter().filter_map(|line| parse_user(line)).collect())
 }
 
+/// [`resolve_uid`] or [`resolve_gid`].
+pub type IdLookup = fn(&ResourceContext<'_>, &str) -> SystemResult<Option<u32>>;
+
 /// The uid of a user given by name or uid; a numeric uid needs no entry.
 pub fn resolve_uid(cx: &ResourceContext<'_>, user: &str) -> SystemResult<Option<u32>> {
-    resolve_id(cx, AccountNameDatabase::Passwd, user)
+    resolve_id(cx, PASSWD, user)
 }
 
 /// The gid of a group given by name or gid; a numeric gid needs no entry.
 pub fn resolve_gid(cx: &ResourceContext<'_>, group: &str) -> SystemResult<Option<u32>> {
-    resolve_id(cx, AccountNameDatabase::Group, group)
+    resolve_id(cx, GROUP, group)
 }
 
 /// The name of a user, or its uid as text if it has none.
 pub fn user_name(cx: &ResourceContext<'_>, uid: u32) -> SystemResult<String> {
-    name_of_id(cx, AccountNameDatabase::Passwd, uid)
+    name_of_id(cx, PASSWD, uid)
 }
 
 /// The name of a group, or its gid as text if it has none.
 pub fn group_name(cx: &ResourceContext<'_>, gid: u32) -> SystemResult<String> {
-    name_of_id(cx, AccountNameDatabase::Group, gid)
+    name_of_id(cx, GROUP, gid)
 }
 
 fn resolve_id(
@@ -129,11 +121,11 @@ fn find_line(
         return Ok(None);
     }
     let getent_results = &cx.cache.names.getent_results;
-    let cache_key = (database.getent_database(), key.to_owned());
+    let cache_key = (database, key.to_owned());
     if let Some(line) = getent_results.borrow().get(&cache_key) {
         return Ok(Some(line.clone()));
     }
-    let getent = Command::new(["getent", database.getent_database(), key]);
+    let getent = Command::new(["getent", database, key]);
     match found_or_none(cx.system.run_command(&getent))? {
         Some(output) if output.is_success() => {
             let line = output.combined_text().lines().next().map(str::to_owned);
@@ -151,19 +143,17 @@ fn load_table(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
 ) -> SystemResult<Arc<AccountNameTable>> {
-    let cached = match database {
-        AccountNameDatabase::Passwd => &cx.cache.names.passwd,
-        AccountNameDatabase::Group => &cx.cache.names.group,
-    };
-    let path = PathBuf::from("/etc").join(database.getent_database());
+    let tables = &cx.cache.names.tables;
+    let path = PathBuf::from("/etc").join(database);
     let fingerprint = file_fingerprint(cx.system, &path)?;
-    if let Some(table) = cached.borrow().as_ref().filter(|table| table.fingerprint == fingerprint) {
-        return Ok(Arc::clone(table));
+    let cached = tables.borrow().get(database).cloned();
+    if let Some(table) = cached.filter(|table| table.fingerprint == fingerprint) {
+        return Ok(table);
     }
     let bytes = found_or_none(cx.system.read_file(&path, MAX_ACCOUNT_FILE_BYTES))?;
     let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
     let table = Arc::new(AccountNameTable::parse(&text, fingerprint));
-    *cached.borrow_mut() = Some(Arc::clone(&table));
+    tables.borrow_mut().insert(database, Arc::clone(&table));
     cx.cache.names.getent_results.borrow_mut().clear();
     Ok(table)
 }

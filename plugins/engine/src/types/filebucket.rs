@@ -3,7 +3,8 @@
 //! Every bucket is a local directory. A bucket that Puppet keeps on a server (`path => false`) uses the shared default
 //! directory: backups are kept, though not centrally.
 
-use crate::error::{EngineError, Result};
+use crate::error::Result;
+use crate::munge::normalise_path;
 use crate::resource::Resource;
 use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{Int, Text};
@@ -39,12 +40,9 @@ impl ResourceType for FilebucketResourceType {
     }
 
     fn check(&self, resource: Resource) -> Result<Resource> {
-        let path =
-            bucket_path(&resource).filter(|path| crate::munge::normalise_path(path).is_none());
-        if let Some(path) = path {
-            let problem = format!("is `{path}`, must be `false` or an absolute path without `..`");
-            return Err(EngineError::invalid_value(&resource, "path", problem));
-        }
+        resource.check_text("path", "`false` or an absolute path without `..`", |path| {
+            path == "false" || normalise_path(path).is_some()
+        })?;
         Ok(resource)
     }
 

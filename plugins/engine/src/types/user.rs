@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::purge_keys;
 use crate::error::{EngineError, Result};
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState, is_absent};
 use crate::providers::accounts::{
     self, AccountError, CryptedPassword, NewUser, UserAccount as Account, UserChange, account_name,
     dates,
@@ -133,10 +133,7 @@ impl ResourceType for UserResourceType {
         let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
         let resource = &plan.resource;
         let result = if change.property != "ensure" {
-            let Some(change) = user_change(resource, change) else {
-                return Ok(());
-            };
-            accounts.change_user(&resource.name, &change)
+            accounts.change_user(&resource.name, &user_change(resource, change))
         } else if change.to.as_text() == Some("absent") {
             accounts.remove_user(&resource.name, resource.get_flag("managehome"))
         } else {
@@ -329,21 +326,15 @@ fn new_user(resource: &Resource) -> NewUser {
     }
 }
 
-fn user_change(resource: &Resource, change: &PropertyChange) -> Option<UserChange> {
-    let text = || change.to.as_text().map(str::to_owned);
-    let int = || change.to.as_int();
-    Some(match change.property.as_str() {
-        "home" => UserChange::Home(text()?),
-        "uid" => UserChange::Uid(value_to_id(&change.to)?, resource.get_flag("allowdupe")),
-        "gid" => UserChange::Gid(change.to.to_string()),
-        "comment" => UserChange::Comment(text()?),
-        "shell" => UserChange::Shell(text()?),
-        "password" => UserChange::Password(CryptedPassword::new(text()?)),
-        "password_min_age" => UserChange::MinAge(int()?),
-        "password_max_age" => UserChange::MaxAge(int()?),
-        "password_warn_days" => UserChange::WarnDays(int()?),
-        "expiry" => UserChange::Expiry(text().filter(|day| day != "absent")),
-        "groups" => UserChange::Groups(value_to_texts(&change.to)),
-        _ => return None,
-    })
+fn user_change(resource: &Resource, change: &PropertyChange) -> UserChange {
+    let value = match &change.to {
+        ResourceValue::List(texts) => texts.join(","),
+        absent if change.property == "expiry" && is_absent(absent) => String::new(),
+        value => value.to_string(),
+    };
+    if change.property == "password" {
+        return UserChange::Password(CryptedPassword::new(value));
+    }
+    let allowdupe = resource.get_flag("allowdupe");
+    UserChange::Property { name: change.property.clone(), value, allowdupe }
 }

@@ -52,17 +52,15 @@ impl AccountDatabase {
     /// Writes the files that differ from `before`. passwd is written last: an interrupted change is detected as missing
     /// and repeated.
     pub fn save(&self, system: &dyn System, before: &Self) -> SystemResult<()> {
-        if self.gshadow != before.gshadow {
-            save_table(system, GSHADOW_FILE, self.gshadow.as_ref(), 0o600)?;
-        }
-        if self.group != before.group {
-            save_table(system, GROUP_FILE, Some(&self.group), 0o644)?;
-        }
-        if self.shadow != before.shadow {
-            save_table(system, SHADOW_FILE, self.shadow.as_ref(), 0o600)?;
-        }
-        if self.passwd != before.passwd {
-            save_table(system, PASSWD_FILE, Some(&self.passwd), 0o644)?;
+        for (path, mode, table, old) in [
+            (GSHADOW_FILE, 0o600, self.gshadow.as_ref(), before.gshadow.as_ref()),
+            (GROUP_FILE, 0o644, Some(&self.group), Some(&before.group)),
+            (SHADOW_FILE, 0o600, self.shadow.as_ref(), before.shadow.as_ref()),
+            (PASSWD_FILE, 0o644, Some(&self.passwd), Some(&before.passwd)),
+        ] {
+            if let Some(table) = table.filter(|table| Some(*table) != old) {
+                save_table(system, path, table, mode)?;
+            }
         }
         Ok(())
     }
@@ -146,10 +144,9 @@ fn table_if_permitted(table: SystemResult<AccountTable>) -> SystemResult<Option<
 fn save_table(
     system: &dyn System,
     path: &str,
-    table: Option<&AccountTable>,
+    table: &AccountTable,
     mode: u32,
 ) -> SystemResult<()> {
-    let Some(table) = table else { return Ok(()) };
     let path = Path::new(path);
     let is_new = system.metadata(path)?.is_none();
     let attributes = FileAttributes { mode: is_new.then_some(mode), ..FileAttributes::default() };

@@ -22,6 +22,7 @@ use muster_system::{System, SystemError};
 
 use crate::error::EngineError;
 use crate::resource::Resource;
+use database::AccountDatabase;
 pub use model::{
     CryptedPassword, GroupAccount, GroupChange, NewGroup, NewUser, ShadowEntry, UserAccount,
     UserChange,
@@ -29,11 +30,24 @@ pub use model::{
 
 /// Reads and changes users and groups.
 pub trait AccountProvider: fmt::Debug {
+    /// The machine.
+    fn system(&self) -> &dyn System;
+
+    /// Reads the machine's own files.
+    fn load_database(&self) -> Result<AccountDatabase> {
+        AccountDatabase::load(self.system())
+            .map_err(AccountError::during("read the users and groups"))
+    }
+
     /// Looks up a user; with `local`, only in the machine's own files, not in a directory service.
-    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>>;
+    fn find_user(&self, name: &str, _local: bool) -> Result<Option<UserAccount>> {
+        Ok(self.load_database()?.find_user(name))
+    }
 
     /// All users in the machine's own files.
-    fn list_users(&self) -> Result<Vec<UserAccount>>;
+    fn list_users(&self) -> Result<Vec<UserAccount>> {
+        Ok(self.load_database()?.list_users())
+    }
 
     /// Creates a user with the given properties.
     fn create_user(&self, new: &NewUser) -> Result<()>;
@@ -45,10 +59,14 @@ pub trait AccountProvider: fmt::Debug {
     fn remove_user(&self, name: &str, with_home: bool) -> Result<()>;
 
     /// Looks up a group; `local` as for [`Self::find_user`].
-    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>>;
+    fn find_group(&self, name: &str, _local: bool) -> Result<Option<GroupAccount>> {
+        Ok(self.load_database()?.find_group(name))
+    }
 
     /// All groups in the machine's own files.
-    fn list_groups(&self) -> Result<Vec<GroupAccount>>;
+    fn list_groups(&self) -> Result<Vec<GroupAccount>> {
+        Ok(self.load_database()?.list_groups())
+    }
 
     /// Creates a group.
     fn create_group(&self, new: &NewGroup) -> Result<()>;

@@ -8,7 +8,7 @@ use std::path::Path;
 use muster_system::command::CancelFlag;
 use muster_system::{Command, FileEntryKind, System};
 
-use super::database::{self, AccountDatabase};
+use super::database;
 use super::{
     AccountError, AccountProvider, CryptedPassword, GroupAccount, GroupChange, NewGroup, NewUser,
     Result, UserAccount, UserChange,
@@ -17,6 +17,20 @@ use crate::providers::paths;
 
 /// Exit code of `getent` for an unknown name.
 const GETENT_NOT_FOUND: i32 = 2;
+
+/// The program and the option that change each property of a user.
+const USER_OPTIONS: [(&str, [&str; 2]); 10] = [
+    ("uid", ["usermod", "-u"]),
+    ("gid", ["usermod", "-g"]),
+    ("comment", ["usermod", "-c"]),
+    ("home", ["usermod", "-d"]),
+    ("shell", ["usermod", "-s"]),
+    ("groups", ["usermod", "-G"]),
+    ("expiry", ["usermod", "-e"]),
+    ("password_min_age", ["chage", "-m"]),
+    ("password_max_age", ["chage", "-M"]),
+    ("password_warn_days", ["chage", "-W"]),
+];
 
 /// Accounts of the local machine.
 #[derive(Debug)]
@@ -29,11 +43,6 @@ impl<'a> ShadowUtilsProvider<'a> {
     /// Accounts of the given machine.
     pub fn new(system: &'a dyn System, cancel: CancelFlag) -> Self {
         Self { system, cancel }
-    }
-
-    fn load_database(&self) -> Result<AccountDatabase> {
-        AccountDatabase::load(self.system)
-            .map_err(AccountError::during("read the users and groups"))
     }
 
     /// The fields of a name service entry.
@@ -96,16 +105,16 @@ impl<'a> ShadowUtilsProvider<'a> {
 }
 
 impl AccountProvider for ShadowUtilsProvider<'_> {
+    fn system(&self) -> &dyn System {
+        self.system
+    }
+
     fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>> {
         let found = self.load_database()?.find_user(name);
         if found.is_some() || local {
             return Ok(found);
         }
         Ok(self.query_getent("passwd", name)?.and_then(|entry| database::parse_user(&entry, None)))
-    }
-
-    fn list_users(&self) -> Result<Vec<UserAccount>> {
-        Ok(self.load_database()?.list_users())
     }
 
     fn create_user(&self, new: &NewUser) -> Result<()> {
@@ -122,32 +131,21 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
     }
 
     fn change_user(&self, name: &str, change: &UserChange) -> Result<()> {
-        match change {
-            UserChange::Uid(uid, allowdupe) => {
-                let uid = uid.to_string();
-                let mut argv = vec!["usermod", "-u", &uid];
-                argv.extend(allowdupe.then_some("-o"));
-                argv.push(name);
-                self.run_tool(&argv)
-            }
-            UserChange::Gid(gid) => self.run_tool(&["usermod", "-g", gid, name]),
-            UserChange::Comment(comment) => self.run_tool(&["usermod", "-c", comment, name]),
-            UserChange::Home(home) => self.run_tool(&["usermod", "-d", home, name]),
-            UserChange::Shell(shell) => {
-                self.check_shell(shell)?;
-                self.run_tool(&["usermod", "-s", shell, name])
-            }
-            UserChange::Groups(groups) => {
-                self.run_tool(&["usermod", "-G", &groups.join(","), name])
-            }
-            UserChange::Expiry(day) => {
-                self.run_tool(&["usermod", "-e", day.as_deref().unwrap_or_default(), name])
-            }
-            UserChange::Password(password) => self.set_password(name, password),
-            UserChange::MinAge(days) => self.run_tool(&["chage", "-m", &days.to_string(), name]),
-            UserChange::MaxAge(days) => self.run_tool(&["chage", "-M", &days.to_string(), name]),
-            UserChange::WarnDays(days) => self.run_tool(&["chage", "-W", &days.to_string(), name]),
+        let (property, value, allowdupe) = match change {
+            UserChange::Password(password) => return self.set_password(name, password),
+            UserChange::Property { name, value, allowdupe } => (name, value, *allowdupe),
+        };
+        if property == "shell" {
+            self.check_shell(value)?;
         }
+        let option = USER_OPTIONS.iter().find(|(known, _)| *known == property);
+        let Some((_, [program, flag])) = option else {
+            return Ok(());
+        };
+        let mut argv = vec![*program, *flag, value];
+        argv.extend((property == "uid" && allowdupe).then_some("-o"));
+        argv.push(name);
+        self.run_tool(&argv)
     }
 
     fn remove_user(&self, name: &str, with_home: bool) -> Result<()> {
@@ -163,10 +161,6 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
             return Ok(found);
         }
         Ok(self.query_getent("group", name)?.and_then(|entry| database::parse_group(&entry)))
-    }
-
-    fn list_groups(&self) -> Result<Vec<GroupAccount>> {
-        Ok(self.load_database()?.list_groups())
     }
 
     fn create_group(&self, new: &NewGroup) -> Result<()> {

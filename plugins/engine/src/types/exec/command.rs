@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use muster_system::{Command, SystemResult};
+use muster_system::Command;
 
 use crate::error::{DescribeOperation as _, EngineError, Result};
-use crate::providers::account_names;
+use crate::providers::account_names::{self, IdLookup};
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
 
@@ -38,22 +38,11 @@ pub(super) fn check_command(resource: &Resource) -> Result<()> {
             return Err(EngineError::invalid_value(resource, name, problem));
         }
     }
-    let is_malformed = |setting: &&str| {
-        let name = setting.split('=').next().unwrap_or_default();
-        !setting.contains('=') || !name.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
-    };
-    if let Some(setting) = resource.get_list("environment").into_iter().find(is_malformed) {
-        let problem = format!("contains `{setting}`, must be `NAME=value`");
-        return Err(EngineError::invalid_value(resource, "environment", problem));
-    }
-    match resource.get_text("umask") {
-        Some(text) if parse_umask(text).is_none() => Err(EngineError::invalid_value(
-            resource,
-            "umask",
-            format!("is `{text}`, must be octal, such as `022`"),
-        )),
-        _ => Ok(()),
-    }
+    resource.check_items("environment", "`NAME=value`", |setting| {
+        let name = setting.split_once('=').map_or("", |(name, _)| name);
+        name.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+    })?;
+    resource.check_text("umask", "octal, such as `022`", |text| parse_umask(text).is_some())
 }
 
 /// The main command.
@@ -89,10 +78,7 @@ pub(super) fn command_text(resource: &Resource) -> String {
 }
 
 fn first_word(resource: &Resource) -> String {
-    resource
-        .get_list("command")
-        .first()
-        .map_or_else(|| resource.title.clone(), |word| (*word).to_owned())
+    resource.get_list("command").first().copied().unwrap_or(&resource.title).to_owned()
 }
 
 fn command_from_argv(
@@ -122,8 +108,6 @@ fn command_from_argv(
     Ok(command)
 }
 
-type IdLookup = fn(&ResourceContext<'_>, &str) -> SystemResult<Option<u32>>;
-
 fn lookup_id(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -135,7 +119,8 @@ fn lookup_id(
     };
     let id = look_up(cx, account).during(resource, format_args!("looking up {name} {account}"))?;
     id.map(Some).ok_or_else(|| {
-        EngineError::failed(resource, format!("{name} `{account}` does not exist on this machine"))
+        let problem = format!("{name} `{account}` does not exist on this machine");
+        EngineError::failed(resource, problem)
     })
 }
 

@@ -15,7 +15,7 @@ use muster_system::{Command, CommandOutput, SystemError};
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::paths;
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource::{Resource, name_values};
 use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::AttributeKind::{AbsolutePath, Bool, Commands, Int, List, Seconds, Text, Word};
 use crate::schema::{TypeSchema, parameter, property};
@@ -83,37 +83,28 @@ impl ResourceType for ExecResourceType {
 
     fn check(&self, resource: Resource) -> Result<Resource> {
         command::check_command(&resource)?;
-        if resource.get("tries").and_then(ResourceValue::as_int).is_some_and(|tries| tries < 1) {
+        if resource.get_int("tries").is_some_and(|tries| tries < 1) {
             return Err(EngineError::invalid_value(&resource, "tries", "is less than 1"));
         }
-        let returns = resource.get_list("returns");
-        if let Some(code) = returns.iter().find(|code| code.parse::<u8>().is_err()) {
-            let problem = format!("contains `{code}`, must be exit codes from 0 to 255");
+        let is_code = |code: &str| code.parse::<u8>().is_ok();
+        resource.check_items("returns", "exit codes from 0 to 255", is_code)?;
+        if resource.get_list("returns").is_empty() {
+            let problem = "is empty, must contain at least one exit code";
             return Err(EngineError::invalid_value(&resource, "returns", problem));
         }
-        if returns.is_empty() {
-            return Err(EngineError::invalid_value(
-                &resource,
-                "returns",
-                "is empty, must contain at least one exit code",
-            ));
-        }
-        let is_relative = |path: &&str| !path.starts_with('/');
-        if let Some(path) = resource.get_list("creates").into_iter().find(is_relative) {
-            let problem = format!("contains `{path}`, must be absolute paths");
-            return Err(EngineError::invalid_value(&resource, "creates", problem));
-        }
+        resource.check_items("creates", "absolute paths", |path| path.starts_with('/'))?;
         Ok(resource)
     }
 
     /// `returns` is `notrun` if the command should run, otherwise equal to the desired value.
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let notrun = ResourceValue::from("notrun");
         let returns = match resource.get("returns") {
-            Some(desired) if !should_run(cx, resource)? => desired.clone(),
-            _ => notrun,
+            Some(desired) if resource.get_flag("refreshonly") || !guards_allow(cx, resource)? => {
+                desired.clone()
+            }
+            _ => "notrun".into(),
         };
-        Ok(ResourceState { values: ResourceValues::from([("returns".to_owned(), returns)]) })
+        Ok(ResourceState { values: name_values([("returns", returns)]) })
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
@@ -143,15 +134,7 @@ impl ResourceType for ExecResourceType {
             return Ok(());
         }
         match resource.get_text("refresh") {
-            Some(line) => {
-                run_command(
-                    cx,
-                    resource,
-                    command::command_from_line(cx, resource, line)?,
-                    "refresh",
-                )?;
-                Ok(())
-            }
+            Some(line) => run_line(cx, resource, line, "refresh").map(drop),
             None => run_resource(cx, resource),
         }
     }
@@ -168,9 +151,8 @@ impl ResourceType for ExecResourceType {
             targets.extend(files.map(|file| ("file", file.to_owned())));
         }
         let is_name = |user: &&str| !user.bytes().all(|digit| digit.is_ascii_digit());
-        targets.extend(
-            resource.get_text("user").filter(is_name).map(|user| ("user", user.to_owned())),
-        );
+        let user = resource.get_text("user").filter(is_name);
+        targets.extend(user.map(|user| ("user", user.to_owned())));
         targets
     }
 }
@@ -180,10 +162,8 @@ fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     cx.cache.packages.clear();
     let output = run_tries(cx, resource)?;
     let is_success = is_expected_exit(resource, &output);
-    if matches!(
-        (resource.get_text("logoutput"), is_success),
-        (Some("true"), _) | (Some("on_failure"), false)
-    ) {
+    let logoutput = resource.get_text("logoutput");
+    if logoutput == Some("true") || (logoutput == Some("on_failure") && !is_success) {
         output.combined_text().lines().for_each(|line| cx.log_line(line));
     }
     if is_success {
@@ -194,12 +174,7 @@ fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     Err(EngineError::failed(resource, problem))
 }
 
-/// Whether all guards allow the command, evaluated in Puppet's order; stops at the first refusal.
-fn should_run(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
-    Ok(!resource.get_flag("refreshonly") && guards_allow(cx, resource)?)
-}
-
-/// Whether all guards except `refreshonly` allow the command.
+/// Whether all guards except `refreshonly` allow the command, evaluated in Puppet's order; stops at the first refusal.
 fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
     for path in resource.get_list("creates") {
         let found = paths::follow_links(cx.system, Path::new(path));
@@ -209,12 +184,7 @@ fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
     }
     for (guard, blocks_on_success) in [("unless", true), ("onlyif", false)] {
         for line in resource.get_list(guard) {
-            let output = run_command(
-                cx,
-                resource,
-                command::command_from_line(cx, resource, line)?,
-                &format!("check '{line}'"),
-            )?;
+            let output = run_line(cx, resource, line, &format!("check '{line}'"))?;
             if output.is_success() == blocks_on_success {
                 return Ok(false);
             }
@@ -225,7 +195,7 @@ fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
 
 /// Output of the last try: the first success, or the last failure.
 fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOutput> {
-    let tries = resource.get("tries").and_then(ResourceValue::as_int).unwrap_or(1);
+    let tries = resource.get_int("tries").unwrap_or(1);
     let delay = duration_parameter(resource, "try_sleep").unwrap_or_default();
     let run_once = || run_command(cx, resource, command::main_command(cx, resource)?, "command");
     let mut output = run_once()?;
@@ -243,6 +213,15 @@ fn is_expected_exit(resource: &Resource, output: &CommandOutput) -> bool {
     resource.get_list("returns").contains(&output.code.to_string().as_str())
 }
 
+fn run_line(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    line: &str,
+    label: &str,
+) -> Result<CommandOutput> {
+    run_command(cx, resource, command::command_from_line(cx, resource, line)?, label)
+}
+
 /// Runs a command or a guard. `label` starts the timeout message.
 fn run_command(
     cx: &ResourceContext<'_>,
@@ -258,26 +237,19 @@ fn run_command(
             EngineError::failed(resource, format!("{label} exceeded its timeout of {limit} s"))
         }
         error if error.is_not_found() => {
-            let missing_directory = command
-                .cwd
-                .as_deref()
-                .filter(|cwd| matches!(paths::follow_links(cx.system, cwd), Ok(None)));
-            EngineError::failed(
-                resource,
-                match missing_directory {
-                    Some(cwd) => format!("working directory {} does not exist", cwd.display()),
-                    None => format!("could not find command '{program}'"),
-                },
-            )
+            let is_missing = |cwd: &&Path| matches!(paths::follow_links(cx.system, cwd), Ok(None));
+            let problem = match command.cwd.as_deref().filter(is_missing) {
+                Some(cwd) => format!("working directory {} does not exist", cwd.display()),
+                None => format!("could not find command '{program}'"),
+            };
+            EngineError::failed(resource, problem)
         }
         other => EngineError::system(resource, format_args!("running {label}"), other),
     })?;
     // The shell exits with 127 for a missing program. Always an error, even for a guard.
     if output.code == 127 {
-        return Err(EngineError::failed(
-            resource,
-            format!("{label} returned 127: {}", output.combined_text().trim()),
-        ));
+        let problem = format!("{label} returned 127: {}", output.combined_text().trim());
+        return Err(EngineError::failed(resource, problem));
     }
     Ok(output)
 }

@@ -8,7 +8,7 @@ use super::{backup, mode, read, source};
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::{account_names, bucket, digest, paths};
-use crate::resource::{Resource, ResourceValue};
+use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
 /// A change in progress: its resource and path.
@@ -40,10 +40,11 @@ pub(super) fn apply_change(
         ("ensure" | "content" | "checksum_value", _) => file_change.write_file(),
         (property, _) => {
             let desired = file_change.desired_attributes(None)?;
+            let none = FileAttributes::default();
             let attributes = match property {
-                "owner" => FileAttributes { uid: desired.uid, ..FileAttributes::default() },
-                "group" => FileAttributes { gid: desired.gid, ..FileAttributes::default() },
-                _ => FileAttributes { mode: desired.mode, ..FileAttributes::default() },
+                "owner" => FileAttributes { uid: desired.uid, ..none },
+                "group" => FileAttributes { gid: desired.gid, ..none },
+                _ => FileAttributes { mode: desired.mode, ..none },
             };
             cx.system.set_attributes(&file_change.path, &attributes).during(resource, doing)
         }
@@ -135,17 +136,15 @@ impl FileChangeContext<'_> {
             return Ok(());
         };
         let is_same_kind = new_kind == Some(found.kind);
-        if found.kind == FileEntryKind::Directory
-            && !is_same_kind
-            && !self.resource.get_flag("force")
-        {
+        let is_directory = found.kind == FileEntryKind::Directory;
+        if is_directory && !is_same_kind && !self.resource.get_flag("force") {
             let problem = format!(
                 "Not removing directory {}; use 'force' to override: `force => true` removes it with its contents",
                 self.path.display()
             );
             return Err(EngineError::failed(self.resource, problem));
         }
-        if !(is_same_kind && found.kind == FileEntryKind::Directory) {
+        if !(is_same_kind && is_directory) {
             backup::back_up_entry(self.cx, self.resource, &self.path, &found)?;
         }
         let removed = match found.kind {
@@ -163,10 +162,9 @@ impl FileChangeContext<'_> {
         let Some(line) = resource.get_text("validate_cmd") else {
             return Ok(());
         };
-        let staging_path = resource
-            .get_text("staging_location")
-            .map_or_else(|| format!("{}.muster-validate", self.path.display()), str::to_owned);
-        let path = Path::new(&staging_path);
+        let default_path = format!("{}.muster-validate", self.path.display());
+        let staging_path = resource.get_text("staging_location").unwrap_or(&default_path);
+        let path = Path::new(staging_path);
         let doing = format_args!("validating content in {staging_path}");
         let attributes = FileAttributes::with_mode(0o600);
         let system = self.cx.system;
@@ -208,9 +206,9 @@ impl FileChangeContext<'_> {
     /// Desired mode, owner and group, with names resolved. A symbolic mode is applied to the existing entry, or to `new_file`, the mode of a new
     /// file and whether it is a directory.
     fn desired_attributes(&self, new_file: Option<(u32, bool)>) -> Result<FileAttributes> {
-        let text = |name| self.state.get(name).and_then(ResourceValue::as_text);
-        let found = text("mode").and_then(|mode| u32::from_str_radix(mode, 8).ok());
-        let kind = text("ensure");
+        let found = self.state.get_text("mode");
+        let found = found.and_then(|mode| u32::from_str_radix(mode, 8).ok());
+        let kind = self.state.get_text("ensure");
         let (current, directory) = match (new_file, found) {
             (Some((_, false)), Some(found)) if kind == Some("file") => (found, false),
             (Some(new_file), _) => new_file,
@@ -219,13 +217,9 @@ impl FileChangeContext<'_> {
         let not_found = |account_kind: &str, name: &str| {
             EngineError::failed(self.resource, format!("Could not find {account_kind} {name}"))
         };
-        let mut attributes = FileAttributes {
-            mode: self
-                .resource
-                .get_text("mode")
-                .and_then(|mode| mode::resolve_mode(mode, current, directory)),
-            ..FileAttributes::default()
-        };
+        let mode = self.resource.get_text("mode");
+        let mode = mode.and_then(|mode| mode::resolve_mode(mode, current, directory));
+        let mut attributes = FileAttributes { mode, ..FileAttributes::default() };
         if let Some(owner) = self.resource.get_text("owner") {
             let uid = account_names::resolve_uid(self.cx, owner)
                 .during(self.resource, "looking up the owner")?;

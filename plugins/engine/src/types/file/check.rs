@@ -44,7 +44,7 @@ fn check_ensure(resource: &mut Resource) -> Result<()> {
         Some("present" | "absent" | "file" | "directory" | "link") => return Ok(()),
         Some("false") => "absent",
         Some(path) if path.starts_with('/') => {
-            resource.values.insert("target".to_owned(), ResourceValue::from(path));
+            resource.set_value("target", path);
             "link"
         }
         Some(other) => {
@@ -56,7 +56,7 @@ fn check_ensure(resource: &mut Resource) -> Result<()> {
         None if resource.get("content").is_some() => "file",
         None => return Ok(()),
     };
-    resource.values.insert("ensure".to_owned(), ResourceValue::from(word));
+    resource.set_value("ensure", word);
     Ok(())
 }
 
@@ -85,23 +85,16 @@ fn check_sources(resource: &mut Resource) -> Result<()> {
         let problem = "is an empty list, must contain at least one source";
         return Err(EngineError::invalid_value(resource, "source", problem));
     }
-    resource.values.insert("source".to_owned(), ResourceValue::List(sources));
+    resource.set_value("source", ResourceValue::List(sources));
     Ok(())
 }
 
 fn check_backup(resource: &mut Resource) -> Result<()> {
-    match resource.get_text("backup") {
-        Some("true") => {
-            let suffix = ResourceValue::from(DEFAULT_BACKUP_SUFFIX);
-            resource.values.insert("backup".to_owned(), suffix);
-            Ok(())
-        }
-        Some(suffix) if suffix.starts_with('.') && suffix.contains('/') => {
-            let problem = format!("is `{suffix}`, must be a suffix without `/`");
-            Err(EngineError::invalid_value(resource, "backup", problem))
-        }
-        _ => Ok(()),
+    if resource.get_text("backup") == Some("true") {
+        resource.set_value("backup", DEFAULT_BACKUP_SUFFIX);
     }
+    let is_valid = |suffix: &str| !(suffix.starts_with('.') && suffix.contains('/'));
+    resource.check_text("backup", "a suffix without `/`", is_valid)
 }
 
 fn check_checksum(resource: &Resource) -> Result<()> {
@@ -137,8 +130,7 @@ fn check_recursion(resource: &Resource) -> Result<()> {
         return Err(EngineError::invalid_value(resource, "recurse", problem));
     }
     for (name, minimum) in [("recurselimit", 0), ("max_files", -1)] {
-        let number = resource.get(name).and_then(ResourceValue::as_int);
-        if let Some(number) = number.filter(|number| *number < minimum) {
+        if let Some(number) = resource.get_int(name).filter(|number| *number < minimum) {
             let problem = format!("is {number}, must be {minimum} or more");
             return Err(EngineError::invalid_value(resource, name, problem));
         }

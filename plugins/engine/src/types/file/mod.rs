@@ -65,23 +65,15 @@ impl ResourceType for FileResourceType {
         resource: &Resource,
         siblings: &dyn CatalogResources,
     ) -> Vec<AutoRequire> {
-        let mut targets: Vec<AutoRequire> = Vec::new();
-        let ancestors = || {
-            let ancestors = Path::new(&resource.name).ancestors().skip(1);
-            ancestors.map(|path| path.to_string_lossy().into_owned())
+        let ancestors = |type_name: &'static str| {
+            let paths = Path::new(&resource.name).ancestors().skip(1);
+            paths
+                .map(move |path| (type_name, path.to_string_lossy().into_owned()))
+                .filter(|(_, path)| siblings.find_resource(type_name, path).is_some())
         };
-        targets.extend(
-            ancestors()
-                .find(|path| siblings.find_resource("file", path).is_some())
-                .map(|path| ("file", path)),
-        );
-        let target = resource.get_text("target");
-        targets.extend(target.map(|target| ("file", target.to_owned())));
-        targets.extend(
-            ancestors()
-                .filter(|path| siblings.find_resource("mount", path).is_some())
-                .map(|path| ("mount", path)),
-        );
+        let target = resource.get_text("target").map(|target| ("file", target.to_owned()));
+        let mut targets: Vec<AutoRequire> =
+            ancestors("file").take(1).chain(target).chain(ancestors("mount")).collect();
         for (type_name, property) in [("user", "owner"), ("group", "group")] {
             let is_name = |account: &&str| !account.bytes().all(|digit| digit.is_ascii_digit());
             let account = resource.get_text(property).filter(is_name);

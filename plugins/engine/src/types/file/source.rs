@@ -130,9 +130,9 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
         return;
     };
     if resource.get_text("ensure") != Some("absent") {
-        resource.values.insert("ensure".to_owned(), kind.clone());
+        resource.set_value("ensure", kind.clone());
         if let Some(target) = state.get(SOURCE_TARGET_KEY) {
-            resource.values.insert("target".to_owned(), target.clone());
+            resource.set_value("target", target.clone());
         }
     }
     let creating = state.is_absent();

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use crate::error::{EngineError, Result};
 use crate::munge::munge_resource;
-use crate::resource::{Resource, ResourceValue};
+use crate::resource::Resource;
 use crate::resource_type::ResourceType;
 use crate::schema::AttributeKind::{Int, List, Text, Word};
 use crate::schema::{TypeSchema, parameter};
@@ -97,33 +97,21 @@ impl ResourceType for ScheduleResourceType {
 
 /// Converts the resource's values to a window.
 fn schedule_window(resource: &Resource) -> Result<ScheduleWindow> {
-    let range = |text: &str| {
-        ScheduleTimeRange::parse(text).ok_or_else(|| {
-            let problem = format!("contains `{text}`, must be a range of times such as `2 - 4:30`");
-            EngineError::invalid_value(resource, "range", problem)
-        })
-    };
-    let day = |text: &str| {
-        parse_weekday(text).ok_or_else(|| {
-            let problem =
-                format!("contains `{text}`, must be the name of a day or 0 (Sunday) to 6");
-            EngineError::invalid_value(resource, "weekday", problem)
-        })
-    };
-    let repeat = resource.get("repeat").and_then(ResourceValue::as_int).unwrap_or(1);
+    let expected = "a range of times such as `2 - 4:30`";
+    resource.check_items("range", expected, |text| ScheduleTimeRange::parse(text).is_some())?;
+    let expected = "the name of a day or 0 (Sunday) to 6";
+    resource.check_items("weekday", expected, |text| parse_weekday(text).is_some())?;
+    let repeat = resource.get_int("repeat").unwrap_or(1);
     let by_number = resource.get_text("periodmatch") == Some("number");
     if repeat < 1 || (by_number && repeat != 1) {
         let problem =
             format!("is {repeat}, must be 1 or more, and 1 unless `periodmatch` is `distance`");
         return Err(EngineError::invalid_value(resource, "repeat", problem));
     }
-    let days: Vec<i8> =
-        resource.get_list("weekday").into_iter().map(day).collect::<Result<_, _>>()?;
-    let ranges: Vec<ScheduleTimeRange> =
-        resource.get_list("range").into_iter().map(range).collect::<Result<_, _>>()?;
+    let list = |name| resource.get_list(name).into_iter();
     Ok(ScheduleWindow {
-        ranges,
-        days,
+        ranges: list("range").filter_map(ScheduleTimeRange::parse).collect(),
+        days: list("weekday").filter_map(parse_weekday).collect(),
         period: resource.get_text("period").and_then(SchedulePeriod::parse),
         by_number,
         repeat,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::database::AccountDatabase;
-use super::super::defaults::{AccountDefaults, free_id, free_system_id};
+use super::super::defaults::AccountDefaults;
 use super::super::table::{parse_members, update_members};
 use super::super::{AccountError, GroupAccount, GroupChange, NewGroup, Result};
 
@@ -46,11 +46,7 @@ pub(super) fn free_gid(
     if let Some(preferred) = preferred.filter(|gid| !taken.contains(gid)) {
         return Ok(preferred);
     }
-    let found = if system {
-        free_system_id(&taken, &defaults.system_gids)
-    } else {
-        free_id(&taken, &defaults.gids)
-    };
+    let found = defaults.gids.free_id(&taken, system);
     found.ok_or_else(|| AccountError::Refused("no GID of the configured range is free".to_owned()))
 }
 

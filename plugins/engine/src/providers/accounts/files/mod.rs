@@ -17,9 +17,9 @@ use super::database::AccountDatabase;
 use super::defaults::AccountDefaults;
 use super::table::AccountTable;
 use super::{
-    AccountError, AccountProvider, GroupAccount, GroupChange, NewGroup, NewUser, Result,
-    UserAccount, UserChange, dates,
+    AccountError, AccountProvider, GroupChange, NewGroup, NewUser, Result, UserChange, dates,
 };
+use crate::providers::paths;
 
 /// The lock of `lckpwdf(3)`, which shadow-utils also take.
 const PASSWD_LOCK_FILE: &str = "/etc/.pwd.lock";
@@ -40,22 +40,13 @@ impl<'a> FileAccountProvider<'a> {
         Self { system }
     }
 
-    fn load_database(&self) -> Result<AccountDatabase> {
-        AccountDatabase::load(self.system)
-            .map_err(AccountError::during("read the users and groups"))
-    }
-
     /// Reads, changes and writes the files; writes nothing if the change is rejected.
     fn edit_database<T>(
         &self,
         change: impl FnOnce(&mut AccountDatabase) -> Result<T>,
     ) -> Result<T> {
-        let etc = Path::new("/etc");
-        if self.system.metadata(etc).map_err(AccountError::during("inspect /etc"))?.is_none() {
-            self.system
-                .create_dir(etc, &FileAttributes::default())
-                .map_err(AccountError::during("create /etc"))?;
-        }
+        paths::create_dirs(self.system, Path::new("/etc"), &FileAttributes::default())
+            .map_err(AccountError::during("create /etc"))?;
         let _lock = self
             .system
             .lock_file(Path::new(PASSWD_LOCK_FILE), LOCK_TIMEOUT)
@@ -85,12 +76,8 @@ impl<'a> FileAccountProvider<'a> {
 }
 
 impl AccountProvider for FileAccountProvider<'_> {
-    fn find_user(&self, name: &str, _local: bool) -> Result<Option<UserAccount>> {
-        Ok(self.load_database()?.find_user(name))
-    }
-
-    fn list_users(&self) -> Result<Vec<UserAccount>> {
-        Ok(self.load_database()?.list_users())
+    fn system(&self) -> &dyn System {
+        self.system
     }
 
     fn create_user(&self, new: &NewUser) -> Result<()> {
@@ -110,8 +97,11 @@ impl AccountProvider for FileAccountProvider<'_> {
         let before = self.edit_database(|database| {
             users::change_user(database, name, change, self.current_day())
         })?;
-        if let UserChange::Uid(uid, _) = change {
-            homes::change_home_owner(self.system, &before, *uid)
+        if let UserChange::Property { name, value, .. } = change
+            && name == "uid"
+            && let Ok(uid) = value.parse()
+        {
+            homes::change_home_owner(self.system, &before, uid)
                 .map_err(AccountError::during(format!("change the owner of {}", before.home)))?;
         }
         Ok(())
@@ -129,14 +119,6 @@ impl AccountProvider for FileAccountProvider<'_> {
             }
             users::remove_user(database, &user, user_groups)
         })
-    }
-
-    fn find_group(&self, name: &str, _local: bool) -> Result<Option<GroupAccount>> {
-        Ok(self.load_database()?.find_group(name))
-    }
-
-    fn list_groups(&self) -> Result<Vec<GroupAccount>> {
-        Ok(self.load_database()?.list_groups())
     }
 
     fn create_group(&self, new: &NewGroup) -> Result<()> {
