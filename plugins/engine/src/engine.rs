@@ -208,7 +208,7 @@ impl ResourceEngine {
     }
 
     /// Whether the type of a resource has a property; false for an unknown type.
-    pub(crate) fn type_is(
+    pub(crate) fn type_satisfies(
         &self,
         resource: &Resource,
         predicate: impl FnOnce(&dyn ResourceType) -> bool,
@@ -219,7 +219,8 @@ impl ResourceEngine {
     /// Whether its own change refreshes it. A resource being removed is not refreshed.
     pub(crate) fn refreshes_itself(&self, resource: &Resource) -> bool {
         let is_removed = resource.get_text("ensure") == Some("absent");
-        !is_removed && self.type_is(resource, |resource_type| resource_type.refreshes_itself())
+        !is_removed
+            && self.type_satisfies(resource, |resource_type| resource_type.refreshes_itself())
     }
 
     /// Desired properties, except sensitive ones.

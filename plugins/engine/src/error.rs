@@ -141,15 +141,7 @@ impl EngineError {
 
     /// Whether the request itself is invalid: nothing was changed, and a retry cannot succeed.
     pub fn is_invalid(&self) -> bool {
-        matches!(
-            self,
-            Self::UnknownType { .. }
-                | Self::UnknownAttribute { .. }
-                | Self::Missing { .. }
-                | Self::Invalid { .. }
-                | Self::Refused { .. }
-                | Self::Unavailable { .. }
-        )
+        !matches!(self, Self::System { .. } | Self::NotEvaluated { .. } | Self::Failed { .. })
     }
 }
 

@@ -122,21 +122,22 @@ enum UnexpectedValue {
 /// Converts one value.
 fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValue, ValueMismatch> {
     let is_string_list = input.as_array().is_some_and(|items| items.iter().all(Json::is_string));
-    match attribute.kind {
-        AttributeKind::List => return munge_list(attribute, input).map(ResourceValue::List),
-        AttributeKind::Commands => {
-            return munge_commands(attribute, input).map(ResourceValue::List);
-        }
-        AttributeKind::Options => return munge_options(attribute, input).map(ResourceValue::List),
-        AttributeKind::Data if is_string_list => {
-            return munge_list(attribute, input).map(ResourceValue::List);
-        }
+    let list = match attribute.kind {
+        AttributeKind::List => munge_list(attribute, input)?,
+        AttributeKind::Commands => munge_commands(attribute, input)?,
+        AttributeKind::Options => munge_options(attribute, input)?,
+        AttributeKind::Data if is_string_list => munge_list(attribute, input)?,
         AttributeKind::Data if !input.is_string() => {
             let value = ResourceValue::from_json(input.clone());
             return value.ok_or_else(|| ValueMismatch::new("is", UnexpectedValue::Null, attribute));
         }
-        _ => {}
-    }
+        _ => return munge_word(attribute, input),
+    };
+    Ok(ResourceValue::List(list))
+}
+
+/// Converts a value that has one text.
+fn munge_word(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValue, ValueMismatch> {
     let text = munge_text(input).map_err(|actual| ValueMismatch::new("is", actual, attribute))?;
     let value = match attribute.kind {
         AttributeKind::Int => text.parse().ok().map(ResourceValue::Int),

@@ -193,7 +193,7 @@ impl Resource {
     }
 
     /// The resource without one of its values.
-    pub(crate) fn without(&self, name: &str) -> Self {
+    pub(crate) fn without_value(&self, name: &str) -> Self {
         let mut rest = self.clone();
         rest.values.remove(name);
         rest
@@ -256,10 +256,12 @@ pub fn format_reference(type_name: &str, title: &str) -> String {
 
 /// Each segment of `a::b` is capitalised.
 pub fn capitalise_name(name: &str) -> String {
-    let capitalise = |segment: &str| {
-        let mut letters = segment.chars();
-        let first = letters.next().map(char::to_uppercase);
-        first.into_iter().flatten().chain(letters).collect::<String>()
-    };
-    name.split("::").map(capitalise).collect::<Vec<_>>().join("::")
+    name.split("::").map(capitalise_word).collect::<Vec<_>>().join("::")
+}
+
+/// The first letter becomes a capital one.
+pub(crate) fn capitalise_word(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).collect()
 }

@@ -182,6 +182,13 @@ pub enum GenerationPhase {
     WithTheResource,
 }
 
+impl GenerationPhase {
+    /// This phase if the resource generates others.
+    pub(crate) fn only_if(self, generates: bool) -> Self {
+        if generates { self } else { Self::Never }
+    }
+}
+
 /// Data read for one resource and reused for the following ones. Data from a file is valid until the file's fingerprint changes.
 #[derive(Debug, Default)]
 pub(crate) struct EvaluationCache {

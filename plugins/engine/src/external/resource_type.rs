@@ -100,13 +100,11 @@ impl ExternalResourceType {
             let last = text.trim().lines().next_back().unwrap_or_default();
             return Err(failed(format!("{program} ended with code {code}: {last}")));
         }
-        let response: ExternalProviderResponse =
-            serde_json::from_slice(&output.stdout).map_err(|error| {
-                failed(format!("{program} did not print exactly one JSON object: {error}"))
-            })?;
-        for line in &response.log {
-            cx.log_line(line.clone());
-        }
+        let response = serde_json::from_slice(&output.stdout);
+        let response: ExternalProviderResponse = response.map_err(|error| {
+            failed(format!("{program} did not print exactly one JSON object: {error}"))
+        })?;
+        response.log.iter().for_each(|line| cx.log_line(line));
         match response.error {
             Some(problem) => Err(failed(problem)),
             None => Ok(response),
@@ -130,14 +128,10 @@ impl ExternalResourceType {
     }
 
     fn parse_state(&self, found: Map<String, Json>) -> ResourceValues {
-        let find_property =
-            |name: &str| self.schema.properties().find(|property| property.name == name);
-        found
-            .into_iter()
-            .filter_map(|(name, json)| {
-                Some((find_property(&name)?.name.to_owned(), ResourceValue::from_json(json)?))
-            })
-            .collect()
+        let is_property =
+            |name: &str| self.schema.properties().any(|property| property.name == name);
+        let known = found.into_iter().filter(|(name, _)| is_property(name));
+        known.filter_map(|(name, json)| Some((name, ResourceValue::from_json(json)?))).collect()
     }
 }
 
@@ -178,12 +172,8 @@ impl ResourceType for ExternalResourceType {
 
     fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         let named = |(attribute, type_name): &(String, &'static str)| {
-            let names: Vec<AutoRequire> = resource
-                .get_list(attribute)
-                .iter()
-                .map(|name| (*type_name, (*name).to_owned()))
-                .collect();
-            names
+            let names = resource.get_list(attribute).into_iter();
+            names.map(|name| (*type_name, name.to_owned())).collect::<Vec<_>>()
         };
         self.requires.iter().flat_map(named).collect()
     }

@@ -52,22 +52,28 @@ impl PuppetResourceType {
         resource: &Resource,
         request: &BridgeRequest<'_>,
     ) -> Result<T> {
-        match self.bridge.send_request(request, &cx.cancel) {
-            Ok(LoggedAnswer { ok, log }) => {
-                for line in log {
-                    cx.log_line(line);
-                }
-                Ok(ok)
-            }
-            Err(error) => {
-                if let BridgeError::Failed { log, .. } = &error {
-                    for line in log {
-                        cx.log_line(line.clone());
-                    }
-                }
-                Err(to_engine_error(resource, error))
-            }
-        }
+        let answer = self.bridge.send_request(request, &cx.cancel);
+        let log = match &answer {
+            Ok(LoggedAnswer { log, .. }) | Err(BridgeError::Failed { log, .. }) => log.as_slice(),
+            Err(_) => &[],
+        };
+        log.iter().for_each(|line| cx.log_line(line));
+        answer.map(|answer| answer.ok).map_err(|error| to_engine_error(resource, error))
+    }
+
+    /// Sends a request that has no other answer than its success.
+    fn tell_puppet(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        request: &BridgeRequest<'_>,
+    ) -> Result<()> {
+        self.ask_puppet::<EmptyReply>(cx, resource, request).map(|_| ())
+    }
+
+    fn query_check(&self, resource: &Resource) -> Result<CheckReply, BridgeError> {
+        let request = self.build_request("check", resource);
+        self.bridge.send_request(&request, &CancelFlag::default()).map(|reply| reply.ok)
     }
 
     fn build_request<'r>(&self, op: &'static str, resource: &'r Resource) -> BridgeRequest<'r> {
@@ -81,17 +87,9 @@ impl ResourceType for PuppetResourceType {
     }
 
     fn check(&self, mut resource: Resource) -> Result<Resource> {
-        let reply = self.bridge.send_request::<CheckReply>(
-            &self.build_request("check", &resource),
-            &CancelFlag::default(),
-        );
-        match reply {
-            Ok(reply) => {
-                resource.name = reply.ok.name;
-                Ok(resource)
-            }
-            Err(error) => Err(to_engine_error(&resource, error)),
-        }
+        let reply = self.query_check(&resource);
+        resource.name = reply.map_err(|error| to_engine_error(&resource, error))?.name;
+        Ok(resource)
     }
 
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
@@ -117,7 +115,7 @@ impl ResourceType for PuppetResourceType {
         change: &PropertyChange,
     ) -> Result<()> {
         let request = self.build_request("apply", &plan.resource).for_property(&change.property);
-        self.ask_puppet::<EmptyReply>(cx, &plan.resource, &request).map(|_| ())
+        self.tell_puppet(cx, &plan.resource, &request)
     }
 
     fn supports_refresh(&self) -> bool {
@@ -125,8 +123,7 @@ impl ResourceType for PuppetResourceType {
     }
 
     fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
-        self.ask_puppet::<EmptyReply>(cx, resource, &self.build_request("refresh", resource))
-            .map(|_| ())
+        self.tell_puppet(cx, resource, &self.build_request("refresh", resource))
     }
 
     /// If the query fails, no order is added; the evaluation of the resource will report the error.
@@ -134,14 +131,12 @@ impl ResourceType for PuppetResourceType {
         if self.autorequires.is_empty() {
             return Vec::new();
         }
-        let request = self.build_request("check", resource);
-        let Ok(reply) = self.bridge.send_request::<CheckReply>(&request, &CancelFlag::default())
-        else {
+        let Ok(reply) = self.query_check(resource) else {
             return Vec::new();
         };
         let known_type =
             |name: &str| self.autorequires.iter().copied().find(|type_name| *type_name == name);
-        let requirements = reply.ok.autorequires.into_iter();
+        let requirements = reply.autorequires.into_iter();
         requirements.filter_map(|(type_name, name)| Some((known_type(&type_name)?, name))).collect()
     }
 

@@ -61,7 +61,7 @@ const LOG_LEVEL_NAMES: [(RunLogLevel, &str); 8] = [
 
 impl RunLogLevel {
     /// The level of changes of a resource: its `loglevel`, where Puppet accepts `verbose` as `info`.
-    pub(crate) fn of_resource(resource: &Resource) -> Self {
+    pub(crate) fn from_resource(resource: &Resource) -> Self {
         let word = resource.get_text("loglevel").unwrap_or("notice");
         let known = LOG_LEVEL_NAMES.iter().find(|(_, name)| *name == word);
         let default = if word == "verbose" { Self::Info } else { Self::Notice };
@@ -168,6 +168,11 @@ pub struct ResourceStatus {
 }
 
 impl ResourceStatus {
+    /// Whether its evaluation or its refresh failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed || self.failed_to_restart
+    }
+
     /// Adds an event and updates the status flags and counters as Puppet does.
     pub fn add_event(&mut self, event: ResourceEvent) {
         match event.status {
@@ -293,16 +298,11 @@ impl RunReport {
         if !self.transaction_completed {
             return 1;
         }
-        let failed = |status: &ResourceStatus| status.failed || status.failed_to_restart;
-        let changed = self.resource_statuses.iter().any(|status| status.change_count > 0);
-        let mut code = 0;
-        if changed || !self.pending_refreshes.is_empty() {
-            code |= 2;
-        }
-        if self.resource_statuses.iter().any(failed) {
-            code |= 4;
-        }
-        code
+        let statuses = || self.resource_statuses.iter();
+        let changed = statuses().any(|status| status.change_count > 0);
+        let pending = !self.pending_refreshes.is_empty();
+        let failed = statuses().any(ResourceStatus::has_failed);
+        2 * u8::from(changed || pending) + 4 * u8::from(failed)
     }
 }
 

@@ -182,7 +182,7 @@ impl CatalogRun<'_> {
             return;
         };
         let change_event = change.to_event(&resource.reference(), outcome);
-        let loglevel = RunLogLevel::of_resource(resource);
+        let loglevel = RunLogLevel::from_resource(resource);
         let (event_status, level) = match outcome {
             ChangeOutcome::Made => ("success", loglevel),
             ChangeOutcome::Planned => ("noop", loglevel),
@@ -309,7 +309,7 @@ impl CatalogRun<'_> {
                 event.property.as_ref() == Some(&change.property) && event.status == "success"
             })
         };
-        let is_spared = self.engine.type_is(&plan.resource, |resource_type| {
+        let is_spared = self.engine.type_satisfies(&plan.resource, |resource_type| {
             let mut applied = plan.changes.iter().filter(is_applied);
             applied.any(|change| resource_type.spares_refresh(change))
         });
@@ -327,7 +327,7 @@ impl CatalogRun<'_> {
     /// Logs messages of the type: command output and other text.
     pub(super) fn log_output(&mut self, member: MemberId, resource: &Resource) {
         let lines = self.cx.log.take();
-        let level = RunLogLevel::of_resource(resource);
+        let level = RunLogLevel::from_resource(resource);
         for line in lines {
             let line = self.redact_text(member, &line);
             match resource.type_name.as_str() {

@@ -87,7 +87,7 @@ impl CatalogRun<'_> {
 
     fn supports_refresh(&self, member: MemberId) -> bool {
         self.resolved.resource_of(member).is_some_and(|resource| {
-            self.engine.type_is(resource, |resource_type| resource_type.supports_refresh())
+            self.engine.type_satisfies(resource, |resource_type| resource_type.supports_refresh())
         })
     }
 

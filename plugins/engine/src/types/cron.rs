@@ -20,22 +20,9 @@ use crate::schema::{TypeSchema, parameter, presence_property, property, provider
 const CRONTAB_DIRECTORY: &str = "/var/spool/cron/crontabs";
 const SPECIAL_TIMES: &[&str] =
     &["reboot", "yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly", "absent"];
-const DAY_NAMES: [&str; 7] =
-    ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
-const MONTH_NAMES: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
+const DAY_NAMES: &str = "sunday monday tuesday wednesday thursday friday saturday";
+const MONTH_NAMES: &str =
+    "january february march april may june july august september october november december";
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "cron",
@@ -201,11 +188,11 @@ fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool 
 fn check_times(mut resource: Resource) -> Result<Resource> {
     let special = resource.get_text("special").is_some_and(|word| word != "absent");
     for (field, low, high, names) in [
-        ("minute", 0, 59, &[][..]),
-        ("hour", 0, 23, &[]),
-        ("weekday", 0, 7, &DAY_NAMES),
-        ("month", 1, 12, &MONTH_NAMES),
-        ("monthday", 1, 31, &[]),
+        ("minute", 0, 59, ""),
+        ("hour", 0, 23, ""),
+        ("weekday", 0, 7, DAY_NAMES),
+        ("month", 1, 12, MONTH_NAMES),
+        ("monthday", 1, 31, ""),
     ] {
         let Some(ResourceValue::List(words)) = resource.get(field) else {
             continue;
@@ -238,7 +225,7 @@ fn check_times(mut resource: Resource) -> Result<Resource> {
     Ok(resource)
 }
 
-fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String> {
+fn parse_time(word: &str, low: u32, high: u32, names: &str) -> Option<String> {
     if matches!(word, "*" | "absent") {
         return Some("absent".to_owned());
     }
@@ -246,9 +233,8 @@ fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String>
         |text: &str| text.parse::<u32>().ok().filter(|number| (low..=high).contains(number));
     let by_word = || {
         let word = word.to_lowercase();
-        let index = names
-            .iter()
-            .position(|name| *name == word || (word.len() == 3 && name.starts_with(&word)))?;
+        let is_name = |name: &str| name == word || (word.len() == 3 && name.starts_with(&word));
+        let index = names.split_whitespace().position(is_name)?;
         u32::try_from(index).ok().map(|index| index + low)
     };
     if let Some(number) = number(word).or_else(by_word) {

@@ -53,12 +53,12 @@ impl ResourceType for GroupResourceType {
     }
 
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+        let accounts = accounts::choose_provider(cx);
         let found = accounts.find_group(&resource.name, resource.get_flag("forcelocal"));
-        let found = found.map_err(|error| error.into_engine_error(resource))?;
-        Ok(found.map_or_else(ResourceState::absent, |found| ResourceState {
-            values: group_values(&found),
-        }))
+        let values = found
+            .map_err(|error| error.into_engine_error(resource))?
+            .map(|found| group_values(&found));
+        Ok(values.map_or_else(ResourceState::absent, |values| ResourceState { values }))
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
@@ -72,7 +72,7 @@ impl ResourceType for GroupResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<()> {
-        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+        let accounts = accounts::choose_provider(cx);
         let resource = &plan.resource;
         let result = match change.property.as_str() {
             "ensure" if change.to.as_text() == Some("absent") => {
@@ -91,7 +91,7 @@ impl ResourceType for GroupResourceType {
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let groups = accounts::choose_provider(cx.system, cx.cancel.clone()).list_groups();
+        let groups = accounts::choose_provider(cx).list_groups();
         let groups = groups.map_err(|error| error.into_engine_error(&all))?;
         Ok(groups.iter().map(|group| (group.name.clone(), group_values(group))).collect())
     }

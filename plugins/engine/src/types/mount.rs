@@ -227,13 +227,7 @@ fn run_mount_command(cx: &ResourceContext<'_>, resource: &Resource, argv: &[&str
     if output.is_success() {
         return Ok(());
     }
-    let problem = format!(
-        "Execution of '{}' returned {}: {}",
-        argv.join(" "),
-        output.code,
-        output.combined_text().trim()
-    );
-    Err(EngineError::failed(resource, problem))
+    Err(EngineError::failed(resource, output.execution_text(&argv.join(" "))))
 }
 
 /// `device mountpoint fstype options dump pass`; blanks are written as `\040`.

@@ -43,11 +43,8 @@ impl ResourceType for NotifyResourceType {
         change: &PropertyChange,
     ) -> Result<()> {
         let resource = &plan.resource;
-        if resource.get_flag("withpath") {
-            cx.log_line(format!("{}: {}", resource.reference(), change.to));
-        } else {
-            cx.log_line(change.to.to_string());
-        }
+        let path = resource.get_flag("withpath").then(|| format!("{}: ", resource.reference()));
+        cx.log_line(path.unwrap_or_default() + &change.to.to_string());
         Ok(())
     }
 }

@@ -118,7 +118,7 @@ impl ResourceType for PackageResourceType {
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let rest = resource.without("ensure");
+        let rest = resource.without_value("ensure");
         let mut changes = Vec::new();
         if let Some((desired, found)) = resource.get("ensure").zip(state.get("ensure"))
             && !is_ensured(desired, found, state)

@@ -35,6 +35,9 @@ pub(super) fn generate_absent_keys(
     resource: &Resource,
     siblings: &dyn CatalogResources,
 ) -> Result<Vec<Resource>> {
+    if !is_purge_requested(resource) {
+        return Ok(Vec::new());
+    }
     let account =
         account_names::find_user(cx, &resource.name).during(resource, "looking up the user")?;
     let home = match (resource.get_text("home"), account) {

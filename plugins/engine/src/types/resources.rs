@@ -70,11 +70,7 @@ impl ResourceType for ResourcesResourceType {
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
-        if resource.get_flag("purge") {
-            GenerationPhase::BeforeTheRun
-        } else {
-            GenerationPhase::Never
-        }
+        GenerationPhase::BeforeTheRun.only_if(resource.get_flag("purge"))
     }
 
     fn generate_resources(
@@ -122,34 +118,30 @@ fn managed_type(resource: &Resource) -> Result<Arc<dyn ResourceType>> {
 
 /// Users excluded from purging.
 struct SparedUsers {
-    applies: bool,
     max_system_uid: Option<i64>,
     uids: Vec<i64>,
 }
 
 impl SparedUsers {
     fn contains(&self, title: &str, values: &ResourceValues) -> bool {
-        let Some(max_system_uid) = self.max_system_uid.filter(|_| self.applies) else {
-            return false;
-        };
         let uid = values.get("uid").and_then(ResourceValue::as_int);
-        PROTECTED_USERS.contains(&title)
-            || uid.is_none_or(|uid| uid <= max_system_uid || self.uids.contains(&uid))
+        self.max_system_uid.is_some_and(|max_system_uid| {
+            PROTECTED_USERS.contains(&title)
+                || uid.is_none_or(|uid| uid <= max_system_uid || self.uids.contains(&uid))
+        })
     }
 }
 
 fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedUsers> {
     let max_system_uid = match resource.get_text("unless_system_user") {
+        _ if resource.name != "user" => None,
         Some("false") => None,
         Some(number) if number != "true" => number.parse().ok(),
         _ => Some(greatest_system_uid(cx, resource)?),
     };
     let uids = resource.get_list("unless_uid").into_iter();
-    Ok(SparedUsers {
-        applies: resource.name == "user",
-        max_system_uid,
-        uids: uids.filter_map(|number| number.parse().ok()).collect(),
-    })
+    let uids = uids.filter_map(|number| number.parse().ok()).collect();
+    Ok(SparedUsers { max_system_uid, uids })
 }
 
 /// `UID_MIN` of `login.defs` minus one.

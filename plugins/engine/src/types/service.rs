@@ -88,7 +88,11 @@ impl ResourceType for ServiceResourceType {
         let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
         // Puppet syncs `enable` together with `ensure` without reporting it; here it is a separate change.
         if plan.changes.iter().any(|change| change.property == "ensure") {
-            plan.changes.extend(compare_properties(&SCHEMA, &resource.without("ensure"), state));
+            plan.changes.extend(compare_properties(
+                &SCHEMA,
+                &resource.without_value("ensure"),
+                state,
+            ));
         }
         let enable = state.get_text("enable");
         let fixed = enable.is_some_and(|word| !["true", "false", "mask"].contains(&word));

@@ -11,7 +11,7 @@ use muster_system::{FileEntryKind, FileMetadata};
 use super::file::FileResourceType;
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::glob;
-use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
+use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry, collect_limited};
 use crate::resource::{Resource, ResourceValue, format_reference};
 use crate::resource_type::{
     CatalogResources, GenerationPhase, ResourceContext, ResourceType, absent_resource,
@@ -66,9 +66,6 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
-/// Number of entries that triggers a warning.
-const ENTRY_WARNING_LIMIT: usize = 1000;
-
 /// The resource type.
 #[derive(Debug)]
 pub struct TidyResourceType;
@@ -82,7 +79,7 @@ impl ResourceType for TidyResourceType {
         let depth = recursion_depth(&resource)?;
         age_limit(&resource)?;
         size_limit(&resource)?;
-        if resource.get("matches").is_some() && matches!(depth, TidyDepth::PathOnly) {
+        if resource.get("matches").is_some() && depth == Some(0) {
             let problem = "requires `recurse`, because it matches names in a directory";
             return Err(EngineError::invalid_value(&resource, "matches", problem));
         }
@@ -124,17 +121,12 @@ impl ResourceType for TidyResourceType {
     }
 }
 
-enum TidyDepth {
-    PathOnly,
-    Levels(usize),
-    All,
-}
-
-fn recursion_depth(resource: &Resource) -> Result<TidyDepth> {
+/// Number of levels below the path, 0 for the path alone; `None` for all.
+fn recursion_depth(resource: &Resource) -> Result<Option<usize>> {
     match resource.get_text("recurse") {
-        None | Some("false" | "0") => Ok(TidyDepth::PathOnly),
-        Some("true" | "inf") => Ok(TidyDepth::All),
-        Some(levels) => levels.parse().map(TidyDepth::Levels).map_err(|_| {
+        None | Some("false") => Ok(Some(0)),
+        Some("true" | "inf") => Ok(None),
+        Some(levels) => levels.parse().map(Some).map_err(|_| {
             let problem = format!("is `{levels}`, must be true, false, inf or a number of levels");
             EngineError::invalid_value(resource, "recurse", problem)
         }),
@@ -151,38 +143,32 @@ fn parse_amount(text: &str, default: char) -> Option<(u64, char)> {
 }
 
 fn age_limit(resource: &Resource) -> Result<Option<Duration>> {
-    let Some(text) = resource.get_text("age") else {
-        return Ok(None);
-    };
-    let seconds = parse_amount(text, 'd').and_then(|(number, unit)| {
-        let unit = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            'd' => 86_400,
-            'w' => 604_800,
-            _ => return None,
-        };
-        number.checked_mul(unit)
-    });
-    seconds.map(|seconds| Some(Duration::from_secs(seconds))).ok_or_else(|| {
-        let problem = format!("is `{text}`, must be a number and s, m, h, d or w, such as `1w`");
-        EngineError::invalid_value(resource, "age", problem)
-    })
+    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
+    let expected = "a number and s, m, h, d or w, such as `1w`";
+    Ok(amount_limit(resource, "age", 'd', &units, expected)?.map(Duration::from_secs))
 }
 
 fn size_limit(resource: &Resource) -> Result<Option<u64>> {
-    let Some(text) = resource.get_text("size") else {
-        return Ok(None);
+    let units = [('b', 1), ('k', 1 << 10), ('m', 1 << 20), ('g', 1 << 30), ('t', 1 << 40)];
+    let expected = "a number and b, k, m, g or t, such as `10m`";
+    amount_limit(resource, "size", 'k', &units, expected)
+}
+
+/// The value of an attribute in its smallest unit.
+fn amount_limit(
+    resource: &Resource,
+    name: &str,
+    default_unit: char,
+    units: &[(char, u64)],
+    expected: &str,
+) -> Result<Option<u64>> {
+    let parse = |text: &str| {
+        let (number, unit) = parse_amount(text, default_unit)?;
+        let (_, factor) = units.iter().find(|(known, _)| *known == unit)?;
+        number.checked_mul(*factor)
     };
-    let bytes = parse_amount(text, 'k').and_then(|(number, unit)| {
-        let power = "bkmgt".find(unit)?;
-        number.checked_mul(1024_u64.checked_pow(u32::try_from(power).ok()?)?)
-    });
-    bytes.map(Some).ok_or_else(|| {
-        let problem = format!("is `{text}`, must be a number and b, k, m, g or t, such as `10m`");
-        EngineError::invalid_value(resource, "size", problem)
-    })
+    resource.check_text(name, expected, |text| parse(text).is_some())?;
+    Ok(resource.get_text(name).and_then(parse))
 }
 
 /// The path itself and, with `recurse`, everything below it.
@@ -197,26 +183,9 @@ fn collect_entries(
         return Ok(Vec::new());
     };
     let mut entries = vec![DirectoryWalkEntry { relative_path: PathBuf::new(), metadata }];
-    let depth = match recursion_depth(resource)? {
-        TidyDepth::PathOnly => return Ok(entries),
-        TidyDepth::Levels(levels) => Some(levels),
-        TidyDepth::All => None,
-    };
-    let max_files = resource.get_int("max_files").unwrap_or(0);
-    let walk = DirectoryWalk {
-        depth,
-        ignore: &[],
-        follow: false,
-        max_entries: usize::try_from(max_files).ok().filter(|limit| *limit > 0),
-    };
-    let descendants = walk
-        .collect_entries(cx.system, path)
-        .map_err(|problem| EngineError::failed(resource, problem.to_string()))?;
-    if max_files == 0 && descendants.len() > ENTRY_WARNING_LIMIT {
-        let count = descendants.len();
-        cx.log_line(format!("The directory '{}' contains {count} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT}", resource.name));
-    }
-    entries.extend(descendants);
+    let depth = recursion_depth(resource)?;
+    let walk = DirectoryWalk { depth, ..DirectoryWalk::default() };
+    entries.extend(collect_limited(cx, resource, path, walk, "")?);
     Ok(entries)
 }
 

@@ -98,7 +98,7 @@ impl ResourceType for UserResourceType {
     }
 
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+        let accounts = accounts::choose_provider(cx);
         let local = resource.get_flag("forcelocal");
         let to_error = |error: AccountError| error.into_engine_error(resource);
         let Some(found) = accounts.find_user(&resource.name, local).map_err(to_error)? else {
@@ -130,7 +130,7 @@ impl ResourceType for UserResourceType {
         plan: &ResourcePlan,
         change: &PropertyChange,
     ) -> Result<()> {
-        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+        let accounts = accounts::choose_provider(cx);
         let resource = &plan.resource;
         let result = if change.property != "ensure" {
             accounts.change_user(&resource.name, &user_change(resource, change))
@@ -143,11 +143,7 @@ impl ResourceType for UserResourceType {
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
-        if purge_keys::is_purge_requested(resource) {
-            GenerationPhase::BeforeTheRun
-        } else {
-            GenerationPhase::Never
-        }
+        GenerationPhase::BeforeTheRun.only_if(purge_keys::is_purge_requested(resource))
     }
 
     fn generate_resources(
@@ -156,11 +152,7 @@ impl ResourceType for UserResourceType {
         resource: &Resource,
         siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>> {
-        if purge_keys::is_purge_requested(resource) {
-            purge_keys::generate_absent_keys(cx, resource, siblings)
-        } else {
-            Ok(Vec::new())
-        }
+        purge_keys::generate_absent_keys(cx, resource, siblings)
     }
 
     /// Its groups: the primary one by name or gid, the others by name.
@@ -183,7 +175,7 @@ impl ResourceType for UserResourceType {
 
     fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let users = accounts::choose_provider(cx.system, cx.cancel.clone()).list_users();
+        let users = accounts::choose_provider(cx).list_users();
         let users = users.map_err(|error| error.into_engine_error(&all))?;
         Ok(users.iter().map(|user| (user.name.clone(), user_values(user))).collect())
     }

@@ -154,6 +154,12 @@ impl CommandOutput {
         format!("`{command_line}` ended with code {}: {}", self.code, self.combined_text().trim())
     }
 
+    /// Describes a failure of this command line as Puppet does.
+    pub fn execution_text(&self, command_line: &str) -> String {
+        let (code, text) = (self.code, self.combined_text());
+        format!("Execution of '{command_line}' returned {code}: {}", text.trim())
+    }
+
     /// The combined output as text, invalid bytes replaced.
     pub fn combined_text(&self) -> String {
         String::from_utf8_lossy(&self.combined).into_owned()

@@ -17,11 +17,11 @@ pub mod table;
 use std::fmt;
 use std::path::Path;
 
-use muster_system::command::CancelFlag;
 use muster_system::{System, SystemError};
 
 use crate::error::EngineError;
 use crate::resource::Resource;
+use crate::resource_type::ResourceContext;
 use database::AccountDatabase;
 pub use model::{
     CryptedPassword, GroupAccount, GroupChange, NewGroup, NewUser, ShadowEntry, UserAccount,
@@ -79,11 +79,12 @@ pub trait AccountProvider: fmt::Debug {
 }
 
 /// Chooses the implementation for the machine.
-pub fn choose_provider(system: &dyn System, cancel: CancelFlag) -> Box<dyn AccountProvider + '_> {
+pub fn choose_provider<'a>(cx: &ResourceContext<'a>) -> Box<dyn AccountProvider + 'a> {
+    let (system, cancel) = (cx.system, cx.cancel.clone());
     if system.root() == Path::new("/") {
-        Box::new(shadow_utils::ShadowUtilsProvider::new(system, cancel))
+        Box::new(shadow_utils::ShadowUtilsProvider { system, cancel })
     } else {
-        Box::new(files::FileAccountProvider::new(system))
+        Box::new(files::FileAccountProvider { system })
     }
 }
 

@@ -35,16 +35,11 @@ const USER_OPTIONS: [(&str, [&str; 2]); 10] = [
 /// Accounts of the local machine.
 #[derive(Debug)]
 pub struct ShadowUtilsProvider<'a> {
-    system: &'a dyn System,
-    cancel: CancelFlag,
+    pub(super) system: &'a dyn System,
+    pub(super) cancel: CancelFlag,
 }
 
-impl<'a> ShadowUtilsProvider<'a> {
-    /// Accounts of the given machine.
-    pub fn new(system: &'a dyn System, cancel: CancelFlag) -> Self {
-        Self { system, cancel }
-    }
-
+impl ShadowUtilsProvider<'_> {
     /// The fields of a name service entry.
     fn query_getent(&self, database: &str, name: &str) -> Result<Option<Vec<String>>> {
         let command = self.build_command(&["getent", "--", database, name]);

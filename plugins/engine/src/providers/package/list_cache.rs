@@ -18,7 +18,7 @@ type CachedPackageList = (FileFingerprint, Arc<Vec<PackageState>>);
 pub(crate) struct PackageListCache {
     lists: RefCell<BTreeMap<String, CachedPackageList>>,
     /// Resolved program for each list of candidate names.
-    programs: RefCell<BTreeMap<String, String>>,
+    pub(super) programs: RefCell<BTreeMap<String, String>>,
 }
 
 impl PackageListCache {
@@ -26,17 +26,6 @@ impl PackageListCache {
     pub(crate) fn clear(&self) {
         self.lists.borrow_mut().clear();
         self.programs.borrow_mut().clear();
-    }
-
-    /// The program stored by [`Self::remember_program`].
-    pub(super) fn known_program(&self, names: &[&str]) -> Option<String> {
-        self.programs.borrow().get(&names.join(" ")).cloned()
-    }
-
-    /// Stores which of the names is installed.
-    pub(super) fn remember_program(&self, names: &[&str], program: &str) {
-        let mut programs = self.programs.borrow_mut();
-        programs.insert(names.join(" "), program.to_owned());
     }
 }
 

@@ -133,13 +133,14 @@ pub(super) fn find_program(
     if let [only] = names {
         return Ok((*only).to_owned());
     }
-    if let Some(known) = cx.cache.packages.known_program(names) {
-        return Ok(known);
+    let (programs, key) = (&cx.cache.packages.programs, names.join(" "));
+    if let Some(known) = programs.borrow().get(&key) {
+        return Ok(known.clone());
     }
     for name in names {
         let output = cx.system.run_command(&build_command(cx, &[name, "--version"]));
         if found_or_none(output).during(resource, format_args!("running {name}"))?.is_some() {
-            cx.cache.packages.remember_program(names, name);
+            programs.borrow_mut().insert(key, (*name).to_owned());
             return Ok((*name).to_owned());
         }
     }

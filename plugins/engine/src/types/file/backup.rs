@@ -107,8 +107,8 @@ fn list_below(
     resource: &Resource,
     path: &Path,
 ) -> Result<Vec<(PathBuf, FileMetadata)>> {
-    let walk = DirectoryWalk { depth: None, ignore: &[], follow: false, max_entries: None };
-    let entries = walk.collect_entries(cx.system, path).map_err(|problem| {
+    let entries = DirectoryWalk::default().collect_entries(cx.system, path);
+    let entries = entries.map_err(|problem| {
         EngineError::failed(resource, format!("listing {}: {problem}", path.display()))
     })?;
     Ok(entries.into_iter().map(|entry| (entry.relative_path, entry.metadata)).collect())

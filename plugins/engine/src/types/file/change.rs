@@ -179,11 +179,8 @@ impl FileChangeContext<'_> {
         if output.is_success() {
             return Ok(());
         }
-        let problem = format!(
-            "`validate_cmd` rejected the new content: Execution of '{line}' returned {}: {}",
-            output.code,
-            output.combined_text().trim()
-        );
+        let execution = output.execution_text(&line);
+        let problem = format!("`validate_cmd` rejected the new content: {execution}");
         Err(EngineError::failed(resource, problem))
     }
 

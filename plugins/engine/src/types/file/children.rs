@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use muster_system::FileEntryKind;
 
 use super::source;
-use crate::error::{EngineError, Result};
-use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
+use crate::error::Result;
+use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry, collect_limited};
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::{CatalogResources, ResourceContext};
 use crate::schema::RELATION_METAPARAMETERS;
@@ -25,8 +25,6 @@ const UNINHERITED_ATTRIBUTES: [&str; 8] = [
     "source",
     "checksum_value",
 ];
-/// Number of entries that triggers a warning.
-const ENTRY_WARNING_LIMIT: usize = 1000;
 
 /// A generated resource and its origin.
 struct ChildFile {
@@ -49,6 +47,9 @@ pub(super) fn generate_children(
     resource: &Resource,
     siblings: &dyn CatalogResources,
 ) -> Result<Vec<Resource>> {
+    if !is_recursive(resource) {
+        return Ok(Vec::new());
+    }
     let mut children = BTreeMap::new();
     if resource.get_text("recurse") == Some("true") {
         for entry in walk_directory(cx, resource, Path::new(&resource.name))? {
@@ -100,26 +101,13 @@ fn walk_directory(
     resource: &Resource,
     directory: &Path,
 ) -> Result<Vec<DirectoryWalkEntry>> {
-    let max_files = resource.get_int("max_files").unwrap_or(0);
     let ignore: Vec<&str> =
         resource.get_list("ignore").into_iter().filter(|pattern| *pattern != "false").collect();
-    let walk = DirectoryWalk {
-        depth: resource.get_int("recurselimit").and_then(|depth| usize::try_from(depth).ok()),
-        ignore: &ignore,
-        follow: resource.get_text("links") == Some("follow"),
-        max_entries: usize::try_from(max_files).ok().filter(|limit| *limit > 0),
-    };
-    let entries = walk
-        .collect_entries(cx.system, directory)
-        .map_err(|problem| EngineError::failed(resource, problem.to_string()))?;
-    if max_files == 0 && entries.len() > ENTRY_WARNING_LIMIT {
-        cx.log_line(format!(
-            "The directory '{}' contains {} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT} and may cause excessive resource consumption and degraded performance. To remove this warning set a value for `max_files` parameter",
-            directory.display(),
-            entries.len()
-        ));
-    }
-    Ok(entries)
+    let depth = resource.get_int("recurselimit").and_then(|depth| usize::try_from(depth).ok());
+    let follow = resource.get_text("links") == Some("follow");
+    let walk = DirectoryWalk { depth, ignore: &ignore, follow, max_entries: None };
+    let advice = " and may cause excessive resource consumption and degraded performance. To remove this warning set a value for `max_files` parameter";
+    collect_limited(cx, resource, directory, walk, advice)
 }
 
 /// Directories become directories; other entries become links to the target.

@@ -83,11 +83,7 @@ impl ResourceType for FileResourceType {
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
-        if children::is_recursive(resource) {
-            GenerationPhase::WithTheResource
-        } else {
-            GenerationPhase::Never
-        }
+        GenerationPhase::WithTheResource.only_if(children::is_recursive(resource))
     }
 
     fn generate_resources(
@@ -96,10 +92,6 @@ impl ResourceType for FileResourceType {
         resource: &Resource,
         siblings: &dyn CatalogResources,
     ) -> Result<Vec<Resource>> {
-        if children::is_recursive(resource) {
-            children::generate_children(cx, resource, siblings)
-        } else {
-            Ok(Vec::new())
-        }
+        children::generate_children(cx, resource, siblings)
     }
 }

@@ -8,14 +8,13 @@ mod interactive;
 pub(crate) mod lock;
 mod process;
 mod process_setup;
+mod replace;
 mod xattrs;
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{
-    DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown,
-};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -25,18 +24,13 @@ use crate::{
     Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
     LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError, SystemResult,
 };
+use replace::{
+    WriteDurability, apply_attributes, parent_directory, replace_file, sync_parent,
+    temporary_builder,
+};
 
-/// Default mode of a new file.
-const DEFAULT_FILE_MODE: u32 = 0o644;
 /// Default mode of a new directory.
 const DEFAULT_DIR_MODE: u32 = 0o755;
-
-/// When written data must survive a power failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WriteDurability {
-    Immediate,
-    Deferred,
-}
 
 /// A machine whose `/` is the directory `root`.
 #[derive(Debug, Clone)]
@@ -359,71 +353,4 @@ fn read_limited(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
         file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
     }
     Ok((size.max(content.len() as u64), content))
-}
-
-/// Temporary file in the same directory, with a name that identifies its purpose in a listing.
-fn temporary_builder() -> tempfile::Builder<'static, 'static> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".muster-").suffix(".tmp");
-    builder
-}
-
-/// The temporary file starts with mode 0600 and gets its owner before its mode, so no other user can read it in between.
-fn replace_file(
-    host: &Path,
-    content: &[u8],
-    attributes: &FileAttributes,
-    durability: WriteDurability,
-) -> io::Result<()> {
-    let existing = absent_is_none(fs::symlink_metadata(host))?;
-    if existing.as_ref().is_some_and(|existing| !existing.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let mut new = temporary_builder().tempfile_in(parent_directory(host)?)?;
-    new.write_all(content)?;
-    let new_metadata = new.as_file().metadata()?;
-    let uid = attributes.uid.or(existing.as_ref().map(MetadataExt::uid));
-    let gid = attributes.gid.or(existing.as_ref().map(MetadataExt::gid));
-    let uid = uid.filter(|id| *id != new_metadata.uid());
-    let gid = gid.filter(|id| *id != new_metadata.gid());
-    if uid.is_some() || gid.is_some() {
-        fchown(new.as_file(), uid, gid)?;
-    }
-    if existing.is_some() {
-        xattrs::copy_xattrs(host, new.as_file())?;
-    }
-    let mode =
-        attributes.mode.or(existing.as_ref().map(MetadataExt::mode)).unwrap_or(DEFAULT_FILE_MODE);
-    new.as_file().set_permissions(Permissions::from_mode(mode & 0o7777))?;
-    if durability == WriteDurability::Immediate {
-        new.as_file().sync_all()?;
-    }
-    new.persist(host).map_err(|error| error.error)?;
-    if durability == WriteDurability::Immediate { sync_parent(host) } else { Ok(()) }
-}
-
-/// Owner first: changing it clears the set-user-id bits. Links have no mode of their own on Linux.
-fn apply_attributes(host: &Path, attributes: &FileAttributes) -> io::Result<()> {
-    let found = fs::symlink_metadata(host)?;
-    let uid = attributes.uid.filter(|uid| *uid != found.uid());
-    let gid = attributes.gid.filter(|gid| *gid != found.gid());
-    if uid.is_some() || gid.is_some() {
-        lchown(host, uid, gid)?;
-    }
-    match attributes.mode {
-        Some(mode) if !found.file_type().is_symlink() => {
-            fs::set_permissions(host, Permissions::from_mode(mode & 0o7777))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn parent_directory(host: &Path) -> io::Result<&Path> {
-    host.parent()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is the root directory"))
-}
-
-/// Makes a rename durable across a power failure.
-fn sync_parent(host: &Path) -> io::Result<()> {
-    File::open(parent_directory(host)?)?.sync_all()
 }

@@ -31,15 +31,10 @@ const MAX_DEFAULTS_FILE_BYTES: u64 = 1024 * 1024;
 /// Accounts of a scratch root.
 #[derive(Debug)]
 pub struct FileAccountProvider<'a> {
-    system: &'a dyn System,
+    pub(super) system: &'a dyn System,
 }
 
-impl<'a> FileAccountProvider<'a> {
-    /// Accounts of the given root.
-    pub fn new(system: &'a dyn System) -> Self {
-        Self { system }
-    }
-
+impl FileAccountProvider<'_> {
     /// Reads, changes and writes the files; writes nothing if the change is rejected.
     fn edit_database<T>(
         &self,
