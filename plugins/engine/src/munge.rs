@@ -98,7 +98,7 @@ struct ValueMismatch {
 }
 
 impl ValueMismatch {
-    fn new(verb: &'static str, actual: impl ToString, attribute: &AttributeSchema) -> Self {
+    fn new(verb: &'static str, actual: &impl ToString, attribute: &AttributeSchema) -> Self {
         let expected = expected_description(attribute.kind);
         Self { verb, actual: actual.to_string(), expected }
     }
@@ -129,7 +129,8 @@ fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValu
         AttributeKind::Data if is_string_list => munge_list(attribute, input)?,
         AttributeKind::Data if !input.is_string() => {
             let value = ResourceValue::from_json(input.clone());
-            return value.ok_or_else(|| ValueMismatch::new("is", UnexpectedValue::Null, attribute));
+            return value
+                .ok_or_else(|| ValueMismatch::new("is", &UnexpectedValue::Null, attribute));
         }
         _ => return munge_word(attribute, input),
     };
@@ -138,7 +139,7 @@ fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValu
 
 /// Converts a value that has one text.
 fn munge_word(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValue, ValueMismatch> {
-    let text = munge_text(input).map_err(|actual| ValueMismatch::new("is", actual, attribute))?;
+    let text = munge_text(input).map_err(|actual| ValueMismatch::new("is", &actual, attribute))?;
     let value = match attribute.kind {
         AttributeKind::Int => text.parse().ok().map(ResourceValue::Int),
         AttributeKind::Bool => parse_bool(&text).map(ResourceValue::Bool),
@@ -151,7 +152,7 @@ fn munge_word(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValue
     value.ok_or_else(|| {
         let shown =
             if attribute.sensitive { "not valid (value not shown)" } else { &format!("`{text}`") };
-        ValueMismatch::new("is", shown, attribute)
+        ValueMismatch::new("is", &shown, attribute)
     })
 }
 
@@ -168,7 +169,7 @@ fn munge_list(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, 
 }
 
 fn munge_item(attribute: &AttributeSchema, item: &Json) -> Result<String, ValueMismatch> {
-    munge_text(item).map_err(|actual| ValueMismatch::new("contains", actual, attribute))
+    munge_text(item).map_err(|actual| ValueMismatch::new("contains", &actual, attribute))
 }
 
 /// Strings stay unchanged; a list is quoted to a line that a shell splits into exactly these words.

@@ -57,7 +57,9 @@ impl PuppetResourceType {
             Ok(LoggedAnswer { log, .. }) | Err(BridgeError::Failed { log, .. }) => log.as_slice(),
             Err(_) => &[],
         };
-        log.iter().for_each(|line| cx.log_line(line));
+        for line in log {
+            cx.log_line(line);
+        }
         answer.map(|answer| answer.ok).map_err(|error| to_engine_error(resource, error))
     }
 

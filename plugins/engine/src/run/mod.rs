@@ -227,7 +227,7 @@ impl CatalogRun<'_> {
         let mut message = format!("Found {count} dependency {noun}:");
         for group in &cycles {
             let path = cycle::shortest_cycle_path(&self.built.graph, &self.resolved, group);
-            message += &format!("\n({})", path.join(" => "));
+            message.extend(["\n(", &path.join(" => "), ")"]);
         }
         self.log_message(RunLogLevel::Err, &message);
         for node in cycles.into_iter().flatten() {

@@ -89,10 +89,10 @@ impl RecordFormat for HostsFormat {
         let ip = record.require_text("ip", "an entry needs `ip`")?;
         let mut line = format!("{ip}\t{}", record.name);
         if record.values.contains_key("host_aliases") {
-            line += &format!("\t{}", record.get_list("host_aliases").join(" "));
+            line.extend(["\t", &record.get_list("host_aliases").join(" ")]);
         }
         if let Some(comment) = record.get_text("comment") {
-            line += &format!("\t# {comment}");
+            line.extend(["\t# ", comment]);
         }
         Ok(line + "\n")
     }

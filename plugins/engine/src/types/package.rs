@@ -147,8 +147,8 @@ impl ResourceType for PackageResourceType {
         let desired = change.to.as_text().unwrap_or_default();
         let held = plan.state.get_text("mark") == Some("hold");
         if change.property == "mark" {
-            let hold = desired == "hold";
-            return run(if hold { PackageOperation::Hold } else { PackageOperation::Unhold });
+            let unhold = desired != "hold";
+            return run(if unhold { PackageOperation::Unhold } else { PackageOperation::Hold });
         }
         // Apt does not change held packages, so the hold is released for a requested change.
         if held && desired != "held" {

@@ -56,7 +56,7 @@ impl RecordFormat for CrontabFormat {
             lines = format!("{NAME_MARKER}{}\n", record.name);
         }
         for setting in record.get_list("environment") {
-            lines += &format!("{setting}\n");
+            lines.extend([setting, "\n"]);
         }
         if let Some(special) = record.get_text("special") {
             return Ok(format!("{lines}@{special} {command}\n"));
@@ -64,7 +64,7 @@ impl RecordFormat for CrontabFormat {
         for field in TIME_FIELDS {
             let is_set = record.values.contains_key(field);
             let times = if is_set { record.get_list(field).join(",") } else { "*".to_owned() };
-            lines += &format!("{times} ");
+            lines.extend([&*times, " "]);
         }
         Ok(format!("{lines}{command}\n"))
     }
