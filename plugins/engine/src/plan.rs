@@ -198,6 +198,7 @@ impl ResourcePlan {
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
+
     /// Compares each desired property with the current one, by equality. If `ensure` differs, it is the only change. A
     /// resource that does not exist and has no desired `ensure` is left alone.
     pub fn compare(schema: &TypeSchema, resource: &Resource, state: &ResourceState) -> Self {

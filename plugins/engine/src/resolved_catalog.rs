@@ -147,9 +147,15 @@ impl ResolvedCatalog {
         self.members.get(id)
     }
 
+    /// A member and its resource; `None` for a container.
+    pub(crate) fn member_with_resource(&self, id: MemberId) -> Option<(&CatalogMember, &Resource)> {
+        let member = self.get_member(id)?;
+        Some((member, member.resource.as_ref()?))
+    }
+
     /// The resource of a member; `None` for a container.
     pub(crate) fn resource_of(&self, id: MemberId) -> Option<&Resource> {
-        self.get_member(id)?.resource.as_ref()
+        self.member_with_resource(id).map(|(_, resource)| resource)
     }
 
     /// Looks up a member by reference.

@@ -241,6 +241,18 @@ impl Resource {
         }
     }
 
+    /// Fails if the name on the machine is not valid: ``is `NAME`, must be EXPECTED``.
+    pub(crate) fn check_name(
+        &self,
+        expected: &str,
+        is_valid: impl FnOnce(&str) -> bool,
+    ) -> Result<()> {
+        if is_valid(&self.name) {
+            return Ok(());
+        }
+        Err(self.mismatch("name", "is", &self.name, expected))
+    }
+
     fn mismatch(&self, name: &str, verb: &str, text: &str, expected: &str) -> EngineError {
         // An error is one line.
         let escaped = text.escape_debug().to_string();

@@ -136,6 +136,11 @@ impl TypeSchema {
     }
 }
 
+/// Keeps a text of a type that was loaded for the lifetime of the process, because schemas are `'static`.
+pub(crate) fn leak_text(text: &str) -> &'static str {
+    String::leak(text.to_owned())
+}
+
 /// Attributes accepted by every type.
 pub const METAPARAMETERS: &[AttributeSchema] = &[
     parameter("noop", Bool, "Whether to report pending changes without making them."),

@@ -97,6 +97,10 @@ mod tests {
         let value = json!({"a": ["b", {"__ptype": "Sensitive", "__pvalue": "s3cret"}]});
         let expected = PlainValue { value: json!({"a": ["b", "s3cret"]}), sensitive: true };
         assert_eq!(to_plain_value(&value), Ok(expected));
+        let secret = json!({"__ptype": "Sensitive", "__pvalue": "s3cret"});
+        let hash = json!({"__ptype": "Hash", "__pvalue": [1, secret]});
+        let expected = PlainValue { value: json!({"1": "s3cret"}), sensitive: true };
+        assert_eq!(to_plain_value(&hash), Ok(expected));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::schema::{AttributeKind, AttributeRole, AttributeSchema, TypeSchema, parameter};
+use crate::schema::{
+    AttributeKind, AttributeRole, AttributeSchema, TypeSchema, leak_text, parameter,
+};
 
 /// `NAME.json`. Unknown keys are rejected, because a misspelled `sensitive` would expose a secret.
 #[derive(Debug, Deserialize)]
@@ -121,8 +123,4 @@ fn build_attribute(name: &str, description: &ExternalAttribute) -> AttributeSche
         sensitive: description.sensitive,
         doc: leak_text(&description.description),
     }
-}
-
-pub(super) fn leak_text(text: &str) -> &'static str {
-    String::leak(text.to_owned())
 }

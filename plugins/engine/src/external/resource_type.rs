@@ -7,12 +7,12 @@ use muster_system::Command;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::description::{ExternalTypeDescription, leak_schema, leak_text};
+use super::description::{ExternalTypeDescription, leak_schema};
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::TypeSchema;
+use crate::schema::{TypeSchema, leak_text};
 
 /// Protocol version.
 const PROTOCOL_VERSION: &str = "muster/type/v1";

@@ -15,7 +15,7 @@ use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, TypeSchema, parameter, property};
+use crate::schema::{AttributeKind, TypeSchema, leak_text, parameter, property};
 
 /// One Puppet type.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl PuppetResourceType {
             schema: leak_schema(name, description),
             refreshes: description.refreshes,
             provider: description.provider.clone(),
-            autorequires: leak_values(
+            autorequires: Vec::leak(
                 description.autorequires.iter().map(|name| leak_text(name)).collect(),
             ),
             bridge,
@@ -201,14 +201,6 @@ fn leak_schema(name: &str, description: &PuppetTypeDescription) -> &'static Type
         type_name: leak_text(name),
         doc: leak_text(&description.doc),
         namevar,
-        attributes: leak_values(description.attributes.iter().map(build_attribute).collect()),
+        attributes: Vec::leak(description.attributes.iter().map(build_attribute).collect()),
     }))
-}
-
-fn leak_values<T>(values: Vec<T>) -> &'static [T] {
-    Vec::leak(values)
-}
-
-fn leak_text(text: &str) -> &'static str {
-    String::leak(text.to_owned())
 }

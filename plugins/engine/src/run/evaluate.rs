@@ -29,7 +29,7 @@ impl CatalogRun<'_> {
         self.propagate_failures(node);
         if let Some(skip) = self.skip_reason(node, member) {
             status.skipped = true;
-            self.drop_queue(node, member, &skip);
+            self.drop_queue(node, member, skip);
         } else {
             let started = Instant::now();
             self.evaluate_resource(node, member, &resource, &mut status);
@@ -174,11 +174,7 @@ impl CatalogRun<'_> {
         outcome: &ChangeOutcome<'_>,
         status: &mut ResourceStatus,
     ) {
-        let Some((details, resource)) = self
-            .resolved
-            .get_member(member)
-            .and_then(|details| Some((details, details.resource.as_ref()?)))
-        else {
+        let Some((details, resource)) = self.resolved.member_with_resource(member) else {
             return;
         };
         let change_event = change.to_event(&resource.reference(), outcome);
@@ -237,33 +233,27 @@ impl CatalogRun<'_> {
             let sensitive = details.is_some_and(|details| details.sensitive.contains(&name));
             let stored = self.state_store.get_mut(&resource.reference());
             let previous = stored.audited.insert(name.clone(), found.clone());
-            let display = |value: &ResourceValue, text: String| {
-                if sensitive {
-                    (Json::from(REDACTED), REDACTED.to_owned())
-                } else {
-                    (value.into(), text)
-                }
+            let to_json = |value: &ResourceValue| {
+                if sensitive { Json::from(REDACTED) } else { Json::from(value) }
             };
+            let to_text = |text: String| if sensitive { REDACTED.to_owned() } else { text };
             match previous {
                 None => {
-                    let (_, text) = display(&found, found.to_string());
+                    let text = to_text(found.to_string());
                     let message = format!("audit change: newly-recorded value {text}");
                     self.log_member_message(member, Some(&name), RunLogLevel::Notice, &message);
                 }
                 Some(previous) if previous != found => {
-                    let (historical_value, before) =
-                        display(&previous, quote_value(Some(&previous)));
-                    let (previous_value, after) = display(&found, quote_value(Some(&found)));
                     let message = format!(
-                        "audit change: previously recorded value {before} has been changed to {after}"
+                        "audit change: previously recorded value {} has been changed to {}",
+                        to_text(quote_value(Some(&previous))),
+                        to_text(quote_value(Some(&found)))
                     );
-                    let desired = resource.get(&name);
                     events.push(ResourceEvent {
                         audited: true,
-                        previous_value,
-                        historical_value,
-                        desired_value: desired
-                            .map_or(Json::Null, |value| display(value, String::new()).0),
+                        previous_value: to_json(&found),
+                        historical_value: to_json(&previous),
+                        desired_value: resource.get(&name).map_or(Json::Null, to_json),
                         property: Some(name.clone()),
                         ..self.whole_event(&format!("{name}_changed"), "audit", &message)
                     });
@@ -340,14 +330,12 @@ impl CatalogRun<'_> {
 
     /// Replaces the resource's secrets in the text.
     pub(super) fn redact_text(&self, member: MemberId, text: &str) -> String {
-        let details = self.resolved.get_member(member);
-        let resource = details.and_then(|details| Some((details.resource.as_ref()?, details)));
-        resource.map_or_else(
-            || text.to_owned(),
-            |(resource, details)| {
+        match self.resolved.member_with_resource(member) {
+            Some((details, resource)) => {
                 SecretRedactor::new(resource, &details.sensitive).redact_text(text)
-            },
-        )
+            }
+            None => text.to_owned(),
+        }
     }
 }
 

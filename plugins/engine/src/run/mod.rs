@@ -146,7 +146,6 @@ struct CatalogRun<'a> {
     state_store: ResourceStateStore,
     builder: RunReportBuilder,
     /// Failed resources already reported as a failed dependency.
-    /// Processes every node. `Err` if the run was aborted before all nodes were processed. Contains the seconds spent.
     logged_failures: BTreeSet<GraphNodeId>,
     failed_to_generate: bool,
     on_event: &'a mut dyn FnMut(&RunEvent),

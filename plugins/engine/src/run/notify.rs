@@ -262,7 +262,7 @@ impl CatalogRun<'_> {
     }
 
     /// Drops the queued refreshes of a skipped resource; they stay pending in the ledger.
-    pub(super) fn drop_queue(&mut self, node: GraphNodeId, member: MemberId, skip: &SkipReason) {
+    pub(super) fn drop_queue(&mut self, node: GraphNodeId, member: MemberId, skip: SkipReason) {
         let Some(details) = self.resolved.get_member(member) else {
             return;
         };
@@ -271,7 +271,7 @@ impl CatalogRun<'_> {
             let message = format!("Unscheduling all events on {reference}");
             self.log_member_message(member, None, RunLogLevel::Info, &message);
         }
-        self.update_ledger(|ledger| ledger.record_reason(&reference, skip.reason()));
+        self.update_ledger(|ledger| ledger.record_reason(&reference, skip));
     }
 
     /// Sets a reason on every remaining entry without one.

@@ -11,48 +11,17 @@ use crate::report::RunLogLevel;
 use crate::resolved_catalog::MemberId;
 use crate::types::schedule::ScheduleResourceType;
 
-/// Why a node is skipped, in the order of Puppet's checks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SkipReason {
-    /// It has a tag that is to be skipped.
-    TagSkipped,
-    /// It has none of the requested tags.
-    TagNotSelected,
-    /// Outside its schedule.
-    Schedule,
-    /// A dependency failed.
-    Dependency,
-    /// The run is limited to other resources.
-    NotSelected,
-    /// It is exported for other machines.
-    Virtual,
-    /// The run was cancelled.
-    Cancelled,
-}
-
-impl SkipReason {
-    /// The reason recorded in the ledger for a pending refresh.
-    pub(super) fn reason(&self) -> &'static str {
-        match self {
-            Self::TagSkipped => "the run skips one of its tags",
-            Self::TagNotSelected => "the run selects other tags",
-            Self::Schedule => "it is outside its schedule",
-            Self::Dependency => "a dependency failed",
-            Self::NotSelected => "the run selects other resources",
-            Self::Virtual => "it is exported for other nodes",
-            Self::Cancelled => "the run was cancelled",
-        }
-    }
-}
+/// Why a node is skipped, as recorded in the ledger for a pending refresh.
+pub(super) type SkipReason = &'static str;
 
 impl CatalogRun<'_> {
     /// Whether the run's tag options exclude a node.
     pub(super) fn skip_by_tags(&self, tags: &[String]) -> Option<SkipReason> {
         let has_tag = |tag: &String| tags.contains(&tag.to_lowercase());
         if self.options.skip_tags.iter().any(has_tag) {
-            Some(SkipReason::TagSkipped)
+            Some("the run skips one of its tags")
         } else if !self.options.tags.is_empty() && !self.options.tags.iter().any(has_tag) {
-            Some(SkipReason::TagNotSelected)
+            Some("the run selects other tags")
         } else {
             None
         }
@@ -65,27 +34,27 @@ impl CatalogRun<'_> {
         member: MemberId,
     ) -> Option<SkipReason> {
         if self.cx.cancel.is_cancelled() {
-            return Some(SkipReason::Cancelled);
+            return Some("the run was cancelled");
         }
         let details = self.resolved.get_member(member)?;
         let is_virtual = details.is_virtual;
         let only = &self.options.only;
         if !only.is_empty() && !only.contains(&details.reference.to_string()) {
-            return Some(SkipReason::NotSelected);
+            return Some("the run selects other resources");
         }
         if let Some(skip) = self.skip_by_tags(&details.tags) {
             return Some(skip);
         }
         if !self.options.ignore_schedules && self.is_outside_schedule(member) {
-            return Some(SkipReason::Schedule);
+            return Some("it is outside its schedule");
         }
         if self.depends_on_failure(node) {
             self.log_failed_dependencies(node, member);
             let message = "Skipping because of failed dependencies";
             self.log_member_message(member, None, RunLogLevel::Warning, message);
-            return Some(SkipReason::Dependency);
+            return Some("a dependency failed");
         }
-        is_virtual.then_some(SkipReason::Virtual)
+        is_virtual.then_some("it is exported for other nodes")
     }
 
     /// Collects all failed dependencies of the node: its direct dependencies and those recorded for them.

@@ -38,7 +38,7 @@ pub const HOST_TYPE: RecordResourceType = RecordResourceType {
 };
 
 fn check_host(mut resource: Resource) -> Result<Resource> {
-    resource.check_text("name", "a host name", is_host_name)?;
+    resource.check_name("a host name", is_host_name)?;
     resource.check_text("ip", "an IPv4 or IPv6 address", is_address)?;
     let expected = "names without blanks and `#`; an empty list removes them";
     resource.check_items("host_aliases", expected, |alias| {

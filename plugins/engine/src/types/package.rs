@@ -77,7 +77,7 @@ impl ResourceType for PackageResourceType {
             _ => "",
         };
         let expected = "a package name: letters, digits, `+-.:_`";
-        resource.check_text("name", expected, |name| {
+        resource.check_name(expected, |name| {
             let is_first =
                 |c: char| c.is_ascii_alphanumeric() || (c == '@' && extra_characters.contains(c));
             let is_other = |c| "+-.:_".contains(c) || extra_characters.contains(c);

@@ -152,7 +152,7 @@ impl ResourceType for ServiceResourceType {
 
 fn check_name(resource: &Resource) -> Result<()> {
     let expected = "the name of a unit or script: letters, digits, `._@:\\-+`";
-    resource.check_text("name", expected, |name| {
+    resource.check_name(expected, |name| {
         name.chars().all(|c| c.is_ascii_alphanumeric() || "._@:\\-+".contains(c))
             && !name.starts_with(['-', '.'])
     })

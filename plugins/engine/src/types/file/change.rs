@@ -7,7 +7,8 @@ use muster_system::{Command, FileAttributes, FileEntryKind};
 use super::{backup, mode, read, source};
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::{account_names, bucket, digest, paths};
+use crate::providers::account_names::{self, IdLookup};
+use crate::providers::{bucket, digest, paths};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -211,23 +212,21 @@ impl FileChangeContext<'_> {
             (Some(new_file), _) => new_file,
             (None, found) => (found.unwrap_or(0o644), kind == Some("directory")),
         };
-        let not_found = |account_kind: &str, name: &str| {
-            EngineError::failed(self.resource, format!("Could not find {account_kind} {name}"))
-        };
         let mode = self.resource.get_text("mode");
         let mode = mode.and_then(|mode| mode::resolve_mode(mode, current, directory));
-        let mut attributes = FileAttributes { mode, ..FileAttributes::default() };
-        if let Some(owner) = self.resource.get_text("owner") {
-            let uid = account_names::resolve_uid(self.cx, owner)
-                .during(self.resource, "looking up the owner")?;
-            attributes.uid = Some(uid.ok_or_else(|| not_found("user", owner))?);
-        }
-        if let Some(group) = self.resource.get_text("group") {
-            let gid = account_names::resolve_gid(self.cx, group)
-                .during(self.resource, "looking up the group")?;
-            attributes.gid = Some(gid.ok_or_else(|| not_found("group", group))?);
-        }
-        Ok(attributes)
+        let uid = self.lookup_id("owner", "user", account_names::resolve_uid)?;
+        let gid = self.lookup_id("group", "group", account_names::resolve_gid)?;
+        Ok(FileAttributes { mode, uid, gid })
+    }
+
+    fn lookup_id(&self, name: &str, kind: &str, resolve: IdLookup) -> Result<Option<u32>> {
+        let Some(account) = self.resource.get_text(name) else {
+            return Ok(None);
+        };
+        let id = resolve(self.cx, account);
+        let id = id.during(self.resource, format_args!("looking up the {name}"))?;
+        let problem = format!("Could not find {kind} {account}");
+        id.map(Some).ok_or_else(|| EngineError::failed(self.resource, problem))
     }
 
     fn error_during(
